@@ -39,6 +39,7 @@ CAP = 1_000_000
 
 _INSTEAD = "Define it under `checks` in .playbooks/config.yaml, or write `cli PROGRAM ARGUMENTS`."
 _QUOTED = 80  # characters of the line that evidence quotes
+_LONGEST_FAULT = 160  # characters
 _LOOKED_AT = 200  # lines at the end of the output
 _EDGES = " \t=-_*#|"
 _RESULT = r"""(?ix)
@@ -48,6 +49,12 @@ _RESULT = r"""(?ix)
     | \A(?:ok|fail)\s+\S+\s+[0-9.]+s
 """
 """How test programs and linters state a result: a count that is not 0."""
+_FAULT = r"""(?x)
+    (?:FAIL(?:ED)?|ERROR|not\ ok|E|\d+\)|[✖✗✕×●])[:\s]+\S
+    | .*(?:Error|Exception|\berror(?:\[\w+\])?):\s
+    | .*\ FAILED\Z
+"""
+"""How test programs, compilers and linters name one fault."""
 _NOISE = r"(?:make(?:\[\d+\])?: |npm (?:ERR!|error)|error Command failed|ELIFECYCLE)"
 
 
@@ -221,6 +228,13 @@ def telling_line(lines: Iterable[str]) -> str:
     stated = [line for line in said if re.search(_RESULT, line)]
     others = [line for line in said if not re.match(_NOISE, line)]
     return [*said, *others, *stated][-1] if said else ""
+
+
+def faults(lines: Iterable[str], most: int) -> list[str]:
+    """The first lines of what a failed check has printed that name a fault, else the last ones."""
+    said = [line for each in lines if (line := first_line(each, _LONGEST_FAULT).strip(_EDGES))]
+    named = [line for line in said if re.match(_FAULT, line) and not re.match(_NOISE, line)]
+    return list(dict.fromkeys(named))[:most] or said[-most:]
 
 
 def duration(seconds: float) -> str:

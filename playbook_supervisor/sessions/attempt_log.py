@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from playbook_supervisor.formats.sanitize import last_words, printable
@@ -15,8 +16,12 @@ from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.system.log_file import LogFile
 
+_FAILED_CHECK = r"\bcheck (.+?): (?:exit [1-9]|it did not end)"
+_BEGINS = r"check \S.*:"
+_MOST_LINES = 200
 _FOLDER, _ENDING = "logs", ".log"
 _LONGEST_ERROR = 2_000  # characters of an error's text that are journaled
 _PART = 16 * 1024  # bytes that are searched for the last lines
@@ -65,6 +70,24 @@ def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
     text = last_part(log_path(private, attempt_id), _PART)
     lines = (printable(line).rstrip() for line in text.split("\n"))
     return tuple([line for line in lines if line][-count:])
+
+
+def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
+    """What the log of a failed attempt says of each check that its error names, in few lines."""
+    if not (failed := re.findall(_FAILED_CHECK, entry.error)):
+        return ()
+    from playbook_supervisor.project import checks
+
+    logged, found = last_lines(private, entry.id, _MOST_LINES), list[str]()
+    for name in dict.fromkeys(failed):
+        begins = [at for at, line in enumerate(logged) if line == f"check {name}:"]
+        if not begins:  # it was proved before, for another attempt
+            continue
+        printed = takewhile(lambda line: not re.fullmatch(_BEGINS, line), logged[begins[-1] + 1 :])
+        lines = [line for line in checks.faults(printed, most + 1) if line not in entry.error]
+        if lines:
+            found += [f"check {name} printed:", *(f"  {line}" for line in lines[:most])]
+    return tuple(found)
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:

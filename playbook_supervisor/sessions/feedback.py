@@ -11,10 +11,11 @@ _MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
 _AUTONOMOUS = "autonomous"
 
 
-def feedback(attempts: Sequence[Entry]) -> str:
+def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
     """What did not hold at the last attempt, and the words of people; empty for a first attempt.
 
-    `attempts` are those of one step, oldest first; the last one is about to run.
+    `attempts` are those of one step, oldest first; the last one is about to run. `printed` are
+    lines of the checks that failed at the one before.
     """
     if len(attempts) < 2:
         return ""
@@ -22,6 +23,7 @@ def feedback(attempts: Sequence[Entry]) -> str:
     lines = [
         f"This step was tried before ({former.id}), and that attempt did not succeed.",
         *_why(former),
+        *printed,
         *_words(attempts[-2:]),
         "What it wrote may still be there.",
     ]

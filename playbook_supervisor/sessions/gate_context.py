@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
 _LOGGED_LINES = 4
+_MOST_FAULTS = 3  # lines of a failed check
 _MOST_COMMITS = 3
 _POLICY = "the error policy"
 
@@ -63,8 +64,9 @@ class GateContext(Record):
     """What helps to answer the open gate of the attempt `entry`.
 
     `people` says who may answer, a line for each policy. `preview` is what the step is going to be
-    given, if that is what the person is asked about. `said` are the last words of the step's own
-    agent or program or, before the step has run, of the last agent that did. `verdicts` are the
+    given, if that is what the person is asked about. `printed` are lines of the checks that have
+    failed. `said` are the last words of the step's own agent or program or, before the step has
+    run, of the last agent that did. `verdicts` are the
     conditions that read a report, as they are now, `proved` what the checks of the project have
     proved and for which tree, `settled` the last attempts of the settled steps. `commits` and
     `changes` are those since the session began, as lines of git; `more_commits` counts the older
@@ -76,6 +78,7 @@ class GateContext(Record):
     people: tuple[str, ...] = ()
     preview: tuple[str, ...] = ()
     guidance: str = ""
+    printed: tuple[str, ...] = ()
     said: Words = Words()
     verdicts: tuple[Probed, ...] = ()
     proved: tuple[Standing, ...] = ()
@@ -116,6 +119,7 @@ def context_of(
         people=policy.answerers(entry.step_id),
         preview=_preview(store, manifest, playbook, entry, history),
         guidance=_guidance(entry),
+        printed=_printed(entry, store.runtime(manifest.session_id)),
         said=_said(playbook, entry, entries, store.runtime(manifest.session_id)),
         verdicts=_verdicts(_judged(playbook, entry, entries), manifest, here, settings),
         proved=_proved(history.runtime, here.root),
@@ -147,6 +151,15 @@ def _preview(
 def _guidance(entry: Entry) -> str:
     """The guidance of this very error, which its code does not give."""
     return "" if entry.error_guidance == CODES.get(entry.error_code) else entry.error_guidance
+
+
+def _printed(entry: Entry, private: Path) -> tuple[str, ...]:
+    assert entry.gate is not None  # noqa: S101 - the caller checked it
+    if entry.gate.place is not Place.AFTER:
+        return ()
+    from playbook_supervisor.sessions.attempt_log import faults
+
+    return faults(private, entry, _MOST_FAULTS)
 
 
 def _said(playbook: Playbook, entry: Entry, entries: Sequence[Entry], private: Path) -> Words:

@@ -66,7 +66,7 @@ def short(context: GateContext | None) -> list[str]:
 def _head(context: GateContext) -> list[str]:
     head = [f"answered by: {people}" for people in context.people]
     head += context.preview
-    head += _further_problems(context)
+    head += [*_further_problems(context), *context.printed]
     if context.guidance:
         head.append(f"to fix it: {context.guidance}")
     said, judged = list(_said(context)), list(_judged(context))

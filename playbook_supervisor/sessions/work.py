@@ -18,6 +18,7 @@ from playbook_supervisor.system.files import contained, read_bytes
 
 READ_ONLY = ("Glob", "Grep", "Read")
 """The tools of a prompt that names none: they change nothing and start nothing (cat FR-5.4)."""
+_FAULTS = 10  # lines of a failed check that a retry is told
 _LONGEST = 256 * 1024  # bytes of a prompt in a file
 _LONGEST_INPUT = 64 * 1024  # bytes of an earlier step's output in a prompt, which is an argument
 
@@ -149,6 +150,9 @@ def filled_prompt(
 def _feedback(snapshot: Snapshot, attempt: Attempt) -> str:
     if attempt.number == 1 or not (snapshot.config.feedback and attempt.step.feedback):
         return ""
+    from playbook_supervisor.sessions.attempt_log import faults
     from playbook_supervisor.sessions.feedback import feedback
 
-    return feedback(snapshot.state.attempts(attempt.step.id))
+    attempts = snapshot.state.attempts(attempt.step.id)
+    printed = [line for each in attempts[-2:-1] for line in faults(snapshot.private, each, _FAULTS)]
+    return feedback(attempts, printed)

@@ -16,6 +16,7 @@ from playbook_supervisor.errors import CheckError, ConditionError, PolicyError, 
 from playbook_supervisor.project.checks import (
     Checking,
     Proof,
+    faults,
     find_check,
     prove,
     run_check,
@@ -134,6 +135,35 @@ def test_a_config_without_checks_names_none() -> None:
 )
 def test_the_line_that_says_most_is_quoted(output: str, line: str) -> None:
     assert telling_line(output.split("\n")) == line
+
+
+@pytest.mark.parametrize(
+    ("output", "named"),
+    [
+        (
+            "F\n=====\nFAIL: test_a (test_a.A.test_a)\n-----\nTraceback:\n  File x\n"
+            "AssertionError: 1 != 2\n\nRan 1 test in 0.001s\n\nFAILED (failures=1)",
+            ["FAIL: test_a (test_a.A.test_a)", "AssertionError: 1 != 2"],
+        ),
+        (
+            ">   assert 1 == 2\nE   assert 1 == 2\n\na.py:3: AssertionError\n"
+            "FAILED a.py::test_b - assert 1 == 2\n=== 1 failed in 0.1s ===",
+            ["E   assert 1 == 2", "FAILED a.py::test_b - assert 1 == 2"],
+        ),
+        ("ok 1 - a\nnot ok 2 - it greets\n# fail 1", ["not ok 2 - it greets"]),
+        ("✔ a (1ms)\n✖ it greets (0.5ms)\nℹ fail 1", ["✖ it greets (0.5ms)"]),
+        ("--- FAIL: TestA (0.00s)\n    a_test.go:3: bad\nFAIL", ["FAIL: TestA (0.00s)"]),
+        ("test a ... ok\ntest b ... FAILED\n", ["test b ... FAILED"]),
+        ("a.c:3:1: error: expected ';'\n", ["a.c:3:1: error: expected ';'"]),
+        ("FAIL: a\nmake: *** [Makefile:2: test] Error: 1\n", ["FAIL: a"]),
+        ("no fault\nis\nnamed\nhere", ["named", "here"]),
+        ("", []),
+    ],
+)
+def test_the_lines_that_name_a_fault_come_before_the_last_ones(
+    output: str, named: list[str]
+) -> None:
+    assert faults(output.split("\n"), 2) == named
 
 
 # ── running ─────────────────────────────────────────────────────────────────────────────────

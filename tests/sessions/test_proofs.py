@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checked import Checked
+from checked import PROVED, Checked
 from project import Project
 
 from playbook_supervisor.system.process_groups import until
@@ -90,6 +90,36 @@ def test_the_log_of_the_attempt_has_all_that_the_check_printed(checked: Checked)
     project.playbook("run", "proved", "--agent", project.script(WORKS))
     log = project.playbook("logs", "implement#1").out
     assert log.index("all tests are green") < log.index("check test:") < log.index("a banner")
+
+
+TELLS = [sys.executable, "-c", "print('a banner\\nFAIL: test_b\\n1 failed'); raise SystemExit(1)"]
+HEARS = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
+
+
+def test_a_gate_and_the_retry_are_told_which_test_has_failed(
+    checked: Checked, tmp_path: Path
+) -> None:
+    """kai FR24: a person reads it in seconds, and an agent without a shell cannot find out."""
+    project = checked.project
+    project.write(".playbooks/config.yaml", f"checks: {{test: {{run: {TELLS}}}}}\n")
+    project.commit("Tell")
+    (hears := tmp_path / "hears.py").write_text(HEARS)
+    ran = project.playbook("run", "proved", "--agent", f"exec:{sys.executable} {hears}")
+    assert "  check test printed:\n    FAIL: test_b\n" in ran.err
+    assert project.playbook("answer", "retry", "--resume").code == 4
+    assert "\ncheck test printed:\n  FAIL: test_b\n" in project.read("told")
+
+
+def test_a_gate_says_once_what_a_check_has_proved(checked: Checked) -> None:
+    project = checked.project
+    more = PROVED.replace(
+        "[{command_succeeds: test}]", "[{command_succeeds: test}, {tag_exists: v1}]"
+    )
+    project.write(".playbooks/playbooks/proved.yaml", more)
+    project.commit("Tag")
+    ran = project.playbook("run", "proved", "--agent", project.script(WORKS))
+    assert "tag_exists=v1: there is no tag v1" in ran.err
+    assert ran.err.count("312 passed") == 1
 
 
 def test_a_waived_check_holds_for_its_tree_however_long_it_takes(checked: Checked) -> None:
