@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     T = TypeVar("T")
+    S = TypeVar("S", "State", Playbook)
 
 INTERRUPTED = "PB-STATE-INTERRUPTED"
 NOT_STARTED = "PB-STATE-NOT-STARTED"
@@ -279,12 +280,13 @@ class State(Record, slots=False):
         return replace(self, entries=(*self.entries, entry))
 
 
-def cached_query(query: Callable[[State], T]) -> Callable[[State], T]:
-    """A function of a state that is computed once per state, as `cached_property` would."""
+def cached_query(query: Callable[[S], T]) -> Callable[[S], T]:
+    """A function of a state, or of a playbook, that is computed once for each of them, as
+    `cached_property` would."""
     key = query.__qualname__
 
     @wraps(query)
-    def cached(state: State) -> T:
+    def cached(state: S) -> T:
         known = state.__dict__
         if key not in known:
             known[key] = query(state)

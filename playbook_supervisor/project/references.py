@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.model import Arg, Playbook
+from playbook_supervisor.kernel.state import cached_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def output_reference(text: str) -> tuple[str, str]:
     raise ValueError(f"{text[:60]!r} is not `$STEP.stdout` or `$STEP.json`")
 
 
+@cached_query
 def named_outputs(playbook: Playbook) -> dict[str, frozenset[str]]:
     """Step id → the parts of its output (`stdout`, `json`) that `stdin` or `when` of steps name."""
     named: dict[str, set[str]] = {}

@@ -112,6 +112,8 @@ def judged(playbook: Playbook, returned: Returned) -> tuple[Returned, StepData |
 
 def _harmless(outcome: Outcome) -> Outcome:
     """Without control characters, and without the values of secret environment variables."""
+    if not outcome.output:
+        return outcome
     from playbook_supervisor.system.capture import harmless
 
     return replace(outcome, output=harmless(outcome.output, secret_values(os.environ)))
