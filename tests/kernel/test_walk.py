@@ -229,11 +229,12 @@ def test_one_step_obeys_every_law(autonomy: Autonomy, capsys: pytest.CaptureFixt
     assert figures.states > 0
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "policies",
     [
         pytest.param((ErrorPolicy.GATE, BY_CODE), id="few"),
-        pytest.param(POLICIES, marks=[pytest.mark.long, pytest.mark.unmeasured], id="all"),
+        pytest.param(POLICIES, marks=pytest.mark.long, id="all"),
     ],
 )
 def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond(
@@ -247,14 +248,12 @@ def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond(
         assert (stopped.states, stopped.rows) == (ticking.states, ticking.rows)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("groups", "endings"),
     [
         ("..", FIVE),
-        *(
-            pytest.param(groups, ENDINGS, marks=[pytest.mark.long, pytest.mark.unmeasured])
-            for groups in ("..", "gg")
-        ),
+        *(pytest.param(groups, ENDINGS, marks=pytest.mark.long) for groups in ("..", "gg")),
     ],
 )
 def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
@@ -324,10 +323,12 @@ def every_row() -> Figures:
     return figures
 
 
+@pytest.mark.unmeasured
 def test_the_table_is_complete_and_every_row_of_it_is_met() -> None:
     assert every_row().rows == {(*key, then) for key, row in TABLE.items() for then in row.then}
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("key", TABLE, ids=" ".join)
 def test_nothing_happens_without_a_row(
     key: tuple[Position, Move], monkeypatch: pytest.MonkeyPatch
@@ -374,9 +375,8 @@ def random_book(dice: random.Random) -> Playbook:
     return book(*steps)
 
 
-@pytest.mark.parametrize(
-    "sessions", [100, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.unmeasured])]
-)
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("sessions", [100, pytest.param(2000, marks=pytest.mark.long)])
 def test_random_sessions_of_larger_playbooks_obey_every_law(
     sessions: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
