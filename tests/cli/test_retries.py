@@ -118,6 +118,8 @@ def test_a_run_that_goes_on_after_a_failure_says_so_at_its_end(project: Project)
     assert ran.code == 0
     ending = "completed with 1 failure and 1 waiver"
     assert f": {ending}, 2/2 steps" in ran.err
+    assert "s auto: waived PB-STEP-FAILED: false ended with exit status 1\n" in ran.err
+    assert ran.err.splitlines()[-1].endswith(" s  waived PB-STEP-FAILED")
     lint, notify = project.journal()
     assert (lint["status"], lint["error_code"]) == ("failed", "PB-STEP-FAILED")
     assert (notify["status"], notify["waived"]) == ("done", ["PB-STEP-FAILED"])

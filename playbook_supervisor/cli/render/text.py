@@ -101,6 +101,8 @@ def _settled(entry: Entry) -> str:
         # If an answer settled the attempt, its gate has shown the error.
         shows_error = entry.status is EntryStatus.FAILED and not _by_answer(entry)
         cause = entry.error if shows_error else ""
+        if entry.waived and entry.status is EntryStatus.DONE and not entry.gates:
+            cause = f"waived {', '.join(entry.waived)}: {entry.error}"
     line = first_line(cause, _LINE)
     return " ".join(words) + (f": {line}" if line else "")
 
@@ -205,7 +207,7 @@ def _thousands(number: float) -> str:
 
 
 def steps(entries: Sequence[Entry]) -> list[str]:
-    """A line for each attempt: status, duration, waiting time, cost (cat NFR-4.3).
+    """A line for each attempt: status, duration, waiting time, cost, waivers (cat NFR-4.3).
 
     Empty for a single attempt, which the summary covers.
     """
@@ -220,7 +222,8 @@ def _step(entry: Entry) -> tuple[str, ...]:
         elapsed = duration(entry.completed_at - entry.started_at)
     if (ms := waited_ms((entry,))) >= _NOTABLE:
         waited = f"{duration(ms)} of it at a gate"
-    spent = ", ".join(part for part in (waited, cost((entry,))) if part)
+    waived = f"waived {', '.join(map(first_line, entry.waived))}" if entry.waived else ""
+    spent = ", ".join(part for part in (waited, cost((entry,)), waived) if part)
     return entry.id, entry.status.value, elapsed, spent
 
 
