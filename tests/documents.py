@@ -168,14 +168,18 @@ class Stage:
 
     On PATH: `playbook` itself, an agent called `claude` and a `gh` that know the story of the
     demonstration. The project has playbooks and names that agent. A `bare` one has only
-    spec-kit's commands.
+    spec-kit's commands. In a `quick` one the agent does not take the time that the story says.
     """
 
-    def __init__(self, project: Project, *, bare: bool = False) -> None:
+    def __init__(self, project: Project, *, bare: bool = False, quick: bool = False) -> None:
         self.project = project
         tools = project.root.with_name("tools")
         tools.mkdir()
         script = TEMPLATES / "demo/script.yaml"
+        if quick:
+            story = re.sub(r"(?m)^ *seconds: .*\n", "", script.read_text("utf-8"))
+            script = tools / "script.yaml"
+            script.write_text(story, "utf-8")
         self._program(tools / "playbook", f'exec "{sys.executable}" -m playbook_supervisor "$@"')
         (tools / "claude").write_text(AGENT.format(python=sys.executable, script=script))
         (tools / "claude").chmod(0o755)

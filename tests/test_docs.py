@@ -100,7 +100,7 @@ def assert_means_what_it_says(block: Block) -> None:
 
 @pytest.mark.parametrize("document", WRITTEN, ids=name_of)
 def test_what_a_document_shows_is_what_happens(document: Path, project: Project) -> None:
-    stage = Stage(project, bare=is_bare(document))
+    stage = Stage(project, bare=is_bare(document), quick=True)
     for block in blocks(document.read_text("utf-8")):
         place = f"{name_of(document)}:{block.line}"
         if block.file:
