@@ -50,7 +50,8 @@ class PlannedStep(Record):
 
     `command` is what a person would type, without its arguments; `found` is that slash command as
     it is installed, if it is one and it is there; `runs` is false for a step that the playbook
-    or `--from` leaves out. `people` are those who may answer for it.
+    or `--from` leaves out. `skip_if` are the conditions that skip it if all hold when it is due.
+    `people` are those who may answer for it.
     """
 
     step: Step
@@ -60,6 +61,7 @@ class PlannedStep(Record):
     runs: bool
     preconditions: tuple[Need, ...]
     postconditions: tuple[Probed, ...]
+    skip_if: tuple[Probed, ...]
     effects: tuple[Effect, ...]
     people: tuple[str, ...]
 
@@ -227,7 +229,7 @@ def _phases(
         condition
         for step in playbook.steps
         if runs.get(step.id)
-        for condition in (*step.preconditions, *step.postconditions)
+        for condition in (*step.preconditions, *step.postconditions, *step.skip_if)
     )
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
@@ -253,6 +255,7 @@ def _phases(
                 for each in (step.preconditions if goes else ())
             ),
             postconditions=tuple(now[each] for each in (step.postconditions if goes else ())),
+            skip_if=tuple(now[each] for each in (step.skip_if if goes else ())),
             effects=tuple(effect for effect in tightenings if effect.step == step.id),
             people=tuple(" or ".join(demand.answered_by) for demand in policy.people(step.id)),
         )

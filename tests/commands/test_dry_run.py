@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +156,84 @@ def test_says_what_each_error_policy_does(project: Project) -> None:
     phases = conforms("plan", rendered.as_json(shown))["phases"]
     *_, retried, by_code = (phase["steps"][0]["error_policy"] for phase in phases)
     assert (retried, by_code["PB-STEP-FAILED"]) == ("retry:3", "gate")
+
+
+ALL = """
+name: all
+description: What a playbook of version 1.1 can say of its steps
+version: "1.1"
+args: [{name: out, description: d, required: false, default: dist}]
+outputs: ["{{out}}/report.md"]
+limits: {max_cost_usd: 2.5, max_turns: 9}
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - id: build
+    title: Build the report
+    command: cli make {{out}}
+    cwd: tools
+    output: json
+    output_schema: {type: object}
+    outputs: ["{{out}}/report.md"]
+    skip_if: [{file_exists: README.md}, {command_succeeds: cli make check}]
+    timeout_seconds: 90
+    idle_timeout_seconds: 20
+    max_output_bytes: 20000
+  - id: review
+    command: prompt
+    with: {text: Review it}
+    stdin: $build.json
+    when: $build.json.big
+    tools: [Read, Grep]
+    postconditions: [git_clean]
+    error_policy: {default: stop, PB-AGENT-TIMEOUT: "retry:2"}
+    max_tokens: 1000000
+    max_tool_calls: 1000
+  - {id: look, command: checkpoint, with: {message: Fine?}, timeout_seconds: 9}
+"""
+
+
+def test_says_what_version_1_1_adds_to_a_step(project: Project) -> None:
+    project.write(".playbooks/playbooks/all.yaml", ALL)
+    shown = plan(project, "all")
+    said = [re.sub(r"  +", "  ", line) for line in lines(shown)]
+    begin = said.index("at most 2.50 USD")
+    assert said[begin : said.index("3  look  checkpoint") + 3] == [
+        "at most 2.50 USD",
+        "each step at most 9 turns",
+        "must leave dist/report.md",
+        "",
+        "1  build  cli make dist",
+        "Build the report",
+        "runs  cli, without an agent, in tools",
+        "prints JSON that matches its schema",
+        "limits 1 min 30 s, 20 s of silence, 20,000 bytes of output",
+        "unless ✓ file_exists=README.md  README.md, 1 line",
+        "and  · command_succeeds='cli make check'  not run by a dry run",
+        "makes  · file_exists=dist/report.md  dist/report.md is missing",
+        "",
+        "2  review  prompt",
+        "when  $build.json.big: known once build is over",
+        "runs  a prompt, by an agent that may use Read, Grep",
+        "reads  $build.json: known once build is over",
+        "limits 1,000,000 tokens, 1,000 tool calls",
+        "makes  · git_clean  1 file not committed: .playbooks/playbooks/all.yaml",
+        "fails  on PB-AGENT-TIMEOUT retries up to 2 times, then stops; else stops",
+        "",
+        "3  look  checkpoint",
+        "gate  checkpoint: asks you before it runs",
+        "",
+    ]
+    shape = conforms("plan", rendered.as_json(shown))
+    assert (shape["outputs"], shape["limits"]) == (
+        ["dist/report.md"],
+        {"max_cost_usd": 2.5, "max_turns": 9},
+    )
+    build, review = (phase["steps"][0] for phase in shape["phases"][:2])
+    assert [each["held"] for each in build["skip_if"]] == [True, False]
+    assert (build["title"], build["cwd"], build["output"]) == ("Build the report", "tools", "json")
+    assert build["limits"]["timeout_seconds"] == 90
+    assert (review["when"], review["stdin"]) == ("$build.json.big", "$build.json")
+    assert review["tools"] == ["Read", "Grep"]
 
 
 def test_what_could_not_be_proved_at_the_end_is_said_before_the_beginning(

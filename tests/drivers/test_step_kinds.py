@@ -212,7 +212,7 @@ def test_a_playbook_with_a_prompt_needs_an_agent(project: Project) -> None:
     write(project, "id: ask, command: prompt, with: {text: 'Review it.'}")
     assert "no agent was named" in project.playbook("run", "sample").err
     plan = project.playbook("run", "sample", "--dry-run", "--agent", "exec:true")
-    assert "runs   a prompt, by an agent" in plan.out
+    assert "runs   a prompt, by an agent that may only read" in plan.out
 
 
 def test_the_arguments_of_a_program_are_shown_with_their_values(project: Project) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from playbook_supervisor.cli.render.json_shapes import tightening
 from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
 from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
-from playbook_supervisor.kernel.model import SLASH
-from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode
+from playbook_supervisor.kernel.model import SLASH, Limits, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, OutputFormat
+from playbook_supervisor.kernel.when import parse
+from playbook_supervisor.project.references import output_reference
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
@@ -42,6 +46,12 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
     given = [f"{name}={value}" for name, value in plan.args.items() if value and name != "feature"]
     if given:
         yield f"  with {first_line(', '.join(given), _LINE)}"
+    run_limits, step_limits = _split(plan.playbook.limits)
+    for label, limits in (("at most", run_limits), ("each step at most", step_limits)):
+        if limits:
+            yield f"  {label} {limits}"
+    if plan.playbook.outputs:
+        yield f"  must leave {first_line(', '.join(plan.playbook.outputs), _LINE)}"
     for number, phase in enumerate(plan.phases, 1):
         if number == 1 or any(planned.runs for planned in phase):
             yield ""
@@ -56,6 +66,12 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
     for error in plan.refusals:
         yield f"{paint('refused:', _RED)} {first_line(error.message, _LINE)} [{error.code}]"
         yield f"  do: {first_line(error.guidance, _LINE)}"
+
+
+def _split(limits: Limits) -> tuple[str, str]:
+    """A playbook's limits of all steps together, and of each step."""
+    together = Limits(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens)
+    return _limits(together), _limits(replace(limits, max_cost_usd=None, max_tokens=None))
 
 
 def verdict(plan: RunPlan) -> str:
@@ -89,20 +105,60 @@ def _step(
     words = [paint(step.id, _BOLD), first_line(f"{planned.command} {planned.args}", _LINE)]
     words += [f"({step.model})"] if step.model else []
     yield f"{number:>2}  {'  '.join(words)}{together}"
+    if step.title:
+        yield f"      {paint(first_line(step.title, paint.room), _DIM)}"
     if gate := _gate(planned, plan.mode):
         yield f"      gate   {paint(gate, _YELLOW)}"
     for effect in planned.effects:
         yield f"      policy {first_line(f'{effect.policy}: {effect.summary}', paint.room)}"
-    yield f"      runs   {_runs(planned, plan.root) or paint('not installed here', _RED)}"
+    for label, text in _facts(planned, plan.root):
+        yield f"      {label:6} {first_line(text, paint.room) or paint('not installed here', _RED)}"
     named = [need.probed.name for need in planned.preconditions]
-    named += [probed.name for probed in planned.postconditions]
+    named += [probed.name for probed in (*planned.postconditions, *planned.skip_if)]
     longest = max(map(len, named), default=0)
+    for number, probed in enumerate(planned.skip_if):
+        yield f"      {'and' if number else 'unless':6} {_probed(probed, longest, paint)}"
     for need in planned.preconditions:
         yield f"      needs  {_need(need, longest, paint)}"
     for probed in planned.postconditions:
         yield f"      makes  {_probed(probed, longest, paint)}"
     if failing := _failing(planned):
         yield f"      fails  {failing}"
+
+
+def _facts(planned: PlannedStep, root: Path) -> Iterator[tuple[str, str]]:
+    """What is said of the step in a line each, before its conditions.
+
+    The text of `runs` is empty for a command that is not installed.
+    """
+    step = planned.step
+    if step.when:
+        yield "when", f"{step.when}: known once {parse(step.when).step} is over"
+    if not step.is_checkpoint:
+        where = f", in {step.cwd}" if step.cwd not in ("", ".") else ""
+        runs = _runs(planned, root)
+        yield "runs", runs and f"{runs}{where}"
+    if step.stdin:
+        yield "reads", f"{step.stdin}: known once {output_reference(step.stdin)[0]} is over"
+    if step.output is OutputFormat.JSON:
+        yield "prints", f"JSON{' that matches its schema' if step.output_schema else ''}"
+    if (limits := _limits(step.limits)) and not step.is_checkpoint:
+        yield "limits", limits
+
+
+def _limits(limits: Limits) -> str:
+    """`1 h, 1 min of silence, 20,000 bytes of output, 2.50 USD`; empty without limits."""
+    shown: Mapping[str, Callable[[Any], str]] = {
+        "timeout_seconds": lambda value: duration(round(value * 1000)),
+        "idle_timeout_seconds": lambda value: f"{duration(round(value * 1000))} of silence",
+        "max_output_bytes": lambda value: f"{value:,} bytes of output",
+        "max_cost_usd": lambda value: f"{value:.2f} USD",
+        "max_tokens": lambda value: f"{value:,} tokens",
+        "max_turns": lambda value: f"{value:,} turns",
+        "max_tool_calls": lambda value: f"{value:,} tool calls",
+    }
+    given = as_mapping(limits)
+    return ", ".join(show(given[key]) for key, show in shown.items() if given[key] is not None)
 
 
 def _failing(planned: PlannedStep) -> str:
@@ -162,7 +218,8 @@ def _runs(planned: PlannedStep, root: Path) -> str:
     if not step.needs_agent:
         return f"{step.namespace}, without an agent"
     if step.namespace != SLASH:
-        return "a prompt, by an agent"
+        may = f"use {', '.join(step.tools)}" if step.tools else "only read"
+        return f"a prompt, by an agent that may {may}"
     if found is None:
         return ""
     if found.file is None:
@@ -211,6 +268,10 @@ def as_json(plan: RunPlan) -> dict[str, Any]:
         "refusals": [error.as_mapping() for error in plan.refusals],
         "exit_code": plan.exit_code,
     }
+    if limits := _given(plan.playbook.limits):
+        shape["limits"] = limits
+    if plan.playbook.outputs:
+        shape["outputs"] = list(plan.playbook.outputs)
     return shape | ({"adopts": plan.adopts} if plan.adopts else {})
 
 
@@ -238,13 +299,33 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
         ],
         "postconditions": [_condition(probed) for probed in planned.postconditions],
     }
-    if step.model:
-        shape["model"] = step.model
+    if planned.skip_if:
+        shape["skip_if"] = [_condition(probed) for probed in planned.skip_if]
+    for key, value in _STATED.items():
+        if stated := value(step):
+            shape[key] = stated
     if step.escalation_triggers:
         shape["escalation_triggers"] = list(step.escalation_triggers)
     if planned.effects:
         shape["policies"] = [tightening(effect) for effect in planned.effects]
     return shape
+
+
+_STATED: Mapping[str, Callable[[Step], object]] = {
+    "title": lambda step: step.title,
+    "model": lambda step: step.model,
+    "when": lambda step: step.when,
+    "stdin": lambda step: step.stdin,
+    "output": lambda step: step.output if step.output is OutputFormat.JSON else "",
+    "cwd": lambda step: step.cwd,
+    "tools": lambda step: list(step.tools),
+    "limits": lambda step: _given(step.limits),
+}
+"""What the plan says of a step only where the playbook states it."""
+
+
+def _given(limits: Limits) -> dict[str, Any]:
+    return {key: value for key, value in as_mapping(limits).items() if value is not None}
 
 
 def _condition(probed: Probed) -> dict[str, Any]:
