@@ -208,6 +208,8 @@ def test_a_gate_tells_steps_without_an_agent_from_agents(project: Project) -> No
     shown = project.playbook("status").out
     assert "  Ship it (step ship) now: continue, skip it, or abort? 5/6 steps done.\n" in shown
     assert "look#1 said last: all fine\n" in shown
+    assert "ship#1  in_progress  (gate)  Ship it.\n" in project.playbook("show").out
+    assert "<dd>Ship it.</dd>" in project.playbook("show", "--html", "-").out
 
 
 def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:

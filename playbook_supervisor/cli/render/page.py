@@ -52,9 +52,11 @@ def page(
     head = seen.manifest
     steps = playbook.steps if playbook else ()
     commands = {step.id: _command(step, head) for step in steps}
+    titles = {step.id: step.title for step in steps}
     environment.filters |= {
         "agent": _agent,
         "command": lambda step_id: commands.get(step_id, ""),
+        "title": lambda step_id: titles.get(step_id, ""),
         "duration": lambda ms: text.duration(max(ms, 0)),
         "percent": "{:.2f}%".format,
         "prose": _prose,

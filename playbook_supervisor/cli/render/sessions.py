@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
 from playbook_supervisor.formats.sanitize import first_line, last_words, one_line
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.project.session_policy import Effect
@@ -118,10 +118,10 @@ def details(
         )
     for effect in effects:
         yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.summary}', 400)}"
-    programs = {step.id for step in playbook.steps if not step.needs_agent} if playbook else set()
+    steps = {step.id: step for step in playbook.steps} if playbook else {}
     for entry in entries:
         yield ""
-        yield from _attempt(entry, "output" if entry.step_id in programs else "agent")
+        yield from _attempt(entry, steps.get(entry.step_id))
     if cures := text.cures(entries, playbook):
         yield ""
         yield from cures
@@ -132,12 +132,12 @@ def details(
             yield f"not begun: {', '.join(left)}"
 
 
-def _attempt(entry: Entry, worker: str) -> Iterator[str]:
-    """`worker` is the name of the line that ends what its agent or executor said."""
+def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
     words = [text.stamp(entry.started_at), entry.id, str(entry.status)]
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
         words.append(text.duration(entry.completed_at - entry.started_at))
     words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
+    words += [first_line(step.title)] if step and step.title else []
     yield "  ".join(words)
     if entry.recovered:
         yield "  recovered: its artifacts showed that it was finished"
@@ -155,6 +155,7 @@ def _attempt(entry: Entry, worker: str) -> Iterator[str]:
     if not entry.gates and entry.human_response:
         yield f"  human: {one_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
     if entry.output:
+        worker = "output" if step and not step.needs_agent else "agent"
         said = last_words(entry.output).replace("\n", f"\n    {' ' * len(worker)}")
         yield f"  {worker}: {said}"
 
