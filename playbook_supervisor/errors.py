@@ -129,6 +129,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-LINT-GATE": "Give the publishing step `gate_always`.",
     "PB-CHECK-LINT-NAME": "Use the same name for the file and the playbook.",
     "PB-CHECK-LINT-ORDER": "Move the step that provides it before the one that needs it.",
+    "PB-CHECK-LINT-REFUSED": "Give the file a name that does not begin like that.",
     "PB-CHECK-LINT-RETRY": "Remove the trigger, or set `error_policy` to `gate` or `stop`.",
     "PB-CHECK-LINT-TRIGGER": "Give the step postconditions, or remove the trigger.",
     "PB-CHECK-LINT-UNSEEN": "Name a condition that holds once the work is done.",

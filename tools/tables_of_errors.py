@@ -96,6 +96,7 @@ SAMPLES = (
     + step(autonomy="gate_always"),
     step(policy="{default: stop, PB-STEP-TIMEOUT: gate}"),
     step(command="/speckit.clarify"),
+    step("review", "postconditions: [{verdict_pass: docs/report.md}]", command="/qa.run"),
     step(command="/speckit.plann"),
     step(command="/deploy"),
     step(command="/review"),

@@ -135,6 +135,13 @@ def need_tree(names: Iterable[str]) -> bool:
     return any(requirement(name).condition in SINCE_LAUNCH for name in names)
 
 
+def file_of(name: str) -> str:
+    """The file that a condition names as its parameter; empty if it names none."""
+    required = requirement(name)
+    named = CONDITIONS[required.condition].artifacts == ("{path}",)
+    return next(iter(required.parameters), "") if named else ""
+
+
 def spans_attempts(name: str) -> bool:
     """Whether what earlier attempts of the step have left counts as well (decision 0162)."""
     return requirement(name).condition is Condition.CHANGES_WITHIN

@@ -18,7 +18,13 @@ from playbook_supervisor.kernel.model import AGENT_NAMESPACES, SLASH, Playbook, 
 from playbook_supervisor.kernel.state import POSTCONDITION, PRECONDITION
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project.checks import find_check
-from playbook_supervisor.project.conditions import checks, is_lasting, needs_feature, publishes
+from playbook_supervisor.project.conditions import (
+    checks,
+    file_of,
+    is_lasting,
+    needs_feature,
+    publishes,
+)
 from playbook_supervisor.project.namespaces import EXECUTORS
 
 TYPE_CHECKING = False
@@ -48,6 +54,9 @@ CHECK = "PB-CHECK-UNDEFINED"
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
 """Commands that ask the user questions, which a subagent cannot do."""
 
+_REFUSED = r"(?i)(?:REPORT|SUMMARY|FINDINGS|ANALYSIS).*\.md"
+"""Names of files that Claude Code (2.1.329) lets no subagent write."""
+
 
 def lint(
     playbook: Playbook,
@@ -73,7 +82,7 @@ def lint(
         if step.autonomy is not Autonomy.SKIP:
             warnings += _undefined(step, path, config) if config else ()
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
-            warnings += [*_unseen(step, path), *_asks(step, path)]
+            warnings += [*_unseen(step, path), *_asks(step, path), *_refused(step, path)]
             if "error_policy" in _data(document, path):
                 warnings += _codes([step], path)
     problems = (
@@ -277,6 +286,21 @@ def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
             f"`{step.id}` has no postconditions: only the agent says that it is done",
             "Add a condition that holds once the work is done, if there is one.",
         )
+
+
+def _refused(step: Step, path: Path) -> Iterator[_Warning]:
+    """A file that the step's agent must leave, and may not write inside Claude Code."""
+    files = [((*path, "outputs", number), file) for number, file in enumerate(step.outputs)]
+    for number, condition in enumerate(step.postconditions):
+        named = file_of(condition)
+        files += [((*path, "postconditions", number), named)] if named else []
+    for at, file in files if step.needs_agent else ():
+        name = file.rpartition("/")[2]
+        if re.fullmatch(_REFUSED, name):
+            message = f"inside Claude Code, no subagent may write a file named `{name}`"
+            guidance = f"Name it otherwise, as in `the-{name}`."
+            yield at, "PB-CHECK-LINT-REFUSED", message, guidance
+            return
 
 
 def _asks(step: Step, path: Path) -> Iterator[_Warning]:

@@ -377,3 +377,23 @@ def test_warnings_come_in_the_order_of_their_places() -> None:
         (each.line, each.col) for each in found
     )
     assert len(found) == 6
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"postconditions": "[{file_exists: out/Report-1.md}]"}, 6),
+        ({"postconditions": "[{verdict_pass: summary.md}]"}, 6),
+        ({"outputs": "[notes.md, findings.md]"}, 6),
+        ({"postconditions": "[plan_exists, {file_exists: check-report.md}]"}, 0),
+        ({"outputs": "[report.txt]"}, 0),
+        ({"command": "cli make", "outputs": "[report.md]"}, 0),
+    ],
+)
+def test_a_file_that_the_client_lets_no_subagent_write_is_named(
+    keys: dict[str, str], line: int
+) -> None:
+    """Measured with Claude Code 2.1.329."""
+    found = warnings(step("a", **keys), version="1.1")
+    refused = [each for each in found if each.code == "PB-CHECK-LINT-REFUSED"]
+    assert [each.line for each in refused] == ([line] if line else [])
