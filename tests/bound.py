@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from program import Result
@@ -27,6 +28,12 @@ for line in sys.stdin:
     argv, env, given = json.loads(line)
     done = subprocess.run(argv, env=env, input=given, capture_output=True, text=True)
     print(json.dumps([done.returncode, done.stdout, done.stderr]), flush=True)
+"""
+
+
+# Starts the command, and kills it half a second after that file has some content.
+KILLED = """\
+"$@" & until [ -s "$0" ]; do sleep 0.05; done; sleep 0.5; kill -KILL $!; wait $!
 """
 
 
@@ -84,6 +91,10 @@ class Conversation:
     def starts(self, *argv: str, **env: str) -> Result:
         """Any process that has the client as an ancestor, with an environment of its own."""
         return self._run(*argv, env=env)
+
+    def kills(self, *argv: str, once: Path) -> Result:
+        """The model's shell runs a command, which the client kills once that file is there."""
+        return self.starts("sh", "-c", KILLED, str(once), *PROGRAM, *argv, **self.shell)
 
     def _run(self, *argv: str, env: Mapping[str, str], given: str = "") -> Result:
         assert self.process.stdin is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bound import PROGRAM, Conversation
+from bound import Conversation
 from checked import Checked
 from program import Result
 from project import Project
@@ -56,15 +56,9 @@ def waits(conversation: Conversation, **env: str) -> Any:
     return directive(conversation.runs("next", "--wait", **env).out)
 
 
-KILLED = """\
-"$@" & until [ -s "$0" ]; do sleep 0.05; done; sleep 0.5; kill -KILL $!; wait $!
-"""
-
-
 def killed(checked: Checked, conversation: Conversation) -> Result:
-    """`playbook next --wait`, which the client kills a moment after the check has begun."""
-    limited = ("sh", "-c", KILLED, str(checked.begun), *PROGRAM, "next", "--wait")
-    return conversation.starts(*limited, **conversation.shell)
+    """`playbook next --wait`, which the client kills while it waits for the check."""
+    return conversation.kills("next", "--wait", once=checked.begun)
 
 
 def eventually(condition: Callable[[], object]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bound import PROGRAM, Conversation
+from bound import Conversation
 from project import Project
 
 from playbook_supervisor.drivers import detached
@@ -132,10 +132,9 @@ def looked(conversation: Conversation) -> Any:
     return conversation.hook("PostToolUse", **called, tool_response=back)
 
 
-def killed(conversation: Conversation) -> None:
-    """`playbook next --wait`, which the client kills after some seconds."""
-    limited = ("timeout", "-s", "KILL", "3", *PROGRAM, "next", "--wait")
-    conversation.starts(*limited, **conversation.shell)
+def killed(built: Built, conversation: Conversation) -> None:
+    """`playbook next --wait`, which the client kills while the program runs."""
+    conversation.kills("next", "--wait", once=built.beside / "process")
 
 
 def test_a_hook_leaves_a_step_to_a_command(built: Built, conversation: Conversation) -> None:
@@ -185,7 +184,7 @@ def test_a_model_cannot_report_what_no_agent_carries_out(
 def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conversation) -> None:
     built.hold()
     conversation.types("run", "mixed x")
-    killed(conversation)
+    killed(built, conversation)
     assert detached.working(built.private)
     process = built.process
     built.release()
@@ -201,7 +200,7 @@ def test_a_process_that_was_killed_is_an_interrupted_attempt(
     """What was begun and has gone is judged by its postconditions, of which there are none here."""
     built.hold()
     conversation.types("run", "mixed x")
-    killed(conversation)
+    killed(built, conversation)
     process = built.process
     detached.end(built.private)
     assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
@@ -226,7 +225,7 @@ def test_nothing_more_is_carried_out_for_a_client_that_has_ended(
 def test_an_abort_ends_the_program(built: Built, conversation: Conversation) -> None:
     built.hold()
     conversation.types("run", "mixed x")
-    killed(conversation)
+    killed(built, conversation)
     process = built.process
     conversation.types("abort", "not this")
     assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
