@@ -387,7 +387,9 @@ def test_a_program_that_cannot_be_started_leaves_no_worker_file(tmp_path: Path) 
 RUNNER = """
 import sys
 from pathlib import Path
+from playbook_supervisor.system import leash_process
 from playbook_supervisor.system.processes import Worker
+leash_process.GRACE = 0.2
 worker = Worker([sys.executable, "-c", sys.argv[2]], cwd=Path.cwd(), worker_file=Path(sys.argv[1]))
 for line in worker.lines():
     print(line, flush=True)
@@ -398,10 +400,7 @@ ORPHAN = STUBBORN.replace("os.fork() == 0", "os.fork() == 0 and (os.setpgid(0, 0
 
 
 @pytest.mark.parametrize("code", [STUBBORN, ORPHAN], ids=["one group", "two groups"])
-def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(
-    tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shorten_grace(monkeypatch)
+def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(tmp_path: Path, code: str) -> None:
     path = tmp_path / "worker"
     runner = subprocess.Popen(python(RUNNER, path, code), cwd=tmp_path, stdout=subprocess.PIPE)
     assert runner.stdout is not None
