@@ -122,9 +122,7 @@ def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _needs_gh(each: library.PlaybookFile) -> bool:
-    return not each.problem and any(
-        need_network((*step.preconditions, *step.postconditions)) for step in each.playbook.steps
-    )
+    return not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
 
 
 def _client(root: Path) -> Diagnosis:
@@ -328,7 +326,7 @@ def _named_checks(root: Path) -> Iterator[tuple[str, str]]:
     """Each playbook with a check that it demands; one that an arg names may be missing."""
     for each in library.playbooks(root):
         for step in () if each.problem else each.playbook.steps:
-            for check in checks((*step.preconditions, *step.postconditions, *step.skip_if)):
+            for check in checks(step.conditions):
                 if "{{" not in check and check.partition(" ")[0] != CLI:
                     yield each.name, check
 

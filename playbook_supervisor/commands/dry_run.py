@@ -226,10 +226,7 @@ def _phases(
     }
     workspace = conditions.Workspace(root, request.feature, store.checkout.branch, request.config)
     asked = dict.fromkeys(
-        condition
-        for step in playbook.steps
-        if runs.get(step.id)
-        for condition in (*step.preconditions, *step.postconditions, *step.skip_if)
+        condition for step in playbook.steps if runs.get(step.id) for condition in step.conditions
     )
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)

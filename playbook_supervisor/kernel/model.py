@@ -108,6 +108,11 @@ class Step(Record):
         return self.namespace == CHECKPOINT
 
     @property
+    def conditions(self) -> tuple[str, ...]:
+        """All that it names, those that skip it last."""
+        return (*self.preconditions, *self.postconditions, *self.skip_if)
+
+    @property
     def needs_agent(self) -> bool:
         """Whether an agent carries it out, and no executor."""
         return self.namespace in AGENT_NAMESPACES

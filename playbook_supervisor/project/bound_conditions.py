@@ -80,7 +80,7 @@ def without_absent_checks(
 
 def _of(playbook: Playbook) -> Iterator[str]:
     for step in playbook.steps:
-        yield from (*step.preconditions, *step.postconditions, *step.skip_if)
+        yield from step.conditions
 
 
 def _naming(name: str) -> re.Match[str] | None:

@@ -12,7 +12,7 @@ from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.format_version import things
-from playbook_supervisor.project.requirement import PARAMETERS, SINCE_LAUNCH, flaw_of
+from playbook_supervisor.project.requirement import LISTS, PARAMETERS, SINCE_LAUNCH, flaw_of
 from playbook_supervisor.project.schema_problems import RULE
 
 TYPE_CHECKING = False
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     Thing = Mapping[str, Any]
 
 _AFTER = "postconditions"
-_PLACES = ("preconditions", _AFTER, "skip_if")
 
 
 def violations(data: Thing, document: Document) -> Iterator[Problem]:
     """Every parameter that can mean nothing, and every condition that could never be checked."""
     for index, step in things(data, "steps"):
-        for key in _PLACES:
+        for key in LISTS:
             yield from in_list(step.get(key), document, ("steps", index, key))
 
 

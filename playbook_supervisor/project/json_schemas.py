@@ -25,7 +25,7 @@ def parsed(text: str) -> Any:
         where = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"{where}: {error.msg[:1].lower()}{error.msg[1:]}") from error
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
 
 
 def _no_number(word: str) -> NoReturn:

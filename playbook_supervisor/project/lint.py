@@ -26,6 +26,7 @@ from playbook_supervisor.project.conditions import (
     publishes,
 )
 from playbook_supervisor.project.namespaces import EXECUTORS
+from playbook_supervisor.project.requirement import LISTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,12 +183,8 @@ def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning
 
 def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
     """A check that the settings do not define; what an arg names is known when it has a value."""
-    for key, names in (
-        ("preconditions", step.preconditions),
-        ("postconditions", step.postconditions),
-        ("skip_if", step.skip_if),
-    ):
-        for number, name in enumerate(names):
+    for key in LISTS:
+        for number, name in enumerate(getattr(step, key)):
             for parameter in checks([name]) if "{{" not in name else ():
                 try:
                     find_check(parameter, config)

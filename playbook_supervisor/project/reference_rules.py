@@ -15,6 +15,7 @@ from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.kernel.when import WhenError, parse
 from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, names
+from playbook_supervisor.project.requirement import LISTS
 from playbook_supervisor.project.schema_problems import RULE
 
 TYPE_CHECKING = False
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     Thing = Mapping[str, Any]
 
 _INTERPOLATED = ("command", "args", "with", "cwd", "outputs")
-_CONDITIONS = ("preconditions", "postconditions", "skip_if")
 _GRAMMAR = 'Write `$STEP.approved`, `!$STEP.skipped` or `$STEP.json.name == "x"`.'
 _SHOWN = 10  # declared args that a message lists
 
@@ -60,7 +60,7 @@ def _texts(step: Thing, path: Path) -> Iterator[tuple[Path, str]]:
     for key in _INTERPOLATED:
         if key != "command" or not text_of(step, key).startswith("/"):
             yield from _strings(step.get(key), (*path, key))
-    for key in _CONDITIONS:
+    for key in LISTS:
         for index, each in enumerate(_items(step.get(key))):
             if isinstance(each, dict):
                 yield from _strings(each, (*path, key, index))

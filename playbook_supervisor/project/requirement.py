@@ -44,6 +44,8 @@ PARAMETERS: Mapping[Condition, tuple[Parameter, ...]] = {
 
 SINCE_LAUNCH = frozenset({Condition.CHANGES_MADE, Condition.CHANGES_WITHIN, Condition.COMMITS_MADE})
 """The conditions that compare with the launch of their step."""
+LISTS = ("preconditions", "postconditions", "skip_if")
+"""The keys of a step that have a list of conditions."""
 PLAIN = tuple(condition for condition in Condition if condition not in PARAMETERS)
 """The conditions that need no parameters."""
 

@@ -11,6 +11,7 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.project.format_version import NEWEST, UNSUPPORTED_KEYS, VERSION
+from playbook_supervisor.project.requirement import LISTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 SCHEMA = "PB-CHECK-SCHEMA"
 RULE = "PB-CHECK-RULE"
 
-_CONDITION_LISTS = frozenset({"preconditions", "postconditions", "skip_if"})
 _VALUED = {
     "file_exists": "file_exists: docs/index.md",
     "file_contains": "file_contains: {path: README.md, text: Install}",
@@ -101,7 +101,7 @@ def _not_allowed(
 ) -> Iterator[Problem]:
     if not isinstance(instance, str):
         return  # its type is already reported
-    valued = _VALUED if _key(path) in _CONDITION_LISTS else {}
+    valued = _VALUED if _key(path) in LISTS else {}
     if instance in valued:
         guidance = f"Write `{valued[instance]}`, for example."
         yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
@@ -163,7 +163,7 @@ def _key(path: Path) -> str:
 
 def _kind(path: Path) -> str:
     """What the path leads into: a playbook, an arg, a step, a condition, `limits` or `defaults`."""
-    if not _CONDITION_LISTS.isdisjoint(path):
+    if not set(LISTS).isdisjoint(path):
         return "condition"
     kinds = {"args": "arg", "steps": "step", "limits": "limits", "defaults": "defaults"}
     return kinds.get(str(path[0]), "playbook") if path else "playbook"

@@ -253,7 +253,7 @@ def _asked(playbook: Playbook) -> Iterator[str]:
     """The conditions of the steps that may run."""
     for step in playbook.steps:
         if step.autonomy is not Autonomy.SKIP:
-            yield from (*step.preconditions, *step.postconditions, *step.skip_if)
+            yield from step.conditions
 
 
 def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tuple[str, ...]:
