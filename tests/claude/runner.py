@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from project import Project
-
 from claude.client import Client
 from claude.conversation import Reply, Request, call, text
 from claude.model import Script
@@ -53,16 +51,6 @@ def works(request: Request) -> Reply:
         path, content = FILES[name]
         return [text(f"I do {name}."), call("Write", file_path=path, content=content)]
     return [text(f"{name} is done.\nReally.")]
-
-
-def run_auto_feature(project: Project) -> None:
-    """Run it to its gate before the pull request, answer and resume."""
-    halted = project.playbook("run", "auto-feature", "013")
-    assert halted.code == 4, halted.err
-    assert "7/8 steps done" in halted.err
-    assert project.playbook("answer", "continue").code == 0
-    done = project.playbook("resume")
-    assert done.code == 0, done.err
 
 
 def after(first: Reply, *, times: int = 1) -> Script:

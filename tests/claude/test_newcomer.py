@@ -15,7 +15,7 @@ from project import FEATURE, SPEC, Project
 from claude.client import Client
 from claude.conftest import FREE, Start
 from claude.conversation import Block, Reply, Request, call, text
-from claude.runner import Headless, command_of, run_auto_feature
+from claude.runner import Headless, command_of
 from claude.scripts import FILES, obey
 
 SPECIFY = Path(sys.prefix) / "spec-kit/bin/specify"
@@ -138,10 +138,16 @@ def test_init_names_what_spec_kit_alone_can_do(project: Project) -> None:
 def test_auto_feature_goes_to_its_pull_request_headless(
     headless: Headless, project: Project
 ) -> None:
-    """spec-kit's skills and our five commands are natively expanded, and leave what is checked."""
+    """kai S-U1: spec-kit's skills and our five commands are natively expanded, and leave what is
+    checked."""
     assert "next: playbook run auto-feature 013" in initialised(project, "--commands")
     client = headless(headless_model)
-    run_auto_feature(project)
+    halted = project.playbook("run", "auto-feature", "013")
+    assert halted.code == 4, halted.err
+    assert "7/8 steps done" in halted.err
+    assert project.playbook("answer", "continue").code == 0
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
     assert [entry["status"] for entry in project.journal()] == ["done"] * 8
     assert "pull request #7 is open" in str(project.journal()[-1]["evidence"])
     expanded = told(client)
@@ -160,6 +166,7 @@ def test_auto_feature_goes_to_its_pull_request_headless(
 
 
 def test_auto_feature_goes_to_its_gate_inside_the_client(start: Start, project: Project) -> None:
+    """kai FR17, FR20, NFR5, S-U1, S-B1; cat IP-1: headless the run ends with the gate open."""
     initialised(project, "--commands")
     client = start(inside_model, project)
     client.run("/playbook.run auto-feature 013", *FREE)
