@@ -188,6 +188,7 @@ def test_the_plan_says_where_a_person_is_asked(release: Project) -> None:
     plan = release.playbook("run", "release", "tea", "--dry-run").out
     assert "checkpoint: asks you after it has run" in plan
     assert "checkpoint: asks you before it runs" in plan
+    assert "asks   Are the notes about tea right?" in plan
     assert "approval: asks you before it runs" in plan
     alone = release.playbook("run", "release", "tea", "--dry-run", "--mode=autonomous").out
     assert alone.count("approved automatically") == 2

@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, Ou
 from playbook_supervisor.kernel.when import parse
 from playbook_supervisor.project.references import output_reference
 from playbook_supervisor.records import as_mapping, replace
+from playbook_supervisor.sessions.preview import message_of
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
@@ -111,7 +112,7 @@ def _step(
         yield f"      gate   {paint(gate, _YELLOW)}"
     for effect in planned.effects:
         yield f"      policy {first_line(f'{effect.policy}: {effect.summary}', paint.room)}"
-    for label, text in _facts(planned, plan.root):
+    for label, text in _facts(planned, plan):
         yield f"      {label:6} {first_line(text, paint.room) or paint('not installed here', _RED)}"
     named = [need.probed.name for need in planned.preconditions]
     named += [probed.name for probed in (*planned.postconditions, *planned.skip_if)]
@@ -126,7 +127,7 @@ def _step(
         yield f"      fails  {failing}"
 
 
-def _facts(planned: PlannedStep, root: Path) -> Iterator[tuple[str, str]]:
+def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
     """What is said of the step in a line each, before its conditions.
 
     The text of `runs` is empty for a command that is not installed.
@@ -134,9 +135,11 @@ def _facts(planned: PlannedStep, root: Path) -> Iterator[tuple[str, str]]:
     step = planned.step
     if step.when:
         yield "when", f"{step.when}: known once {parse(step.when).step} is over"
-    if not step.is_checkpoint:
+    if step.is_checkpoint:
+        yield "asks", message_of(step, plan.args)
+    else:
         where = f", in {step.cwd}" if step.cwd not in ("", ".") else ""
-        runs = _runs(planned, root)
+        runs = _runs(planned, plan.root)
         yield "runs", runs and f"{runs}{where}"
     if step.stdin:
         yield "reads", f"{step.stdin}: known once {output_reference(step.stdin)[0]} is over"
