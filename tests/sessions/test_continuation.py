@@ -229,15 +229,25 @@ def test_a_runtime_state_that_was_removed_needs_a_persons_look(
 ) -> None:
     """With it, the gate could have been taken out of the pinned playbook unseen."""
     attack(waiting, PLAYBOOK + REMOVED[removed])
-    for words in (("resume",), ("next",), ("resume", "--mode", "manual")):
+    refused = waiting.playbook("resume")
+    assert refused.code == 3
+    assert "so nothing proves its files [PB-STATE-UNCONFIRMED]" in refused.err
+    assert waiting.playbook("answer", "continue").code == 3
+    assert waiting.read("ran") == "work\n"
+
+
+@pytest.mark.parametrize("removed", ["the slots", "all local state"])
+def test_a_person_accepts_files_that_nothing_proves_at_a_terminal(
+    waiting: Project, removed: str
+) -> None:
+    attack(waiting, PLAYBOOK + REMOVED[removed])
+    for words in (("next",), ("resume", "--mode", "manual")):
         refused = waiting.playbook(*words)
         assert refused.code == 3, words
         assert "so nothing proves its files [PB-STATE-UNCONFIRMED]" in refused.err
-    assert waiting.playbook("answer", "continue").code == 3
     shown = waiting.playbook("status").out
     assert "so nothing proves its files\n  look at it: playbook repair " in shown
     assert "playbook answer" not in shown
-    assert waiting.read("ran") == "work\n"
     audited = waiting.playbook("audit")
     assert audited.code == 1
     assert "AUD-UNPROVED" in audited.out
