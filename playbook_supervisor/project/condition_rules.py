@@ -12,7 +12,13 @@ from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.format_version import things
-from playbook_supervisor.project.requirement import LISTS, PARAMETERS, SINCE_LAUNCH, flaw_of
+from playbook_supervisor.project.requirement import (
+    LISTS,
+    PARAMETERS,
+    SINCE_LAUNCH,
+    Parameter,
+    flaw_of,
+)
 from playbook_supervisor.project.schema_problems import RULE
 
 TYPE_CHECKING = False
@@ -29,6 +35,8 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
     for index, step in things(data, "steps"):
         for key in LISTS:
             yield from in_list(step.get(key), document, ("steps", index, key))
+        yield from _outputs(step, document, ("steps", index))
+    yield from _outputs(data, document, ())
 
 
 def in_list(stated: object, document: Document, path: Path) -> Iterator[Problem]:
@@ -39,6 +47,15 @@ def in_list(stated: object, document: Document, path: Path) -> Iterator[Problem]
             if isinstance(word, str) and word in set(Condition):
                 yield from _misplaced(document, at, Condition(word))
                 yield from _flawed(document, at, Condition(word), value)
+
+
+def _outputs(thing: Thing, document: Document, path: Path) -> Iterator[Problem]:
+    """Files that must exist, as if they were conditions."""
+    stated = thing.get("outputs")
+    for number, each in enumerate(stated if isinstance(stated, list) else ()):
+        if isinstance(each, str) and "{{" not in each and (why := flaw_of(Parameter.PATH, each)):
+            message = f"`outputs`: {first_line(each, 60)!r} {why}"
+            yield problem_at(document, (*path, "outputs", number), RULE, message, "Correct it.")
 
 
 def _misplaced(document: Document, path: Path, condition: Condition) -> Iterator[Problem]:

@@ -133,7 +133,7 @@ def examine(
             conditions, flaws = examine_conditions(item[_CONDITIONS], document, at)
             flaws += tuple(_unanswerable(conditions, document, at, config))
             wrong += [replace(flaw, code=CODE) for flaw in flaws]
-            read = replace(read, postconditions=tuple(dict.fromkeys(conditions)))
+            read = replace(read, postconditions=tuple(dict.fromkeys(filter(None, conditions))))
         rules.append(read)
     found = sorted((*problems.found(), *wrong), key=lambda each: each.position)
     return tuple(rules), tuple(found)
@@ -149,7 +149,7 @@ def _unanswerable(
             message = f"`{{{{{first_line(referred[0], 60)}}}}}`: a policy has no args"
             guidance = "Write the value; playbooks without that arg have to meet the policy, too."
             yield problem_at(document, at, CODE, message, guidance)
-        elif config is not None:
+        elif condition and config is not None:
             try:
                 require_answerable([condition], config)
             except CheckError as error:

@@ -25,7 +25,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.project import condition_rules, format_version, rules
-from playbook_supervisor.project.requirement import Requirement
+from playbook_supervisor.project.requirement import Requirement, requirement
 from playbook_supervisor.project.schema_problems import SCHEMA, explain
 from playbook_supervisor.records import fields
 
@@ -80,18 +80,31 @@ def examine_conditions(
 ) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
     """The canonical texts of the list of conditions at `path`, and all problems by place.
 
-    It is read like the `postconditions` of a step; there are no texts if there is a problem.
+    It is read like the `postconditions` of a step. The text of an item with a problem is empty.
     """
     from playbook_supervisor.project.schemas.playbook_validator import conforms
 
     typed = _typed("", stated)
     found = condition_rules.in_list(typed, document, path)
-    step = {"id": "a", "command": "/a", "postconditions": typed}
-    if not conforms({**_LEAST, "steps": [step]}):
+    items = typed if isinstance(typed, list) else []
+    texts = [_text_of(each) if conforms(_stating([each])) else "" for each in items]
+    if not conforms(_stating(typed)):
         schema = {**_schema(), "$ref": "#/definitions/step/properties/postconditions"}
         found = chain(found, _violations(typed, document, schema, path))
     problems = _by_place(found, document)
-    return (() if problems else tuple(map(_condition, typed))), problems
+    return tuple(texts), problems
+
+
+def _stating(conditions: object) -> dict[str, Any]:
+    """A playbook of one step with these postconditions, otherwise valid."""
+    step = {"id": "a", "command": "/a", "autonomy": "auto", "error_policy": "stop"}
+    return {**_LEAST, "steps": [{**step, "postconditions": conditions}]}
+
+
+def _text_of(stated: str | dict[str, Any]) -> str:
+    """The canonical text; empty if its parameters are wrong."""
+    text = _condition(stated)
+    return "" if requirement(text).flaw else text
 
 
 def read_playbook(data: bytes, source: str) -> Playbook:

@@ -23,6 +23,23 @@ steps: [{{id: a, command: /a, autonomy: auto, error_policy: stop, {key}: [
     return [(problem.line, problem.message) for problem in problems]
 
 
+def test_outputs_are_files_of_the_repository() -> None:
+    text = """
+name: x
+description: y
+version: "1.1"
+args: [{name: a, description: b, required: true}]
+outputs: [fine.md, ../secret]
+steps:
+  - {id: s, command: cli make, autonomy: auto, error_policy: stop, outputs: [/x, "/{{a}}"]}
+"""
+    found = examine(text.encode(), "x.yaml")[1]
+    assert [(each.line, each.col, each.message) for each in found] == [
+        (6, 20, "`outputs`: '../secret' leads out of the repository"),
+        (8, 78, "`outputs`: '/x' is not relative to the repository"),
+    ]
+
+
 def test_parameters_that_mean_something_are_no_fault() -> None:
     assert not told(
         "postconditions",

@@ -254,6 +254,20 @@ def test_each_problem_of_a_policy_is_reported_with_its_place(
     assert line.removeprefix(told.partition(" ")[0]).strip().startswith(error.message[:20])
 
 
+def test_all_problems_of_postconditions_are_reported_at_once() -> None:
+    text = """
+match: {step: a}
+postconditions: [plan_exist, {command_fails: tset}, {file_exists: /x}, {file_exists: "{{y}}"}]
+"""
+    _, problems = policy_files.examine(text.encode(), "x.yaml", SETTINGS)
+    assert [each.message for each in problems] == [
+        "`plan_exist` is not a valid value of `postconditions`",
+        "the config defines no check 'tset'; did you mean test?",
+        "`file_exists`: '/x' is not relative to the repository",
+        "`{{y}}`: a policy has no args",
+    ]
+
+
 def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
     validator = Draft7Validator(json.loads(schema_text("policy")))
     rule: dict[str, object] = {"match": {"command": "/feature.*"}, "autonomy": "gate_always"}
