@@ -181,6 +181,24 @@ def test_a_model_cannot_report_what_no_agent_carries_out(
     assert "returned_at" not in built.entry("build")
 
 
+def test_a_gate_that_opens_behind_the_command_says_more_in_its_dialog(
+    built: Built, conversation: Conversation
+) -> None:
+    """kai FR24: nothing else shows it, for the client folds away what the command prints."""
+    text = "".join(line for line in MIXED.splitlines(True) if "both" not in line)
+    text = text.format(program=f"{sys.executable} -c 0")
+    built.project.write(".playbooks/playbooks/mixed.yaml", text)
+    built.project.commit("Without an agent")
+    conversation.types("run", "mixed x")
+    built.project.write("made.txt", "made\n")
+    assert directive(conversation.runs("next", "--wait").out)["gate"]["id"] == "ask#1?1"
+    called: dict[str, Any] = {"tool_name": "AskUserQuestion", "tool_input": {"questions": []}}
+    asked = conversation.hook("PreToolUse", **called)["hookSpecificOutput"]
+    lines = asked["updatedInput"]["questions"][0]["question"].splitlines()
+    assert [line.partition(" ")[0] for line in lines[:3]] == ["Run", "build", "branch"]
+    assert lines[3:] == ["  made.txt | new"]
+
+
 def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conversation) -> None:
     built.hold()
     conversation.types("run", "mixed x")

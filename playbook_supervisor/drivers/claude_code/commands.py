@@ -28,7 +28,7 @@ from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
-from playbook_supervisor.sessions.snapshot import Snapshot, running
+from playbook_supervisor.sessions.snapshot import Snapshot, for_us, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.checkout import Checkout
@@ -82,14 +82,15 @@ class TypedCommand(Record):
     pid: int
     interactive: bool
 
-    def bind(self, session_id: str, former: Binding | None = None) -> None:
+    def bind(self, snapshot: Snapshot, former: Binding | None = None) -> None:
         """Let the conversation drive the session, and keep the work of `former`."""
-        bound = former or Binding(session_id, self.client, self.pid)
+        bound = former or Binding(snapshot.session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
         bound.turn, bound.at_work = "supervised", True
         bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()
-        private = self.store.runtime(session_id)
+        bound.unseen = [attempt.id for attempt in for_us(snapshot)] or bound.unseen
+        private = self.store.runtime(snapshot.session_id)
         request_limit.reset(str(private))
         binding.bind(self.store.checkout, private, bound)
 
@@ -133,7 +134,7 @@ def _run(typed: TypedCommand) -> HookReply:
     session_id = creation.begin(typed.store, request, start=start, exports=False)
     supervisor = client_supervisor(typed.store, session_id)
     snapshot = supervisor.begin(start)
-    typed.bind(session_id)
+    typed.bind(snapshot)
     remarks = (*request.warnings, *filter(None, _settings(typed, supervisor, accepts=False)))
     return _begun(supervisor, snapshot, remarks)
 
@@ -160,7 +161,7 @@ def _resume(typed: TypedCommand) -> HookReply:
             _recover(supervisor, snapshot, former, typed)
         settings = _settings(typed, supervisor, accepts=accepts)
         snapshot = session_control.go_on(supervisor, snapshot, retry=retry)
-        typed.bind(chosen.session_id, former)
+        typed.bind(snapshot, former)
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
     remarks = (selection.strayed(typed.store, chosen.session_id), others, *settings)
     at_work = frozenset() if former is None else frozenset(former.workers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NO_PERSON = "There is no person here to answer: stop. The gate stays open."
 _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
+_UNSEEN = 14  # lines of context in the dialog of a gate that nothing else has shown
 _HEADER = 12  # characters of a header that the client shows
 _MEANINGS = {
     "continue": "it is fixed: check again",
@@ -75,9 +76,13 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
     if not hook.interactive or hook.bound.refusals >= _MAX_REFUSALS:
         return None
+    context = gate_context(snapshot)
+    # Nothing has shown a gate that opened behind `next --wait`: the client folds its output away.
+    unseen = hook.bound.unseen
+    lines = gate_text.lines(context, most=_UNSEEN) if unseen else gate_text.short(context)
     meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
     question = {
-        "question": "\n".join([snapshot.question, *gate_text.short(gate_context(snapshot))]),
+        "question": "\n".join([snapshot.question, *lines]),
         "header": gate.member.step.id[:_HEADER],
         "multiSelect": False,
         "options": [
