@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -45,9 +46,9 @@ def command(text: str, **more: Any) -> str:
 
 
 class TestTheSupervisingModel:
-    @pytest.mark.parametrize("tool", EVERY_TOOL)
-    def test_may_only_read(self, tool: str) -> None:
-        assert ruled(tool).verdict == ("pass" if tool in READING else "deny")
+    def test_may_only_read(self) -> None:
+        verdicts = {tool: ruled(tool).verdict for tool in EVERY_TOOL}
+        assert verdicts == {tool: "pass" if tool in READING else "deny" for tool in EVERY_TOOL}
 
     @pytest.mark.parametrize("tool", sorted(AGENTS))
     def test_launches_what_is_due_by_its_id(self, tool: str) -> None:
@@ -146,15 +147,11 @@ class TestTheSupervisingModel:
 
 
 class TestEveryCaller:
-    @pytest.mark.parametrize("tool", sorted(DISPATCHING))
-    @pytest.mark.parametrize("side", SIDES)
-    def test_has_no_other_way_to_prompt(self, tool: str, side: str) -> None:
-        refused = ruled(tool, **SIDES[side])
-        assert refused.verdict == "deny"
-        assert tool in refused.reason
+    def test_has_no_other_way_to_prompt(self) -> None:
+        for tool, side in product(DISPATCHING, SIDES):
+            refused = ruled(tool, **SIDES[side])
+            assert (refused.verdict, tool in refused.reason) == ("deny", True), (tool, side)
 
-    @pytest.mark.parametrize("tool", [*WRITING, "NotKnownYet"])
-    @pytest.mark.parametrize("side", SIDES)
     @pytest.mark.parametrize(
         "file",
         [
@@ -165,11 +162,12 @@ class TestEveryCaller:
             "/bare/playbook/ids/x",
         ],
     )
-    def test_leaves_the_journal_to_the_program(self, tool: str, side: str, file: str) -> None:
-        refused = ruled(tool, {"file_path": "whatever"}, file=file, **SIDES[side])
-        assert refused.reason == ("Only playbook writes the journal; `playbook show` reads it.")
+    def test_leaves_the_journal_to_the_program(self, file: str) -> None:
+        for tool, side in product((*WRITING, "NotKnownYet"), SIDES):
+            refused = ruled(tool, {"file_path": "whatever"}, file=file, **SIDES[side])
+            said = "Only playbook writes the journal; `playbook show` reads it."
+            assert refused.reason == said, (tool, side)
 
-    @pytest.mark.parametrize("side", FREE)
     @pytest.mark.parametrize(
         "file",
         [
@@ -181,11 +179,11 @@ class TestEveryCaller:
             "/elsewhere/.playbooks/sessions/x",
         ],
     )
-    def test_writes_other_files_unless_supervising(self, side: str, file: str) -> None:
-        assert ruled("Write", {"file_path": "x"}, file=file, **SIDES[side]) == ToolDecision("pass")
+    def test_writes_other_files_unless_supervising(self, file: str) -> None:
+        for side in FREE:
+            ruling = ruled("Write", {"file_path": "x"}, file=file, **SIDES[side])
+            assert ruling == ToolDecision("pass"), side
 
-    @pytest.mark.parametrize("tool", SHELLS)
-    @pytest.mark.parametrize("side", SIDES)
     @pytest.mark.parametrize(
         "text",
         [
@@ -207,12 +205,12 @@ class TestEveryCaller:
             "playbook next; rm .git/playbook/bound",
         ],
     )
-    def test_leaves_the_journal_alone_in_a_shell(self, tool: str, side: str, text: str) -> None:
-        refused = ruled(tool, {"command": text}, **SIDES[side])
-        assert refused.verdict == "deny"
-        assert "playbook" in refused.reason
+    def test_leaves_the_journal_alone_in_a_shell(self, text: str) -> None:
+        for tool, side in product(SHELLS, SIDES):
+            refused = ruled(tool, {"command": text}, **SIDES[side])
+            told = "playbook" in refused.reason
+            assert (refused.verdict, told) == ("deny", True), (tool, side)
 
-    @pytest.mark.parametrize("side", FREE)
     @pytest.mark.parametrize(
         "text",
         [
@@ -225,20 +223,19 @@ class TestEveryCaller:
             "playbook status .playbooks/sessions",
         ],
     )
-    def test_runs_other_commands_unless_supervising(self, side: str, text: str) -> None:
-        assert command(text, **SIDES[side]) == "pass"
+    def test_runs_other_commands_unless_supervising(self, text: str) -> None:
+        assert {side: command(text, **SIDES[side]) for side in FREE} == dict.fromkeys(FREE, "pass")
 
-    @pytest.mark.parametrize("tool", sorted(READING))
-    @pytest.mark.parametrize("side", SIDES)
-    def test_may_read_the_journal(self, tool: str, side: str) -> None:
-        assert ruled(tool, file=f"{KEPT[0]}/x/journal.yaml", **SIDES[side]).verdict == "pass"
+    def test_may_read_the_journal(self) -> None:
+        journal = f"{KEPT[0]}/x/journal.yaml"
+        for tool, side in product(READING, SIDES):
+            assert ruled(tool, file=journal, **SIDES[side]).verdict == "pass", (tool, side)
 
 
 class TestWorkersAndHumanTurns:
-    @pytest.mark.parametrize("tool", [name for name in EVERY_TOOL if name not in DISPATCHING])
-    @pytest.mark.parametrize("side", FREE)
-    def test_are_not_restricted_otherwise(self, tool: str, side: str) -> None:
-        assert ruled(tool, **SIDES[side]) == ToolDecision("pass")
+    def test_are_not_restricted_otherwise(self) -> None:
+        for tool, side in product(set(EVERY_TOOL) - set(DISPATCHING), FREE):
+            assert ruled(tool, **SIDES[side]) == ToolDecision("pass"), (tool, side)
 
     @pytest.mark.parametrize("side", ["worker", "worker in a human turn"])
     def test_workers_launch_no_step_of_ours(self, side: str) -> None:
@@ -270,13 +267,13 @@ def test_a_call_names_at_most_one_file(given_input: dict[str, Any], file: str) -
 
 
 class TestAWorkerWhoseStepNamesItsTools:
-    @pytest.mark.parametrize("tool", EVERY_TOOL)
-    def test_uses_no_other(self, tool: str) -> None:
-        ruling = ruled(tool, worker=True, permitted=frozenset({"Read", "Bash"}))
-        allowed = tool in ("Read", "Bash")
-        assert ruling.verdict == ("pass" if allowed else "deny")
-        if not allowed and tool not in DISPATCHING:
-            assert ruling.reason == f"{tool} is not among the tools of this step: Bash, Read."
+    def test_uses_no_other(self) -> None:
+        for tool in EVERY_TOOL:
+            ruling = ruled(tool, worker=True, permitted=frozenset({"Read", "Bash"}))
+            allowed = tool in ("Read", "Bash")
+            assert ruling.verdict == ("pass" if allowed else "deny"), tool
+            if not allowed and tool not in DISPATCHING:
+                assert ruling.reason == f"{tool} is not among the tools of this step: Bash, Read."
 
     def test_is_known_by_its_id(self) -> None:
         workers = [("a", ["Read", "Bash(git *)"]), ("b", None)]
