@@ -108,7 +108,7 @@ def load(name: str) -> click.Command:
 @click.version_option(__version__, "-V", "--version", message="playbook %(version)s")
 @click.pass_context
 def program(ctx: click.Context) -> int:
-    """Run slash commands step by step: the kernel decides, the agent works, you judge.
+    """Run playbooks step by step: the kernel decides, the agent works, you judge.
 
     \b
     Examples:

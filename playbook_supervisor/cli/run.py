@@ -35,6 +35,7 @@ def run(
     \b
     Examples:
       playbook run auto-feature 013
+      playbook run auto-change "add --json to list"
       playbook run auto-feature 013 --dry-run
       playbook run auto-feature feature=013 --from implement
       playbook run auto-validate 013 --mode autonomous --json
