@@ -216,4 +216,4 @@ def test_an_executor_of_a_third_party_is_installed_and_used(wheel: Path, tmp_pat
 
     file.write_text(PLAYBOOK.replace("mark", "marks"))
     faulty = subprocess.run([playbook, "check", file], cwd=project, env=env, capture_output=True)
-    assert b"`with` of the shout step: $: Additional properties" in faulty.stdout
+    assert b"`with` of the shout step: no key " in faulty.stdout

@@ -156,6 +156,7 @@ class _Look:
             return
         options = json.loads(step.options or "{}")
         if wrong := mismatch(options, schema):
+            wrong = wrong.removeprefix("$: ")
             message = f"`with` of the {step.namespace} step: {wrong}"
             yield "with", CheckError(_SCHEMA, message, guidance=_CORRECT)
             return

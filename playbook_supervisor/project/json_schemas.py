@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from playbook_supervisor.formats.sanitize import one_line
+from playbook_supervisor.formats.sanitize import one_line, suggestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
+
+    from jsonschema import ValidationError
 
 _PLAIN = r"[A-Za-z_][A-Za-z0-9_-]*\Z"
 _TOO_DEEP = "it is nested too deeply"
@@ -51,7 +53,21 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
         return f"$: {_TOO_DEEP}"
     if error is None:
         return ""
-    return f"{place(error.absolute_path)}: {one_line(error.message)}"
+    return f"{place(error.absolute_path)}: {_said(error)}"
+
+
+def _said(error: ValidationError) -> str:
+    """What is wrong, without the terms of JSON Schema for the two commonest mistakes."""
+    schema, instance = error.schema, error.instance
+    if error.validator == "required":
+        lacking = [name for name in error.validator_value if name not in instance]
+        return f"`{', '.join(lacking)}` is missing"
+    if error.validator == "additionalProperties" and "patternProperties" not in schema:
+        known = schema.get("properties", {})
+        unknown = str(next(name for name in instance if name not in known))
+        there = f"; it has {one_line(', '.join(known)) or 'none'}"
+        return f"no key {one_line(unknown, 60)!r}{suggestion(unknown, known) or there}"
+    return one_line(error.message)
 
 
 def flaw(schema: Any) -> str:

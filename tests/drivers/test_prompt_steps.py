@@ -94,7 +94,7 @@ def test_an_agent_s_message_that_is_no_json_fails_its_step(scene: Scene) -> None
     wants = {"type": "object", "required": ["verdict"]}
     why, entry = driven(created(scene, replace(one, output_schema=json.dumps(wants))))
     assert (why, entry.error_code) == ("failed", "PB-STEP-OUTPUT")
-    assert "'verdict' is a required property" in entry.error
+    assert "`verdict` is missing" in entry.error
     assert told(created(scene, one))["tools"] == "Glob,Grep,Read"
 
 

@@ -56,10 +56,16 @@ def test_steps_of_every_kind_are_checked(project: Project) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("command: 'cli true', with: {environment: {}}", "`with` of the cli step: $: Additional"),
+        (
+            "command: 'cli true', with: {environment: {}}",
+            "step: no key 'environment'; it has env, stdin",
+        ),
         ("command: 'cli true', with: {env: {'A B': x}}", "`with` of the cli step: $.env"),
-        ("command: prompt", "`with` of the prompt step: $: 'text' is a required property"),
-        ("command: 'markdown a.md', with: {text: x}", "`with` of the markdown step: $: Additional"),
+        ("command: prompt", "`with` of the prompt step: `text` is missing"),
+        (
+            "command: 'markdown a.md', with: {text: x}",
+            "`with` of the markdown step: no key 'text'; it has inputs",
+        ),
         ("command: 'cli \"open'", "cannot split"),
         (
             "command: 'cli true', output: json, output_schema: {type: strin}",

@@ -19,8 +19,23 @@ def test_a_value_that_conforms_has_no_mismatch() -> None:
 
 
 def test_a_mismatch_names_the_place() -> None:
-    assert mismatch({"items": [{"name": 1}, {}]}, SCHEMA).startswith("$.items[1]: 'name' is a req")
+    assert mismatch({"items": [{"name": 1}, {}]}, SCHEMA) == "$.items[1]: `name` is missing"
     assert mismatch([], SCHEMA) == "$: [] is not of type 'object'"
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (["item", "b"], "no key 'itme'; did you mean item?"),
+        (["a", "b"], "no key 'itme'; it has a, b"),
+        ([], "no key 'itme'; it has none"),
+    ],
+)
+def test_a_key_that_the_schema_does_not_have_is_named(known: list[str], said: str) -> None:
+    schema = {"properties": {key: {} for key in known}, "additionalProperties": False}
+    assert mismatch({"itme": 1}, schema) == f"$: {said}"
+    pattern = {**schema, "patternProperties": {"^x": {}}}
+    assert "itme" in mismatch({"itme": 1}, pattern)
 
 
 def test_a_place_quotes_what_is_no_name() -> None:
