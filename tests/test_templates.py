@@ -154,15 +154,13 @@ class TestTheSkeleton:
         assert {key for step in data["steps"] for key in step} == fields["step"]
         assert {arg["required"] for arg in data["args"]} == {True, False}
 
-    @pytest.mark.parametrize("word", WORDS)
-    def test_explains_every_word(self, word: str) -> None:
-        lines = SKELETON.read_text().splitlines()
-        assert [line for line in lines if line.strip().startswith(f"#   {word} ")]
+    def test_explains_every_word(self) -> None:
+        text = SKELETON.read_text()
+        assert [word for word in WORDS if not re.search(rf"(?m)^ *#   {word} ", text)] == []
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_the_guide_explains_every_word(word: str) -> None:
+def test_the_guide_explains_every_word() -> None:
     """kai FR44."""
-    lines = (TEMPLATES / "playbook-authoring.md").read_text().splitlines()
-    name = "retry:N" if word.startswith("retry:") else word
-    assert [line for line in lines if re.match(rf"\| `{name}[`:].* \| [`\w]", line)]
+    text = (TEMPLATES / "playbook-authoring.md").read_text()
+    names = ["retry:N" if word.startswith("retry:") else word for word in WORDS]
+    assert [n for n in names if not re.search(rf"(?m)^\| `{n}[`:].* \| [`\w]", text)] == []
