@@ -58,9 +58,11 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
 
 def _said(error: ValidationError) -> str:
     """What is wrong, without the terms of JSON Schema for the two commonest mistakes."""
-    schema, instance = error.schema, error.instance
+    schema: Any = error.schema
+    instance: Any = error.instance
+    wanted: Any = error.validator_value
     if error.validator == "required":
-        lacking = [name for name in error.validator_value if name not in instance]
+        lacking = [name for name in wanted if name not in instance]
         return f"`{', '.join(lacking)}` is missing"
     if error.validator == "additionalProperties" and "patternProperties" not in schema:
         known = schema.get("properties", {})
