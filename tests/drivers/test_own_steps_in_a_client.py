@@ -184,7 +184,7 @@ def test_a_model_cannot_report_what_no_agent_carries_out(
 def test_a_gate_that_opens_behind_the_command_says_more_in_its_dialog(
     built: Built, conversation: Conversation
 ) -> None:
-    """kai FR24: nothing else shows it, for the client folds away what the command prints."""
+    """Nothing else shows it, for the client folds away what the command prints."""
     text = "".join(line for line in MIXED.splitlines(True) if "both" not in line)
     text = text.format(program=f"{sys.executable} -c 0")
     built.project.write(".playbooks/playbooks/mixed.yaml", text)

@@ -99,7 +99,7 @@ HEARS = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
 def test_a_gate_and_the_retry_are_told_which_test_has_failed(
     checked: Checked, tmp_path: Path
 ) -> None:
-    """kai FR24: a person reads it in seconds, and an agent without a shell cannot find out."""
+    """A person reads it in seconds, and an agent without a shell cannot find out."""
     project = checked.project
     project.write(".playbooks/config.yaml", f"checks: {{test: {{run: {TELLS}}}}}\n")
     project.commit("Tell")
