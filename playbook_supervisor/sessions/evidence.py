@@ -25,7 +25,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.recovery import finished
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
 from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project import conditions
@@ -82,15 +82,15 @@ class CheckInputs(Record):
 
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
     `checking` is entered for each condition that runs a check of the project for an attempt; None
-    where none may run. `facts` of earlier steps decide about a `when`, and the `playbook` has the
-    outputs that must exist at its end.
+    where none may run. `facts` of earlier steps decide about a `when`, and the `state` about the
+    outputs that the playbook must have at its end.
     """
 
     workspace: Workspace
     runtime: Runtime
     began_at: int
     checking: RunsChecks | None
-    playbook: Playbook | None = None
+    state: State | None = None
     facts: Facts | None = None
 
     @property
@@ -108,14 +108,15 @@ def answer(
     """
     failing: dict[str, str] = {}
     reports = {member.step.id: _report(member, check, inputs, failing) for member in check.members}
-    if inputs.playbook is not None:
-        reports |= playbook_outputs.answered_for(
+    checked = Checked(clock(), check.id, reports)
+    if inputs.state is not None:
+        checked = playbook_outputs.answered_for(
             check,
-            reports,
-            inputs.playbook,
+            checked,
+            inputs.state,
             lambda name: _judged(conditions.probe(name, inputs.workspace), inputs, failing),
         )
-    return Checked(clock(), check.id, reports), failing
+    return checked, failing
 
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:

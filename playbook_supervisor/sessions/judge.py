@@ -245,9 +245,7 @@ class Judge:
         workspace = self._workspace(opened, self._checkout())
         began_at = opened.manifest.started_at
         facts = step_data.facts(opened)
-        return CheckInputs(
-            workspace, opened.runtime, began_at, self._checking, opened.playbook, facts
-        )
+        return CheckInputs(workspace, opened.runtime, began_at, self._checking, opened.state, facts)
 
     def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:
         from playbook_supervisor.sessions import checking, proofs

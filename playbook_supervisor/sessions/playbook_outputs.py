@@ -5,15 +5,17 @@ The step that settles last answers for them, whether it has run or is passed ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from playbook_supervisor.kernel.directives import Attempt, Check, Probed, Report
-from playbook_supervisor.kernel.error_policy import Reaction
-from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.state import OUTPUT
-from playbook_supervisor.kernel.vocabulary import Autonomy, Place
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Check, Checked, Probed
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.phases import positions
+from playbook_supervisor.kernel.state import OUTPUT, Position, State
 from playbook_supervisor.project.bound_conditions import must_exist
 from playbook_supervisor.records import replace
+
+_SETTLING = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED, Position.HELD})
 
 
 def are_due(check: Check, playbook: Playbook) -> bool:
@@ -23,36 +25,30 @@ def are_due(check: Check, playbook: Playbook) -> bool:
 
 
 def answered_for(
-    check: Check,
-    reports: Mapping[str, Report],
-    playbook: Playbook,
-    probe: Callable[[str], Probed],
-) -> dict[str, Report]:
-    """The report of the step that settles last, with the outputs that are missing.
-
-    In a parallel group that is the last member, unless another one is still to settle.
-    """
-    if not are_due(check, playbook):
-        return {}
-    *others, last = check.members
-    if check.place is Place.BEFORE:
-        others.append(last)  # if it runs, it answers after that
-    if not all(_settles(member, check.place, reports[member.step.id]) for member in others):
-        return {}
-    probed = map(probe, must_exist(playbook.outputs))
+    check: Check, checked: Checked, state: State, probe: Callable[[str], Probed]
+) -> Checked:
+    """The answer; where it is the last one of the session, with the outputs that are missing."""
+    if not are_due(check, state.playbook) or not (last := _settles_last(check, checked, state)):
+        return checked
+    probed = map(probe, must_exist(state.playbook.outputs))
     missing = tuple(replace(each, code=OUTPUT) for each in probed if not each.held)
-    report = reports[last.step.id]
-    return {last.step.id: replace(report, conditions=(*report.conditions, *missing))}
+    report = checked.reports[last]
+    answering = replace(report, conditions=(*report.conditions, *missing))
+    return replace(checked, reports={**checked.reports, last: answering})
 
 
-def _settles(member: Attempt, place: Place, report: Report) -> bool:
-    if place is Place.BEFORE:
-        return bool(report.passed_over) or member.step.autonomy is Autonomy.SKIP
-    return not _may_go_on(member.step) or all(probed.held for probed in report.conditions)
+def _settles_last(check: Check, checked: Checked, state: State) -> str:
+    """The step after which nothing is left to check; empty while another one may run again.
 
-
-def _may_go_on(step: Step) -> bool:
-    """Whether a failure may be followed by a retry or a gate, after which others may answer."""
-    asks = step.escalation_triggers or step.autonomy is Autonomy.GATE_ON_BREAKING
-    policy = step.error_policy
-    return bool(asks) or policy.reacts(Reaction.RETRY) or policy.reacts(Reaction.GATE)
+    A step at a gate settles after all others: a person may accept what has failed of it, and then
+    accepts that outputs are missing, too.
+    """
+    for event in machine.decide(state, checked):
+        state = machine.evolve(state, event)
+    members = [member.step.id for member in check.members]
+    if state.phase is None:
+        return members[-1]
+    where = positions(state)
+    if any(position not in _SETTLING for position in where.values()):
+        return ""
+    return next((name for name in reversed(members) if where[name] is Position.HELD), "")

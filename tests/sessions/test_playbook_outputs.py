@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stored import Scene, ask, ids, unsynced, work
+from stored import Scene, ask, failed, ids, unsynced, work
 
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -145,6 +145,57 @@ def test_a_member_that_runs_again_may_still_make_them(scene: Scene) -> None:
     assert work(supervisor.report("b#1", OK)).id == "a#2"
     scene.write("report.md")
     assert supervisor.report("a#2", OK).directive == COMPLETED
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_member_that_failed_and_runs_again_may_still_make_them(scene: Scene, first: str) -> None:
+    """Whichever member returns first."""
+    members = [
+        step("a", parallel_group="g", error_policy=ErrorPolicy.RETRY_ONCE),
+        step("b", parallel_group="g"),
+    ]
+    supervisor = scene.define(*members, outputs=("report.md",))
+    supervisor.begin()
+    outcomes = {"a": failed("it broke"), "b": OK}
+    for name in (first, *(outcomes.keys() - {first})):
+        snapshot = supervisor.report(f"{name}#1", outcomes[name])
+    assert work(snapshot).id == "a#2"
+    scene.write("report.md")
+    assert supervisor.report("a#2", OK).directive == COMPLETED
+
+
+def test_a_member_that_would_run_again_after_another_error_does_not_keep_the_last_from_answering(
+    scene: Scene,
+) -> None:
+    policy = ErrorPolicy.read({"default": "continue", "PB-STEP-TIMEOUT": "retry:1"})
+    members = [
+        step("a", parallel_group="g", outputs=("a.md",), error_policy=policy),
+        step("b", parallel_group="g"),
+    ]
+    supervisor = scene.define(*members, outputs=("report.md",))
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    assert supervisor.report("b#1", OK).directive == FAILED
+    codes = [entry["error_code"] for entry in scene.journal(supervisor)]
+    assert codes == ["PB-COND-POSTCONDITION", "PB-COND-OUTPUT"]
+
+
+def test_who_accepts_a_failure_at_the_end_accepts_missing_outputs_too(scene: Scene) -> None:
+    """They are named at the gate, whatever comes after it in the group."""
+    members = [
+        step("a", parallel_group="g", outputs=("a.md",), error_policy=ErrorPolicy.GATE),
+        step("b", parallel_group="g"),
+    ]
+    supervisor = scene.define(*members, outputs=("report.md",))
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    gate = ask(supervisor.report("b#1", OK))
+    assert gate.member.id == "a#1"
+    supervisor.answer(gate.id, Resolution.ACCEPT, "accept", Principal("Ana"))
+    assert supervisor.advance().directive == COMPLETED
+    entry, _ = scene.journal(supervisor)
+    assert "report.md" in entry["error"]
+    assert "file_exists=report.md" in entry["waived"]
 
 
 # ── steps that are passed over ──────────────────────────────────────────────────────────────
