@@ -212,7 +212,11 @@ class _Look:
             return
         text = prompt_file(self._site.root, words)
         names = [*(arg.name for arg in self._playbook.args), *options.get("inputs", {})]
-        filled_prompt(text, self._step.id, dict.fromkeys(names, "x"), self._playbook.args)
+        try:
+            filled_prompt(text, self._step.id, dict.fromkeys(names, "x"), self._playbook.args)
+        except CheckError as error:
+            message = f"{printable(words[0])}: {error.message}"
+            raise CheckError(error.code, message, guidance=error.guidance) from error
 
 
 def _schema(namespace: str) -> Mapping[str, Any]:

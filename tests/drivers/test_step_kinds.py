@@ -94,8 +94,8 @@ def test_steps_of_every_kind_are_checked(project: Project) -> None:
         ("command: markdown", "`markdown` takes one file"),
         ("command: markdown ../a.md", "'../a.md' leads outside"),
         ("command: markdown b.md", "there is no file 'b.md'"),
-        ("command: markdown names.md", "unknown arg {{who}}"),
-        ("command: markdown empty.md", "the prompt of a is empty"),
+        ("command: markdown names.md", "names.md: unknown arg {{who}}"),
+        ("command: markdown empty.md", "empty.md: the prompt of a is empty"),
     ],
 )
 def test_a_fault_is_an_error_of_check_and_refused_before_a_session(
