@@ -221,7 +221,7 @@ def test_says_what_version_1_1_adds_to_a_step(project: Project) -> None:
         "",
         "3  look  checkpoint",
         "gate  checkpoint: asks you before it runs",
-        "",
+        "asks  Fine?",
     ]
     shape = conforms("plan", rendered.as_json(shown))
     assert (shape["outputs"], shape["limits"]) == (
