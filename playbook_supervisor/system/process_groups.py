@@ -99,13 +99,14 @@ def worker_alive(worker_file: Path) -> bool:
 def kill_worker(worker_file: Path) -> None:
     """End the worker of that file and all that it started: SIGTERM, then SIGKILL.
 
-    StateError PB-STATE-BUSY if a process survives both.
+    Between the two, its leash has the time to end what has left the groups. StateError
+    PB-STATE-BUSY if a process survives both.
     """
     from signal import SIGKILL, SIGTERM
 
     from playbook_supervisor.system.leash_process import GRACE, PATIENCE
 
-    for number, patience in ((SIGTERM, GRACE), (SIGKILL, PATIENCE)):
+    for number, patience in ((SIGTERM, GRACE + PATIENCE), (SIGKILL, PATIENCE)):
         groups = _groups(worker_file)
         for group in groups:
             signal_group(group, number)

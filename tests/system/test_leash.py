@@ -154,8 +154,9 @@ def test_a_worker_ends_with_its_runner(how: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", LEAVES)
 def test_a_worker_that_may_outlive_its_runner_is_ended_with_all_that_it_started(
-    how: str, tmp_path: Path
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_grace(monkeypatch)
     worker, child = killed(tmp_path, how, outlives=True)
     assert worker_alive(tmp_path / "w")
     assert [gone(worker), gone(child)] == [False, False]
