@@ -206,7 +206,8 @@ def its_server(worker: Worker) -> int:
 
 
 def test_the_leashes_of_a_runner_have_one_parent(tmp_path: Path) -> None:
-    workers = [Worker(python(SLEEPS), cwd=tmp_path, worker_file=tmp_path / name) for name in "ab"]
+    argv = python(f"import os\n{SLEEPS}")
+    workers = [Worker(argv, cwd=tmp_path, worker_file=tmp_path / name) for name in "ab"]
     assert len({its_server(worker) for worker in workers}) == 1
     for worker in workers:
         worker.stop()
