@@ -19,7 +19,7 @@ from playbook_supervisor.formats.sanitize import first_line
 INTERRUPTED = 130
 BUG = 70
 _LINE = 1_000
-_NO_MEMORY = "not enough memory"
+_NO_MEMORY = b"error: a limit of this system: not enough memory [PB-IO-LIMIT]\n"
 _LIMITS = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
 
@@ -32,7 +32,11 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        code = _print_unexpected(error, argv)
+        try:
+            code = _print_unexpected(error, argv)
+        except MemoryError:  # its first sign is often a SystemError of the interpreter
+            os.write(2, _NO_MEMORY)
+            return StorageError.exit_code
     sys.stdout.flush()
     if loss := streams.loss_of_output():
         inform(f"note: the output is incomplete, because stdout cannot be written: {loss}")
@@ -42,10 +46,7 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
 def _print_unexpected(error: Exception, argv: Sequence[str]) -> int:
     limit = _of_the_machine(error)
     if limit is None:
-        try:
-            return _print_bug(error, argv)
-        except MemoryError:  # its first sign is often a SystemError of the interpreter
-            limit = _limit(_NO_MEMORY)
+        return _print_bug(error, argv)
     limit.__cause__ = error  # shown by --debug
     return _print_error(limit, argv)
 
@@ -66,15 +67,11 @@ def _of_the_machine(error: Exception) -> StorageError | None:
         case OSError(errno=number, strerror=str(reason)) if number in _LIMITS:
             pass
         case MemoryError():
-            reason = _NO_MEMORY
+            reason = "not enough memory"
         case RuntimeError() if reason.startswith("can't start new thread"):
             pass
         case _:
             return None
-    return _limit(reason)
-
-
-def _limit(reason: str) -> StorageError:
     return StorageError("PB-IO-LIMIT", f"a limit of this system: {reason}", cause=reason)
 
 
@@ -103,11 +100,12 @@ def _print_lines(error: PlaybookError, argv: Sequence[str]) -> None:
             shape["details"] = list(error.details)
         write_json({"protocol": 1, "error": shape})
         sys.stdout.flush()
-    inform(f"error: {first_line(error.message, _LINE)} [{error.code}]")
+    lines = [f"error: {first_line(error.message, _LINE)} [{error.code}]"]
     if error.where:
-        inform(f"  at: {first_line(error.where, _LINE)}")
+        lines.append(f"  at: {first_line(error.where, _LINE)}")
     if error.guidance:
-        inform(f"  do: {first_line(error.guidance, _LINE)}")
+        lines.append(f"  do: {first_line(error.guidance, _LINE)}")
+    inform(*lines)
 
 
 def _print_bug(error: Exception, argv: Sequence[str]) -> int:

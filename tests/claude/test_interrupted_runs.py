@@ -174,7 +174,7 @@ def test_the_client_of_a_runner_that_was_killed_is_ended_where_that_is_asked(
     held = Held("speckit.tasks")
     client = headless(held)
     orphaned(project, client, held)
-    done = project.playbook("resume", "--kill")
+    done = project.process("resume", "--kill")
     assert done.code == 0, done.err
     assert client.processes() == []
     assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
