@@ -297,8 +297,6 @@ def _drive(
         def first() -> Snapshot:
             store.hold(supervisor.id)
             snapshot = supervisor.remember(_driver(drive, supervisor.root, start))
-            for notice in store.notices:
-                observer.on_notice(notice)
             return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
 
         runner = Runner(

@@ -121,10 +121,12 @@ class Runner(Record, frozen=False):
 
     def _show_notices(self, snapshot: Snapshot) -> None:
         """Show each notice once, and those of the end again."""
-        for notice in snapshot.notices:
-            if notice not in self._shown_notices or isinstance(snapshot.directive, Finish):
-                self.observer.on_notice(notice)
-            self._shown_notices.add(notice)
+        ended = isinstance(snapshot.directive, Finish)
+        new = [each for each in snapshot.store.notices if each not in self._shown_notices]
+        new += [each for each in snapshot.notices if ended or each not in self._shown_notices]
+        for notice in dict.fromkeys(new):
+            self.observer.on_notice(notice)
+        self._shown_notices.update(new)
 
     def _carry_out(self, snapshot: Snapshot) -> _Progress:
         match snapshot.directive:

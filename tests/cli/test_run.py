@@ -469,3 +469,12 @@ def test_the_end_of_a_failed_run_is_about_what_ended_it(project: Project) -> Non
     assert "fatal#1 ended with" in end
     assert "minor#1 ended with" not in end
     assert "minor#1:" not in end
+
+
+def test_a_session_that_an_agent_removes_is_restored_with_a_sentence(gated: Project) -> None:
+    agent = gated.root.parent / "remover"
+    agent.write_text("#!/bin/sh\nrm -rf .playbooks/sessions/*\n")
+    agent.chmod(0o755)
+    run = gated.playbook("run", "gated", "--mode=autonomous", "--agent", f"exec:{agent}")
+    assert run.err.count("journal.yaml, playbook.yaml, config.yaml had disappeared; restored") == 1
+    assert gated.playbook("audit").code == 0
