@@ -28,11 +28,12 @@ JSON = "json"
 FACTS = ("approved", "skipped", JSON)
 """What an expression may ask about a step."""
 
-_STEP = re.compile(r"\$([a-z0-9][a-z0-9-]*)\.")
-_FACT = re.compile(f"({'|'.join(FACTS)})(?![A-Za-z0-9_-])")
-_KEY = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,5})\]")
-_OPERATOR = re.compile(r"[ \t]*(==|!=)[ \t]*")
-_LITERAL = re.compile(
+# They are compiled when an expression is read: most playbooks have none.
+_STEP = r"\$([a-z0-9][a-z0-9-]*)\."
+_FACT = f"({'|'.join(FACTS)})(?![A-Za-z0-9_-])"
+_KEY = r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,5})\]"
+_OPERATOR = r"[ \t]*(==|!=)[ \t]*"
+_LITERAL = (
     r'"(?:[^"\\]|\\.)*"|true\b|false\b|null\b|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?'
 )
 _LONGEST = 60  # characters of a value in the evidence
@@ -67,10 +68,10 @@ def parse(text: str) -> When:
     start = len(text) - len(text.lstrip(" \t"))
     negated = text.startswith("!", start)
     at = begin = start + negated
-    step = _STEP.match(text, at)
+    step = re.compile(_STEP).match(text, at)
     if step is None:
         _fail(at, "a reference such as `$build.json.ok` is expected here")
-    fact = _FACT.match(text, step.end())
+    fact = re.compile(_FACT).match(text, step.end())
     if fact is None:
         _fail(step.end(), f"one of {', '.join(FACTS)} is expected here")
     path, at = _path(text, fact.end())
@@ -104,7 +105,7 @@ def evaluate(expression: str, facts: Facts) -> Probed:
 
 def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
     path: list[str | int] = []
-    while key := _KEY.match(text, at):
+    while key := re.compile(_KEY).match(text, at):
         path.append(key[1] if key[2] is None else int(key[2]))
         at = key.end()
     if text.startswith((".", "["), at):
@@ -113,10 +114,10 @@ def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
 
 
 def _comparison(text: str, at: int) -> tuple[str, Literal, int]:
-    operator = _OPERATOR.match(text, at)
+    operator = re.compile(_OPERATOR).match(text, at)
     if operator is None:
         return "", None, at
-    literal = _LITERAL.match(text, operator.end())
+    literal = re.compile(_LITERAL).match(text, operator.end())
     if literal is None:
         _fail(operator.end(), 'a value such as "x", 3, true or null is expected here')
     import json

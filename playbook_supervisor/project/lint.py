@@ -258,9 +258,12 @@ def _codes(steps: Sequence[Step], path: Path) -> Iterator[_Warning]:
 
     They have one error policy, which stands at the path.
     """
+    by_code = steps[0].error_policy.by_code if steps else ()
+    if not by_code:
+        return
     possible = {code for step in steps for code in _failures(step)}
     ours = all(step.needs_agent or step.namespace in EXECUTORS for step in steps)
-    for code, handling in steps[0].error_policy.by_code if steps else ():
+    for code, handling in by_code:
         at = (*path, "error_policy", code)
         if code not in possible and (ours or code in CODES):
             near = did_you_mean(code, sorted(possible))

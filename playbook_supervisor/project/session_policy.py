@@ -15,7 +15,6 @@ from playbook_supervisor.formats.versions import current
 from playbook_supervisor.formats.yaml_writer import pair
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode, Resolution
-from playbook_supervisor.project.requirement import requirement
 from playbook_supervisor.records import Record, replace
 
 FILE = "policy.yaml"
@@ -229,6 +228,8 @@ def _demand(fields: Fields) -> Demand:
 
 
 def _condition(name: str) -> str:
+    from playbook_supervisor.project.requirement import requirement
+
     try:
         flaw = requirement(name).flaw
     except ConditionError as error:

@@ -14,7 +14,6 @@ from playbook_supervisor.sessions import (
     pinned_inputs,
     portable_records,
     serialize,
-    step_data,
 )
 from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
@@ -63,7 +62,10 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
         state, text = _load_journal(folder, private, pinned.playbook, runtime)
         manifest, data = load_manifest(folder, runtime)
         portable_records.load(folder, runtime)
-        step_data.require_unchanged(folder, runtime)
+        if integrity.outputs(runtime.digests):
+            from playbook_supervisor.sessions import step_data
+
+            step_data.require_unchanged(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
@@ -113,6 +115,8 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     keep(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
+    from playbook_supervisor.sessions import step_data
+
     step_data.adopt(folder, pinned.playbook, runtime)
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
