@@ -227,7 +227,7 @@ class _Call:
         gone = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, theirs, heard, gone)
-            tasks.start_soon(_feed, ours, said)
+            tasks.start_soon(self._feed, ours, said)
             try:
                 yield hearing, saying
             finally:
@@ -270,6 +270,26 @@ class _Call:
             heard.close()
             gone.set()
 
+    async def _feed(self, ours: int, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Write messages, a line each, until there are no more or the server has ended."""
+        import anyio
+
+        try:
+            async with said:
+                async for each in said:
+                    line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    unwritten = memoryview(line.encode() + b"\n")
+                    while unwritten:
+                        try:
+                            unwritten = unwritten[os.write(ours, unwritten) :]
+                        except BlockingIOError:
+                            await anyio.wait_writable(ours)
+            self._closing = True  # the server ends because its input does
+        except BrokenPipeError:
+            pass
+        finally:
+            os.close(ours)
+
     def _hear(self, line: str, heard: MemoryObjectSendStream[Heard]) -> None:
         """Pass on a message; show what is none. Runs in the thread of the server."""
         import anyio
@@ -290,26 +310,6 @@ class _Call:
                 run_sync(heard.close)
         else:
             run_sync(deliver, SessionMessage(message))
-
-
-async def _feed(ours: int, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    """Write messages, a line each, until there are no more or the server has ended."""
-    import anyio
-
-    try:
-        async with said:
-            async for each in said:
-                line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
-                unwritten = memoryview(line.encode() + b"\n")
-                while unwritten:
-                    try:
-                        unwritten = unwritten[os.write(ours, unwritten) :]
-                    except BlockingIOError:
-                        await anyio.wait_writable(ours)
-    except BrokenPipeError:
-        pass
-    finally:
-        os.close(ours)
 
 
 def _text(block: ContentBlock) -> str:
