@@ -231,7 +231,7 @@ def _phases(
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     index = CommandIndex(root, home=Path.home())
-    values = {arg.name: request.args.get(arg.name, "") for arg in playbook.args}
+    values = playbook.values(request.args)
 
     def planned(step: Step) -> PlannedStep:
         goes = runs.get(step.id, False)

@@ -96,7 +96,7 @@ def faults(
 def require_executable(request: RunRequest, root: Path) -> None:
     """The first fault of a run that is to begin, which names the step: CheckError, PolicyError."""
     playbook = request.tightened
-    values = {arg.name: request.args.get(arg.name, "") for arg in playbook.args}
+    values = playbook.values(request.args)
     for fault in faults(playbook, Site(root, request.config), values):
         error, step = fault.error, playbook.steps[fault.index].id
         kind = type(error) if isinstance(error, PolicyError) else CheckError

@@ -6,6 +6,7 @@ need not check them again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -144,6 +145,10 @@ class Playbook(Record, slots=False):
     def step(self, step_id: str) -> Step:
         """The step with this id; KeyError if there is none."""
         return self._by_id[step_id]
+
+    def values(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The value of each declared arg; empty for one that was not given."""
+        return {arg.name: given.get(arg.name, "") for arg in self.args}
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:

@@ -146,5 +146,4 @@ def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
 
 def arg_values(snapshot: Snapshot) -> dict[str, str]:
     """The value of each declared arg; empty for one that was not given."""
-    args = snapshot.manifest.args
-    return {arg.name: args.get(arg.name, "") for arg in snapshot.state.playbook.args}
+    return snapshot.state.playbook.values(snapshot.manifest.args)
