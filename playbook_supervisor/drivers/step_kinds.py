@@ -9,7 +9,7 @@ from typing import Any
 
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError, StepError
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.kernel.model import CHECKPOINT, SLASH, Playbook, Step
+from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.bound_conditions import must_exist
 from playbook_supervisor.project.references import interpolate, is_known, split, words
@@ -38,6 +38,17 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
             },
         },
         "required": ["message"],
+        "additionalProperties": False,
+    },
+    PLAYBOOK: {
+        "type": "object",
+        "properties": {
+            "args": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "The values of its args, by name; nothing else is passed on.",
+            }
+        },
         "additionalProperties": False,
     },
     "prompt": {

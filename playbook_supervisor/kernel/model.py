@@ -25,6 +25,10 @@ SLASH = "slash"
 """The namespace of a slash command; every other namespace is the first word of `command`."""
 CHECKPOINT = "checkpoint"
 """The namespace of a step that is a gate and nothing else."""
+PLAYBOOK = "playbook"
+"""The namespace of a step that runs another playbook, its child."""
+MAX_DEPTH = 10
+"""How deep children may be, unless the playbook says otherwise."""
 AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
 """The namespaces whose steps an agent carries out; executors carry out all others."""
 
@@ -109,6 +113,22 @@ class Step(Record):
         return self.namespace == CHECKPOINT
 
     @property
+    def child(self) -> str:
+        """The name of the playbook that it runs; empty for a step that runs none.
+
+        A path names it, too: the file is called as its playbook.
+        """
+        if self.namespace != PLAYBOOK:
+            return ""
+        file = self.child_reference.rpartition("/")[2]
+        return file.rpartition(".")[0] or file
+
+    @property
+    def child_reference(self) -> str:
+        """How the step names its child: by a name, or by a path from the repository's top."""
+        return self.command.partition(" ")[2] if self.namespace == PLAYBOOK else ""
+
+    @property
     def conditions(self) -> tuple[str, ...]:
         """All that it names, those that skip it last."""
         return (*self.preconditions, *self.postconditions, *self.skip_if)
@@ -124,7 +144,10 @@ Phase = tuple[Step, ...]
 
 
 class Playbook(Record, slots=False):
-    """An ordered list of steps, at least one (kai data model, Playbook)."""
+    """An ordered list of steps, at least one (kai data model, Playbook).
+
+    `max_depth` is how deep the children of its steps may be: 1 lets them have none of their own.
+    """
 
     name: str
     description: str
@@ -134,6 +157,7 @@ class Playbook(Record, slots=False):
     owner: str = ""
     outputs: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
+    max_depth: int = MAX_DEPTH
 
     @cached_property
     def _by_id(self) -> dict[str, Step]:

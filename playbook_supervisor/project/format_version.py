@@ -36,7 +36,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
 UNSUPPORTED_KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset({"reviewers"}),
     "arg": frozenset(),
-    "step": frozenset({"cache", "for_each", "until", "max_depth"}),
+    "step": frozenset({"cache", "for_each", "until"}),
 }
 """Keys of 1.1 that this release does not support."""
 

@@ -5,7 +5,7 @@ An installed package can provide more of them, through the entry points of its e
 
 from __future__ import annotations
 
-from playbook_supervisor.kernel.model import CHECKPOINT
+from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 
 ENTRY_POINTS = "playbook_supervisor.executors"
 """Where a package offers an executor, under the name of its namespace."""
@@ -16,20 +16,20 @@ EXECUTORS = ("branch", "cli", "commit", "http", "issue", "mcp", "pr")
 """What this program carries out itself."""
 RESERVED = ("node", "web")
 """Names that only an installed package can give a meaning."""
-NOT_YET = ("playbook",)
-"""Namespaces of version 1.1 that this release does not carry out."""
+KERNEL = (CHECKPOINT, PLAYBOOK)
+"""What neither an agent nor an executor carries out."""
 
 
 def is_known(namespace: str) -> bool:
     """Whether a step can have this namespace here."""
-    if namespace in (*AGENTS, *EXECUTORS, CHECKPOINT):
+    if namespace in (*AGENTS, *EXECUTORS, *KERNEL):
         return True
     return namespace[:1].islower() and namespace in installed()
 
 
 def has_meaning(namespace: str) -> bool:
     """Whether version 1.1 gives it a meaning, here or elsewhere."""
-    return namespace in (*RESERVED, *NOT_YET) or is_known(namespace)
+    return namespace in RESERVED or is_known(namespace)
 
 
 def installed() -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
-from playbook_supervisor.kernel.model import CHECKPOINT
+from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.kernel.when import WhenError, parse
 from playbook_supervisor.project.format_version import text_of, things
-from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, names
+from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, is_reference, names
 from playbook_supervisor.project.requirement import LISTS
 from playbook_supervisor.project.schema_problems import RULE
 
@@ -36,7 +36,7 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
     for index, step in things(data, "steps"):
         path: Path = ("steps", index)
         for place, text in _texts(step, path):
-            yield from _args(document, place, text, args)
+            yield from _args(document, place, text, args, passes=_is_passed(step, place, text))
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
         if text_of(step, "command") == CHECKPOINT and isinstance(step.get("with"), dict):
             shown = text_of(step["with"], "preview")
@@ -82,9 +82,25 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _runs_child(step: Thing) -> bool:
+    return text_of(step, "command").startswith(f"{PLAYBOOK} ")
+
+
+def _is_passed(step: Thing, path: Path, text: str) -> bool:
+    """Whether the text is an arg of a child, and nothing but one of ours."""
+    mapped = path[2:4] == ("with", "args") and _runs_child(step)
+    return mapped and is_reference(text.strip())
+
+
 def _args(
-    document: Document, path: Path, text: str, declared: Mapping[str, bool]
+    document: Document,
+    path: Path,
+    text: str,
+    declared: Mapping[str, bool],
+    *,
+    passes: bool = False,
 ) -> Iterator[Problem]:
+    """Names that are not declared, and secrets where they must not be; `passes`: to a child."""
     holds_secrets = len(path) > 3 and path[2] == "with" and path[3] in SECRET_OPTIONS
     for name in names(text):
         shown = f"`{{{{{first_line(name, 60)}}}}}`"
@@ -98,9 +114,10 @@ def _args(
         elif name not in declared:
             message = f"{shown} is not a declared arg"
             yield problem_at(document, path, RULE, message, _declare(name, declared))
-        elif declared[name] and not holds_secrets:
+        elif declared[name] and not holds_secrets and not passes:
             message = f"{shown} is secret and can only stand in `with.env` and `with.headers`"
-            guidance = "Pass it there, or declare the arg without `secret`."
+            guidance = "Pass it there, alone to a secret arg of a child, or declare it without "
+            guidance += "`secret`."
             yield problem_at(document, path, RULE, message, guidance)
 
 
@@ -138,6 +155,9 @@ def _earlier(
         guidance += f"Earlier steps: {', '.join(earlier) or 'none'}."
         message = f"`{first_line(name, 60)}` is no earlier step"
         yield problem_at(document, path, RULE, message, guidance)
+    elif what in ("stdout", "json") and _runs_child(earlier[name]):
+        message = f"`{name}` runs a playbook, which has no output"
+        yield problem_at(document, path, RULE, message, "Let a step of it leave a file.")
     elif what == "json" and earlier[name].get("output") != OutputFormat.JSON:
         message = f"`{name}` promises no JSON"
         guidance = f"Write `output: json` in the step `{name}`, or use `${name}.stdout`."

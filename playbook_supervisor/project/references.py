@@ -125,10 +125,10 @@ def words(command: str, values: Mapping[str, str]) -> tuple[str, ...]:
     (`cli {{test}}`) is itself split. CheckError as `split` and `interpolate`.
     """
     templates = split(command)
-    if len(templates) == 1 and _is_reference(templates[0]):
+    if len(templates) == 1 and is_reference(templates[0]):
         return _split(interpolate(templates[0], values))
     whole = ((template, interpolate(template, values)) for template in templates)
-    return tuple(word for template, word in whole if word or not _is_reference(template))
+    return tuple(word for template, word in whole if word or not is_reference(template))
 
 
 def shown(command: str, values: Mapping[str, str]) -> str:
@@ -159,5 +159,6 @@ def _split(text: str) -> tuple[str, ...]:
         ) from error
 
 
-def _is_reference(template: str) -> bool:
+def is_reference(template: str) -> bool:
+    """Whether the text is one reference and nothing else."""
     return re.fullmatch(_REFERENCE, template) is not None

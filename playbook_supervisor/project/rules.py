@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
-from playbook_supervisor.kernel.model import CHECKPOINT
+from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, Limits
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat
 from playbook_supervisor.project import condition_rules, namespaces
 from playbook_supervisor.project import reference_rules as references
 from playbook_supervisor.project.arguments import typed
-from playbook_supervisor.project.format_version import NEWEST, VERSION, text_of, things
+from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.schema_problems import RULE, SCHEMA
+from playbook_supervisor.records import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ _NOTHING_RUNS = {
         "Remove it: a checkpoint runs nothing.",
     ),
 }
+_CHILD_RUNS = {
+    "args": "Write the values of its args under `with`: `with: {args: {feature: …}}`.",
+    "stdin": "A child sees nothing but its args; let an earlier step leave a file for it.",
+    "cwd": "Remove it: a child runs at the top of the repository.",
+    **dict.fromkeys(
+        ("output", "output_schema"), "Remove it: what a child leaves to others are files."
+    ),
+    **dict.fromkeys(("model", "tools"), "Write it into the steps of that playbook."),
+    **dict.fromkeys(fields(Limits), "Write it into the steps or the `limits` of that playbook."),
+}
+_CHILD_REFERENCE = r"(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+"
 _NAMESPACE = r"[a-z][a-z0-9_-]{0,60}"
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
@@ -53,6 +65,7 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
     yield from _undecided(document, data)
     yield from _namespaces(document, data)
     yield from _misplaced(document, data)
+    yield from _children(document, data)
     yield from _args(document, data)
     yield from _repeated(document, data, "args", "name", "arg")
     yield from _repeated(document, data, "steps", "id", "step")
@@ -80,15 +93,17 @@ def _namespaces(document: Document, data: Thing) -> Iterator[Problem]:
         if not re.fullmatch(_NAMESPACE, namespace) or namespaces.is_known(namespace):
             continue
         path = ("steps", index, "command")
-        if namespace in namespaces.NOT_YET:
-            message = f"`{namespace}` is part of version {NEWEST}, but not supported yet"
-            yield problem_at(document, path, VERSION, message, "Remove the step.")
-        elif namespace in namespaces.RESERVED:
+        if namespace in namespaces.RESERVED:
             message = f"`{namespace}` steps need a package that provides them"
             guidance = "Install it beside playbook, or use `cli` with a program that does the work."
             yield problem_at(document, path, RULE, message, guidance)
         else:
-            known = (*namespaces.AGENTS, CHECKPOINT, *namespaces.EXECUTORS, *namespaces.installed())
+            known = (
+                *namespaces.AGENTS,
+                *namespaces.KERNEL,
+                *namespaces.EXECUTORS,
+                *namespaces.installed(),
+            )
             near = did_you_mean(namespace, known)
             guidance = f"Did you mean `{near}`? " if near else ""
             guidance += "Write a slash command, as in `/speckit.plan`, or begin with one of "
@@ -117,6 +132,8 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
                 message = "`checkpoint` takes no words behind it"
                 guidance = "Write the sentence into `message`, under `with`."
                 yield problem_at(document, ("steps", index, "command"), RULE, message, guidance)
+        if namespace == PLAYBOOK:
+            cures = _CHILD_RUNS
         kind = "a slash command" if is_slash else f"a `{first_line(namespace, 40)}` command"
         for key in (key for key in cures if key in step):
             path = ("steps", index, key)
@@ -127,6 +144,21 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
             path = ("steps", index, "output_schema")
             message = "`output_schema` needs `output: json`"
             yield problem_at(document, path, RULE, message, "Add `output: json`.", key=True)
+
+
+def _children(document: Document, data: Thing) -> Iterator[Problem]:
+    """A step names one playbook, which is known before anything runs."""
+    for index, step in things(data, "steps"):
+        namespace, _, reference = text_of(step, "command").partition(" ")
+        if namespace != PLAYBOOK or re.fullmatch(_CHILD_REFERENCE, reference):
+            continue
+        if "{{" in reference:
+            message = "`playbook` takes a fixed name: its child is checked before anything runs"
+            guidance = "Write a step for each playbook, with a `when` that chooses."
+        else:
+            message = "`playbook` takes one word: the name of a playbook, or the path of its file"
+            guidance = "Write `playbook NAME`; its args belong under `with`."
+        yield problem_at(document, ("steps", index, "command"), RULE, message, guidance)
 
 
 def _args(document: Document, data: Thing) -> Iterator[Problem]:

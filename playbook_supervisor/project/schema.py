@@ -15,7 +15,15 @@ from playbook_supervisor.formats.located import yaml_values
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain, load
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import CHECKPOINT, Arg, Limits, Playbook, Step
+from playbook_supervisor.kernel.model import (
+    CHECKPOINT,
+    MAX_DEPTH,
+    PLAYBOOK,
+    Arg,
+    Limits,
+    Playbook,
+    Step,
+)
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
     Autonomy,
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 
 _SCHEMAS = FilePath(__file__).parent / "schemas"
 _BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint"})
-_NUMBERS = frozenset(fields(Limits))
+_NUMBERS = frozenset({*fields(Limits), "max_depth"})
 _FREE = frozenset({"with", "output_schema"})
 """Keys whose values are any data, with the types of YAML."""
 _LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
@@ -144,7 +152,11 @@ def _typed(key: str, value: Any) -> Any:
     if key in _FREE:
         return yaml_values(value)
     if isinstance(value, dict):
-        return {inner: _typed(inner, each) for inner, each in value.items()}
+        child = str(value.get("command")).startswith(f"{PLAYBOOK} ")
+        return {
+            inner: _texts(each) if child and inner == "with" else _typed(inner, each)
+            for inner, each in value.items()
+        }
     if isinstance(value, list):
         return [_typed(key, each) for each in value]
     if isinstance(value, Plain):
@@ -155,6 +167,15 @@ def _typed(key: str, value: Any) -> Any:
         if key in _NUMBERS and type(value.value) in (int, float):
             return value.value
     return str(value)
+
+
+def _texts(value: Any) -> Any:
+    """The data with all of its scalars as text: the values of args, as a person types them."""
+    if isinstance(value, dict):
+        return {key: _texts(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_texts(each) for each in value]
+    return None if isinstance(value, Plain) and value == "" else str(value)
 
 
 def _schema() -> dict[str, Any]:
@@ -204,6 +225,7 @@ def _playbook(data: dict[str, Any]) -> Playbook:
         owner=data.get("owner", ""),
         outputs=tuple(data.get("outputs", ())),
         limits=_limits(data.get("limits", {})),
+        max_depth=data.get("limits", {}).get("max_depth", MAX_DEPTH),
     )
 
 

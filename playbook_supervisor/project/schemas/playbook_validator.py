@@ -136,6 +136,16 @@ def validate(data, custom_formats={}, name_prefix=None):
                     data__limits_keys.remove("max_tool_calls")
                     data__limits__maxtoolcalls = data__limits["max_tool_calls"]
                     validate___definitions_count(data__limits__maxtoolcalls, custom_formats, (name_prefix or "data") + ".limits.max_tool_calls")
+                if "max_depth" in data__limits_keys:
+                    data__limits_keys.remove("max_depth")
+                    data__limits__maxdepth = data__limits["max_depth"]
+                    if not isinstance(data__limits__maxdepth, (int)) and not (isinstance(data__limits__maxdepth, float) and data__limits__maxdepth.is_integer()) or isinstance(data__limits__maxdepth, bool):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".limits.max_depth must be integer")
+                    if isinstance(data__limits__maxdepth, (int, float)) and not isinstance(data__limits__maxdepth, bool):
+                        if data__limits__maxdepth < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".limits.max_depth must be bigger than or equal to 1")
+                        if data__limits__maxdepth > 100:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".limits.max_depth must be smaller than or equal to 100")
                 if data__limits_keys:
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".limits must not contain "+str(data__limits_keys)+" properties")
         if "defaults" in data_keys:
