@@ -163,7 +163,7 @@ def _step_kinds(
 
     site = Site(root, config) if root and config else None
     for each in faults(playbook, site):
-        path, error = ("steps", each.index, each.key), each.error
+        path, error = ("steps", each.index, *each.path), each.error
         yield problem_at(document, path, error.code, error.message, error.guidance)
 
 

@@ -82,10 +82,10 @@ class Site(Record):
 
 
 class Fault(Record):
-    """Something wrong with the value of `key` in the step at this index."""
+    """Something wrong in the step at this index: `path` leads to it by keys and indexes."""
 
     index: int
-    key: str
+    path: tuple[str | int, ...]
     error: PlaybookError
 
 
@@ -99,8 +99,8 @@ def faults(
     """
     made: set[str] = set()
     for index, step in enumerate(playbook.steps):
-        for key, error in _Look(playbook, step, site, values, made).faults():
-            yield Fault(index, key, error)
+        for path, error in _Look(playbook, step, site, values, made).faults():
+            yield Fault(index, path, error)
         made.update((*step.postconditions, *must_exist(step.outputs)))
 
 
@@ -144,39 +144,40 @@ class _Look:
         self._playbook, self._step, self._site = playbook, step, site
         self._values, self._made = values, made
 
-    def faults(self) -> Iterator[tuple[str, PlaybookError]]:
-        from playbook_supervisor.project.json_schemas import flaw, mismatch
+    def faults(self) -> Iterator[tuple[tuple[str | int, ...], PlaybookError]]:
+        from playbook_supervisor.project.json_schemas import find_mismatch, flaw, place
 
         step = self._step
         if step.output_schema and (wrong := flaw(json.loads(step.output_schema))):
             message = f"`output_schema` is not a JSON Schema: {wrong}"
             guidance = "Correct the schema there."
-            yield "output_schema", CheckError(_SCHEMA, message, guidance=guidance)
+            yield ("output_schema",), CheckError(_SCHEMA, message, guidance=guidance)
         folder = None
         try:
             folder = self._folder()
         except PlaybookError as error:
-            yield "cwd", error
+            yield ("cwd",), error
         if step.namespace == SLASH:
             return
         try:
             schema = _schema(step.namespace)
             words = self._words()
         except CheckError as error:
-            yield "command", error
+            yield ("command",), error
             return
         options = json.loads(step.options or "{}")
-        if wrong := mismatch(options, schema):
-            wrong = wrong.removeprefix("$: ")
-            message = f"`with` of the {step.namespace} step: {wrong}"
-            yield "with", CheckError(_SCHEMA, message, guidance=_CORRECT)
+        if (found := find_mismatch(options, schema)) is not None:
+            inner = f"{place(found.path)}: " if found.path else ""
+            message = f"`with` of the {step.namespace} step: {inner}{found.said}"
+            key = (found.unknown,) if found.unknown else ()
+            yield ("with", *found.path, *key), CheckError(_SCHEMA, message, guidance=_CORRECT)
             return
         try:
             self._check(words, options, folder)
         except StepError as error:
-            yield "command", CheckError("PB-CHECK-RULE", error.message, guidance=error.guidance)
+            yield ("command",), CheckError("PB-CHECK-RULE", error.message, guidance=error.guidance)
         except PlaybookError as error:
-            yield "command", error
+            yield ("command",), error
 
     def _words(self) -> tuple[str, ...]:
         if self._values is None:

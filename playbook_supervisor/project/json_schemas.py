@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.formats.sanitize import one_line, suggestion
+from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,11 +35,29 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 
+class Mismatch(Record):
+    """Where a value breaks its schema, by keys and indexes, and how.
+
+    `unknown` is a key of the value at `path` that the schema does not have, if that is what is
+    wrong.
+    """
+
+    path: tuple[str | int, ...]
+    said: str
+    unknown: str = ""
+
+
 def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     """Where and how the value breaks the schema, as in `$.items[2].name: 5 is not a string`.
 
     Empty if it conforms. Nothing is fetched: a `$ref` to another document is a mismatch, too.
     """
+    found = find_mismatch(value, schema)
+    return "" if found is None else f"{place(found.path)}: {found.said}"
+
+
+def find_mismatch(value: Any, schema: Mapping[str, Any]) -> Mismatch | None:
+    """The mismatch that says most, as `mismatch` tells it; None if the value conforms."""
     from jsonschema import exceptions
     from jsonschema.validators import Draft7Validator, validator_for
     from referencing import Registry
@@ -48,12 +67,13 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     try:
         error = exceptions.best_match(validator.iter_errors(value))
     except Unresolvable as unknown:
-        return f"$: its schema names {one_line(str(unknown.ref), 100)}, which is not in it"
+        said = f"its schema names {one_line(str(unknown.ref), 100)}, which is not in it"
+        return Mismatch((), said)
     except RecursionError:
-        return f"$: {_TOO_DEEP}"
+        return Mismatch((), _TOO_DEEP)
     if error is None:
-        return ""
-    return f"{place(error.absolute_path)}: {_said(error)}"
+        return None
+    return Mismatch(tuple(error.absolute_path), _said(error), _unknown(error))
 
 
 def _said(error: ValidationError) -> str:
@@ -64,12 +84,20 @@ def _said(error: ValidationError) -> str:
     if error.validator == "required":
         lacking = [name for name in wanted if name not in instance]
         return f"`{', '.join(lacking)}` is missing"
-    if error.validator == "additionalProperties" and "patternProperties" not in schema:
+    if unknown := _unknown(error):
         known = schema.get("properties", {})
-        unknown = str(next(name for name in instance if name not in known))
         there = f"; it has {one_line(', '.join(known)) or 'none'}"
         return f"no key {one_line(unknown, 60)!r}{suggestion(unknown, known) or there}"
     return one_line(error.message)
+
+
+def _unknown(error: ValidationError) -> str:
+    """The first key that the schema does not have, if it must have all of them."""
+    schema: Any = error.schema
+    instance: Any = error.instance
+    if error.validator != "additionalProperties" or "patternProperties" in schema:
+        return ""
+    return str(next(name for name in instance if name not in schema.get("properties", {})))
 
 
 def flaw(schema: Any) -> str:

@@ -114,6 +114,18 @@ def test_a_fault_is_an_error_of_check_and_refused_before_a_session(
 
 
 @pytest.mark.parametrize(
+    ("value", "line"), [("true", 11), ("{KEY: [1]}", 11), ("{}\n      environment: x", 12)]
+)
+def test_a_fault_of_an_option_is_reported_where_it_stands(
+    project: Project, value: str, line: int
+) -> None:
+    file, step = write(project), ["id: a", "command: cli true", "autonomy: auto", "with:"]
+    text = "\n    ".join([f"  - {step[0]}", "error_policy: stop", *step[1:], f"  env: {value}"])
+    project.write(file, f"{HEAD}{text}\n")
+    assert f"{file}:{line}:" in project.playbook("check", file).out
+
+
+@pytest.mark.parametrize(
     "step",
     [
         "command: 'cli {{test}}'",
