@@ -102,10 +102,21 @@ class Account(Record, frozen=False):
             max_tokens=None if tokens is None else tokens - self.weighed_tokens,
         )
 
+    @property
+    def spent(self) -> dict[str, float]:
+        """What was used of each limit of a `Budget`; without a cost that is not known."""
+        costs = self._largest("cost_usd")
+        return {
+            "max_turns": self.turns,
+            "max_tool_calls": self.tool_calls,
+            "max_tokens": self.weighed_tokens,
+            **({"max_cost_usd": sum(costs.values())} if costs else {}),
+        }
+
     def overdrawn(self, budget: Budget) -> str:
         """The limit that only we enforce and that is exceeded; empty if none is."""
-        spent = {"max_tool_calls": self.tool_calls, "max_tokens": self.weighed_tokens}
-        allowed = {name: getattr(budget, name) for name in spent}
+        spent = self.spent
+        allowed = {name: getattr(budget, name) for name in ("max_tool_calls", "max_tokens")}
         over = (name for name, most in allowed.items() if most is not None and spent[name] > most)
         return next(over, "")
 
@@ -212,7 +223,7 @@ class Conversation:
             for shown in stream.feed(line):
                 yield from output.messages(shown)
             if limit := self._account.overdrawn(self._call.budget):
-                failure = budget_failure(limit)
+                failure = budget_failure(limit, self._call.budget, self._account.spent)
             else:
                 failure = unknown_command(stream, self._call.command)
             if failure is not None:
@@ -223,7 +234,9 @@ class Conversation:
             return Verdict(failure)
         if worker.stopped_by:
             return Verdict(ended_early(worker.stopped_by, self._call, self._client.name).error)
-        verdict = judge(stream, self._client.allowed)
+        verdict = judge(
+            stream, self._client.allowed, self._call.budget, self._account.spent
+        )
         return verdict or Verdict(badly_ended(worker, self._call, self._client.name).error)
 
     # ── retries ─────────────────────────────────────────────────────────────────────────────

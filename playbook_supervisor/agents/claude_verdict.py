@@ -5,7 +5,8 @@ Pure. Causes are checked in order: first those that kept the model from working 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from playbook_supervisor.agents.claude_permissions import is_project_rule, permission_failure
 from playbook_supervisor.agents.claude_stream import Stream
@@ -25,7 +26,7 @@ _GUIDANCE = {
 _LIMITS = {
     "max_turns": ("turns", "--max-turns N"),
     "max_tool_calls": ("tool calls", "--max-tool-calls N"),
-    "max_cost_usd": ("cost", "--max-cost-usd USD"),
+    "max_cost_usd": ("cost in USD", "--max-cost-usd USD"),
     "max_tokens": ("tokens", "--max-tokens N"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
@@ -52,14 +53,20 @@ def exhausted(left: Budget) -> Failure | None:
     """The failure if nothing is left of the budget."""
     for name, number in as_mapping(left).items():
         if number is not None and number <= 0:
-            return budget_failure(name)
+            what = _LIMITS[name][0]
+            return _over(name, f"claude was not started: nothing is left of its limit on {what}")
     return None
 
 
-def budget_failure(name: str) -> Failure:
-    """The failure of a call that reached that limit of its `Budget`."""
-    spent, option = _LIMITS[name]
-    message = f"claude was stopped: it reached its limit on {spent}"
+def budget_failure(name: str, budget: Budget, spent: Mapping[str, float]) -> Failure:
+    """The failure of a call that reached that limit of its budget; `spent` is by the same names."""
+    what, most, used = _LIMITS[name][0], getattr(budget, name), spent.get(name)
+    figures = "" if used is None or most is None else f": {used:,.10g} of {most:,.10g}"
+    return _over(name, f"claude was stopped: it reached its limit on {what}{figures}")
+
+
+def _over(name: str, message: str) -> Failure:
+    option = _LIMITS[name][1]
     guidance = f"Raise the limit: `playbook resume --retry {option}`."
     return _failure("PB-AGENT-BUDGET", message, guidance=guidance)
 
@@ -72,7 +79,12 @@ def unknown_command(stream: Stream, command: str) -> Failure | None:
     return _failure("PB-AGENT-COMMAND", f"Claude Code has no command {command} here")
 
 
-def judge(stream: Stream, allowed: Sequence[str]) -> Verdict | None:
+def judge(
+    stream: Stream,
+    allowed: Sequence[str],
+    budget: Budget = Budget(),  # noqa: B008 - immutable
+    spent: Mapping[str, float] = MappingProxyType({}),
+) -> Verdict | None:
     """The verdict on the client's result under these permission rules; None without a result."""
     if not stream.finished:
         return None
@@ -80,7 +92,7 @@ def judge(stream: Stream, allowed: Sequence[str]) -> Verdict | None:
     text = first_line(str(result.get("result") or ""))
     subtype = result.get("subtype")
     if subtype in _BUDGET_SUBTYPES:
-        return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype]))
+        return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype], budget, spent))
     if result.get("stop_reason") == "refusal":
         return Verdict(_failure("PB-AGENT-REFUSED", "the model refused the request", text))
     if result.get("is_error") is not False:

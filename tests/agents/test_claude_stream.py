@@ -170,7 +170,7 @@ def test_an_implausible_cost_is_ignored(cost: object) -> None:
     ("name", "code", "message"),
     [
         ("turns", "PB-AGENT-BUDGET", "claude was stopped: it reached its limit on turns"),
-        ("dollars", "PB-AGENT-BUDGET", "claude was stopped: it reached its limit on cost"),
+        ("dollars", "PB-AGENT-BUDGET", "claude was stopped: it reached its limit on cost in USD"),
         ("model-refuses", "PB-AGENT-REFUSED", "the model refused the request"),
         ("overloaded", "PB-AGENT-API", "the model could not be reached: API Error: 529 Overloaded"),
         ("logged-out", "PB-AGENT-LOGIN", "claude is not logged in: Failed to authenticate"),
@@ -453,18 +453,34 @@ def test_unknown_values_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "budget", "told"),
+    [
+        ("turns", Budget(max_turns=2), "its limit on turns: 2 of 2"),
+        ("dollars", Budget(max_cost_usd=0.01), "its limit on cost in USD: 0.012345 of 0.01"),
+    ],
+)
+def test_a_reached_limit_is_told_with_what_was_spent(name: str, budget: Budget, told: str) -> None:
+    stream, _ = heard(*lines(name))
+    spent = {"max_turns": 2, "max_cost_usd": 0.012345}
+    verdict = judge(stream, (), budget, spent)
+    assert verdict is not None
+    assert verdict.failure is not None
+    assert verdict.failure.message.endswith(told)
+
+
+@pytest.mark.parametrize(
     ("left", "word"),
     [
         (Budget(max_turns=0), "turns"),
         (Budget(max_tool_calls=0), "tool calls"),
-        (Budget(max_cost_usd=-0.1), "cost"),
+        (Budget(max_cost_usd=-0.1), "cost in USD"),
         (Budget(max_tokens=0), "tokens"),
     ],
 )
 def test_an_exhausted_budget_is_a_failure(left: Budget, word: str) -> None:
     found = exhausted(left)
     assert found is not None
-    assert word in found.message
+    assert found.message == f"claude was not started: nothing is left of its limit on {word}"
     assert exhausted(Budget(1, 1, 0.1)) is None
 
 

@@ -302,8 +302,8 @@ def test_waiting_for_a_limit_can_be_interrupted(headless: Headless, project: Pro
     ("option", "told"),
     [
         (("--max-turns", "1"), "it reached its limit on turns"),
-        (("--max-cost-usd", "0.0001"), "it reached its limit on cost"),
-        (("--max-tool-calls", "1"), "it reached its limit on tool calls"),
+        (("--max-cost-usd", "0.0001"), "it reached its limit on cost in USD: "),
+        (("--max-tool-calls", "1"), "it reached its limit on tool calls: 2 of 1"),
     ],
     ids=["turns", "cost", "tool-calls"],
 )
