@@ -61,8 +61,9 @@ _NOISE = r"(?:make(?:\[\d+\])?: |npm (?:ERR!|error)|error Command failed|ELIFECY
 class CheckRun(Record):
     """A check that has run.
 
-    `status` is None if it was ended at its deadline, and negative if a signal ended it. `line` is
-    the line of its output that says most. `output` is stdout and stderr as they came, capped.
+    `status` is None if it was ended at its deadline, and negative if a signal ended it. `seconds`
+    is how long it ran, and the deadline if that ended it. `line` is the line of its output that
+    says most. `output` is stdout and stderr as they came, capped.
     """
 
     status: int | None
@@ -192,7 +193,7 @@ def run_check(
 
     checking = checking or Checking()
     admit_program(config, spec.argv, root)
-    walls = (spec.timeout_seconds, checking.wall)
+    deadline = min(wall for wall in (spec.timeout_seconds, checking.wall) if wall is not None)
     began = time.monotonic()
     output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)
 
@@ -208,7 +209,7 @@ def run_check(
             cwd=root,
             env={**os.environ, **spec.env},
             worker_file=checking.worker_file,
-            wall=min(wall for wall in walls if wall is not None),
+            wall=deadline,
             cap=CAP,
         )
         try:
@@ -218,8 +219,10 @@ def run_check(
             worker.stop()
         if worker.stopped_by == "stop":
             raise Interrupted
-    status = None if worker.stopped_by else worker.returncode
-    return CheckRun(status, time.monotonic() - began, telling_line(last), output.text())
+    if worker.stopped_by:  # to be ended may take some seconds more
+        return CheckRun(None, deadline, telling_line(last), output.text())
+    took = time.monotonic() - began
+    return CheckRun(worker.returncode, took, telling_line(last), output.text())
 
 
 def telling_line(lines: Iterable[str]) -> str:

@@ -176,7 +176,7 @@ def test_a_check_ends_at_its_deadline(checked: Checked) -> None:
     checked.hold()
     assert project.playbook("run", "proved", "--agent", project.script(WORKS)).code == 4
     question = project.manifest()["gate"]["question"]
-    assert "it did not end within 1" in question
+    assert "it did not end within 1.0 s" in question
     assert checked.gone
 
 
