@@ -234,9 +234,7 @@ class Conversation:
             return Verdict(failure)
         if worker.stopped_by:
             return Verdict(ended_early(worker.stopped_by, self._call, self._client.name).error)
-        verdict = judge(
-            stream, self._client.allowed, self._call.budget, self._account.spent
-        )
+        verdict = judge(stream, self._client.allowed, self._call.budget, self._account.spent)
         return verdict or Verdict(badly_ended(worker, self._call, self._client.name).error)
 
     # ── retries ─────────────────────────────────────────────────────────────────────────────
