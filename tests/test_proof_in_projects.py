@@ -94,12 +94,12 @@ CHANGES = (
         {"CODE": "WRONG", "TEST": ""},
         "changes_within=src/**: 1 file changed outside src/**: ",
     ),
-    Lie("reviews without a verdict", "review", {}, f"verdict_pass={REVIEW}: "),
+    Lie("reviews without a verdict", "review", {}, f"verdict_pass: {REVIEW} "),
     Lie(
         "finds a fault, and says that all is well",
         "review",
         {REVIEW: "verdict: FAIL\n\nsrc: no test for the default.\n"},
-        f"verdict_pass={REVIEW}: {REVIEW} says FAIL",
+        f"verdict_pass: {REVIEW} says FAIL",
     ),
     Lie(
         "mends what it reviews",

@@ -31,10 +31,16 @@ _REFUSAL = re.compile(
 
 
 def split(line: str, known: Iterable[str] = ()) -> tuple[str, str]:
-    """The name of the condition, one of the `known` if it is one of them, and the statement."""
+    """The name of the condition, one of the `known` if it is one of them, and the statement.
+
+    A line may leave out the value of a condition that its statement begins with.
+    """
+    known = tuple(known)
     longest = max((name for name in known if line.startswith(f"{name}:")), key=len, default="")
-    name = longest or line.partition(":")[0]
-    return name, line[len(name) + 1 :].strip()
+    word = longest or line.partition(":")[0]
+    statement = line[len(word) + 1 :].strip()
+    begun = (name for name in known if f"{word}={statement}".startswith(name))
+    return longest or max(begun, key=len, default=word), statement
 
 
 def says_not_held(statement: str) -> bool:

@@ -110,6 +110,17 @@ class Probed(Record):
     def held(self) -> bool:
         return self.answer is Answer.HELD
 
+    @property
+    def line(self) -> str:
+        """`plan_exists: specs/013-x/plan.md, 12 lines`, as the journal keeps it.
+
+        Without the condition's value where the evidence begins with it: `file_exists: dist/x is
+        missing`.
+        """
+        word, _, value = self.name.partition("=")
+        repeated = value and self.evidence.startswith(value)
+        return f"{word if repeated else self.name}: {self.evidence}"
+
 
 class Standing(StrEnum):
     """What humans have decided about a finding so far, as long as its report is unchanged."""

@@ -228,13 +228,12 @@ def _names(conditions: list[Probed]) -> tuple[str, ...]:
 
 
 def _describe_conditions(conditions: list[Probed]) -> str:
-    return "; ".join(f"{probed.name}: {probed.evidence}" for probed in conditions)
+    return "; ".join(probed.line for probed in conditions)
 
 
 def _describe_preconditions(failing: list[Probed], carried: tuple[str, ...]) -> str:
     return "; ".join(
-        f"{each.name}: {each.evidence}"
-        + (" (waived for an earlier step)" if each.name in carried else "")
+        each.line + (" (waived for an earlier step)" if each.name in carried else "")
         for each in failing
     )
 
@@ -254,4 +253,4 @@ def _describe_findings(findings: list[Finding]) -> str:
 
 
 def _evidence(report: Report) -> tuple[str, ...]:
-    return tuple(f"{probed.name}: {probed.evidence}" for probed in report.conditions if probed.held)
+    return tuple(probed.line for probed in report.conditions if probed.held)

@@ -267,7 +267,7 @@ def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tupl
     probed = [probe(condition, workspace) for condition in first.postconditions]
     if not all(each.held for each in probed):
         return ()
-    there = "; ".join(f"{each.name}: {each.evidence}" for each in probed)
+    there = "; ".join(each.line for each in probed)
     return (f"the result of {first.id} is there; {first.command} may replace it ({there})",)
 
 

@@ -223,7 +223,7 @@ def _passed_over(
     asked = (_asked_before(condition, member, inputs) for condition in step.skip_if)
     held = list(takewhile(lambda probed: probed.held, asked))
     if step.skip_if and len(held) == len(step.skip_if):
-        return "; ".join(f"{probed.name}: {probed.evidence}" for probed in held), missing
+        return "; ".join(probed.line for probed in held), missing
     return "", missing
 
 

@@ -81,7 +81,7 @@ def settled_line(entry: Entry) -> str:
 
 def _step(entry: Entry, context: GateContext) -> str:
     """The line of a settled attempt, which does not repeat what the lines above it say."""
-    verdicts = {f"{probed.name}: {probed.evidence}" for probed in context.verdicts}
+    verdicts = {probed.line for probed in context.verdicts}
     why = reason(entry)
     if entry.waived and entry.status is EntryStatus.DONE:
         why = "waived"
@@ -148,7 +148,7 @@ def _judged(context: GateContext) -> Iterator[str]:
         yield f"waived at {waiver.attempt}: {_waived(waiver)}"
     asked, shown = _asked_about(context), set()
     for probed in sorted(context.verdicts, key=lambda each: each.held):
-        shown.add(line := f"{probed.name}: {probed.evidence}")
+        shown.add(line := probed.line)
         if line not in asked:
             yield f"{'✓' if probed.held else '✗'} {line}"
     yield from (f"{'✓' if each.holds else '·'} {each.sentence}" for each in context.proved)

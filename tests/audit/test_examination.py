@@ -26,6 +26,7 @@ from collected_journals import (
 from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
+from playbook_supervisor.audit import evidence_text
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.audit.examination import examine as examine_record
 from playbook_supervisor.audit.rules import OURS, RULES
@@ -182,6 +183,16 @@ def test_evidence_of_version_1_1_counts_only_if_its_condition_held(
     probed = Probed(name, Answer.HELD, evidence)
     found = codes(with_evidence(probed)) - {"AUD-FEATURE"}
     assert found == (set() if held else {"AUD-REFUTED"})
+
+
+@pytest.mark.parametrize(
+    "line", ["file_exists=dist: dist, a folder", "file_exists: dist, a folder"]
+)
+def test_evidence_names_its_condition_with_or_without_the_value_that_it_begins_with(
+    line: str,
+) -> None:
+    known = ("file_exists=di", "file_exists=dist", "file_exists=dist/x", "git_clean")
+    assert evidence_text.split(line, known) == ("file_exists=dist", "dist, a folder")
 
 
 @pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])

@@ -129,7 +129,7 @@ def test_every_kind_of_step_and_every_way_to_go_on(
         ("lint", "failed"),
     ]
     assert journal[1]["output"] == "hello Ada"
-    assert journal[3]["evidence"] == ["file_exists=signed.md: signed.md, 1 line"]
+    assert journal[3]["evidence"] == ["file_exists: signed.md, 1 line"]
     assert journal[4]["evidence"] == ['when: $fetch.json.state is "open"']
     failed, again = (datetime.fromisoformat(each["started_at"]) for each in journal[5:7])
     assert (again - failed).total_seconds() >= 1
