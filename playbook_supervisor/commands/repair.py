@@ -124,16 +124,16 @@ def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
                 where=str(store.folder(session_id)),
                 guidance="Take it from git: `git checkout -- .playbooks/sessions`.",
             )
-        if forged := set(integrity.PINNED) & saved.copies.keys() - saved.proved:
+        if forged := set(integrity.pinned(saved.copies)) - saved.proved:
             raise _unrestorable(session_id, f"of no use: the copy of {min(forged)} was changed")
         journal = written_journal(saved)
         folder = saved.paths.folder
         ensure_folder(folder)
         moved = _make_way((folder / name for name in integrity.FILES), saved.paths.private)
         write_atomically(folder / "journal.yaml", journal)
-        for name in integrity.outputs(saved.copies):
+        for name in integrity.nested(saved.copies):
             if name in saved.proved:
-                integrity.write_output(folder, name, saved.copies[name])
+                integrity.write_inside(folder, name, saved.copies[name])
             else:
                 remove(folder / name)
         for name in set(integrity.FILES) & saved.copies.keys() - {"journal.yaml"}:
@@ -221,7 +221,7 @@ def _adopt(paths: SessionPaths) -> OpenSession:
     if previous is not None:
         portable_records.keep_stamps(opened.runtime, previous)
         opened.save()
-    for name in (*integrity.PINNED, integrity.OUTPUTS):
+    for name in (*integrity.PINNED, integrity.CHILDREN, integrity.OUTPUTS):
         remove(paths.private / name)
     opened.copy()
     return opened

@@ -80,7 +80,7 @@ class SavedSession(Record):
             return None
         copied = (name for name in integrity.FILES if name != integrity.RECORDS)
         names: list[str] = [name for name in copied if name in runtime.digests]
-        names += integrity.outputs(runtime.digests)
+        names += integrity.nested(runtime.digests)
         copies = {name: _saved(paths, runtime, name) for name in names}
         return cls(paths, runtime, copies)
 
@@ -104,10 +104,11 @@ def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
     return (
         *_in_file(saved, "journal.yaml", _read_journal, _in_journal),
         *_in_file(saved, "session.yaml", read_manifest, _in_manifest),
-        *_in_file(saved, "playbook.yaml", read_playbook, _in_playbook),
+        *_in_playbook(saved, "playbook.yaml"),
         *_in_optional(saved, session_policy.FILE, session_policy.read_policy, _in_demands),
         *_in_optional(saved, session_settings.FILE, session_settings.read_settings, _in_settings),
         *_in_records(saved),
+        *_in_children(saved),
         *_in_outputs(saved),
     )
 
@@ -194,7 +195,7 @@ def _in_file(
         folder = (saved.paths.folder / name).is_dir()
         yield Difference(name, "a folder is in its place" if folder else "it is missing")
         return
-    if name in integrity.PINNED and name not in saved.proved:
+    if integrity.pinned([name]) and name not in saved.proved:
         yield Difference(name, "it was changed, and so was its copy")
         return
     try:
@@ -246,11 +247,18 @@ def _in_manifest(saved: SavedSession, current: Manifest) -> Iterator[Difference]
         yield Difference("session.yaml", "it was changed", changes)
 
 
-def _in_playbook(saved: SavedSession, current: Playbook) -> Iterator[Difference]:
-    name = "playbook.yaml"
-    before = serialize.playbook_to_json(read_playbook(saved.copies[name], name))
-    if changes := tuple(changes_of(before, serialize.playbook_to_json(current))):
-        yield Difference(name, "the pinned playbook was changed", changes)
+def _in_playbook(saved: SavedSession, name: str) -> Iterator[Difference]:
+    def compare(saved: SavedSession, current: Playbook) -> Iterator[Difference]:
+        before = serialize.playbook_to_json(read_playbook(saved.copies[name], name))
+        if changes := tuple(changes_of(before, serialize.playbook_to_json(current))):
+            yield Difference(name, "the pinned playbook was changed", changes)
+
+    return _in_file(saved, name, read_playbook, compare)
+
+
+def _in_children(saved: SavedSession) -> Iterator[Difference]:
+    for name in integrity.children(saved.copies):
+        yield from _in_playbook(saved, name)
 
 
 def _in_optional(

@@ -6,7 +6,7 @@ misspelt rule would be silently ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -76,14 +76,18 @@ def _like(name: str, pattern: str) -> bool:
     return not pattern or fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def merged(rules: Sequence[PolicyRule], playbook: Playbook) -> Policy:
-    """What the rules require of the steps of a playbook, in its order."""
+def merged(
+    rules: Sequence[PolicyRule], playbook: Playbook, children: Iterable[Playbook] = ()
+) -> Policy:
+    """What the rules require of the steps of a playbook and of its children, in their order."""
+    named = [("", playbook), *((child.name, child) for child in children)]
     return Policy(
         tuple(
-            Demand(step.id, rule.policy, rule.autonomy, rule.postconditions, rule.answered_by)
-            for step in playbook.steps
+            Demand(step.id, rule.policy, rule.autonomy, rule.postconditions, rule.answered_by, name)
+            for name, each in named
+            for step in each.steps
             for rule in rules
-            if rule.matches(playbook, step)
+            if rule.matches(each, step)
         )
     )
 

@@ -26,13 +26,17 @@ _HEADER = b"# What the policies of the project required when this session began.
 
 
 class Demand(Record):
-    """What one rule requires of one step; `policy` is the name of the rule's file."""
+    """What one rule requires of one step; `policy` is the name of the rule's file.
+
+    `playbook` is the child whose step it is; empty for a step of the session itself.
+    """
 
     step: str
     policy: str
     autonomy: Autonomy | None = None
     postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
+    playbook: str = ""
 
 
 class Effect(Record):
@@ -55,12 +59,21 @@ class Effect(Record):
 
 
 class Policy(Record):
-    """All demands on the steps of one session, in the order of the policy files."""
+    """All demands on the steps of one session, in the order of the policy files.
+
+    Those on the steps of its children are kept with them, for the sessions of the children.
+    """
 
     demands: tuple[Demand, ...] = ()
 
     def of(self, step_id: str) -> Iterator[Demand]:
-        return (demand for demand in self.demands if demand.step == step_id)
+        """The demands on a step of the session itself."""
+        return (each for each in self.demands if each.step == step_id and not each.playbook)
+
+    def child(self, name: str) -> Policy:
+        """What a session of the child of this name has to keep."""
+        its = (demand for demand in self.demands if demand.playbook == name)
+        return Policy(tuple(replace(demand, playbook="") for demand in its))
 
     def people(self, step_id: str) -> tuple[Demand, ...]:
         """The demands that restrict who may answer the gates of a step. All must agree."""
@@ -211,6 +224,8 @@ def demand_to_json(demand: Demand) -> dict[str, object]:
         shape["postconditions"] = list(demand.postconditions)
     if demand.answered_by:
         shape["answered_by"] = list(demand.answered_by)
+    if demand.playbook:
+        shape["playbook"] = demand.playbook
     return shape
 
 
@@ -224,6 +239,7 @@ def _demand(fields: Fields) -> Demand:
         autonomy=autonomy,
         postconditions=tuple(map(_condition, fields.texts("postconditions"))),
         answered_by=fields.texts("answered_by"),
+        playbook=fields.text("playbook"),
     )
 
 

@@ -16,7 +16,7 @@ from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.manifest import manifest_from_json
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.system.files import ensure_folder, write_atomically
+from playbook_supervisor.system.files import ensure_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def restore_missing(held: OpenSession) -> list[str]:
     """Write the session's files that are gone as this process wrote them last; their names."""
     ensure_folder(held.private)
     ensure_folder(held.folder)
-    if not integrity.missing(held.folder, integrity.outputs(held.runtime.digests)):
+    if not integrity.missing(held.folder, integrity.nested(held.runtime.digests)):
         return []
     _put_copies_back(held)
     return integrity.restore_missing(held.folder, held.private)
@@ -57,7 +57,7 @@ def _put_copies_back(held: OpenSession) -> None:
     """Make the copies in the git directory those of what this process wrote last."""
     files = {JOURNAL: held.written.journal.data, "session.yaml": held.written.manifest}
     for name, data in {**files, **held.pinned.files}.items():
-        write_atomically(held.private / name, data, durable=False)
+        integrity.write_inside(held.private, name, data, durable=False)
 
 
 def _put_back(held: OpenSession) -> None:

@@ -21,8 +21,11 @@ from playbook_supervisor.system.files import ensure_folder, read_bytes, write_at
 
 RECORDS = "records.yaml"
 """The file that follows from the local state, so that no copy of it is needed."""
+CHILDREN = "playbooks"
+"""The folder of the child playbooks that the session can reach, as they were when it began."""
 PINNED = ("playbook.yaml", session_policy.FILE, session_settings.FILE)
-"""The files that say how the session runs; there is a policy only in a project with policies."""
+"""The files that say how the session runs, but for its children; a policy only where there is one.
+"""
 OUTPUTS = "outputs"
 """The folder of what later steps read of the output of steps (`step_data.py`)."""
 FILES = ("session.yaml", "journal.yaml", *PINNED, RECORDS)
@@ -92,7 +95,7 @@ def shown(folder: Path, name: str) -> str:
 def missing(folder: Path, copied: Iterable[str] = ()) -> list[str]:
     """The session's files that are not there, or empty, as a crash of the machine can leave one.
 
-    `copied` are outputs of steps that should be there.
+    `copied` are outputs of steps and child playbooks that should be there.
     """
     return [name for name in (*FILES, *copied) if not _has_content(folder / name)]
 
@@ -102,13 +105,35 @@ def outputs(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(f"{OUTPUTS}/")]
 
 
-def write_output(folder: Path, name: str, data: bytes, *, durable: bool = True) -> None:
-    """Write an output of a step. StorageError, also if their folder is a symbolic link."""
-    outputs_folder = (folder / name).parent
-    if outputs_folder.is_symlink():
-        place = shown(folder, OUTPUTS)
-        raise StorageError("PB-IO-ESCAPE", f"{place} is a symbolic link", where=place)
-    ensure_folder(outputs_folder)
+def child_file(playbook: str) -> str:
+    """The file in which a session keeps a child playbook."""
+    return f"{CHILDREN}/{playbook}.yaml"
+
+
+def children(names: Iterable[str]) -> list[str]:
+    """Of the names of files those of child playbooks."""
+    return [name for name in names if name.startswith(f"{CHILDREN}/") and name.endswith(".yaml")]
+
+
+def pinned(names: Iterable[str]) -> list[str]:
+    """Of the names of files those that say how the session runs."""
+    known = list(names)
+    return [*(name for name in PINNED if name in known), *children(known)]
+
+
+def nested(names: Iterable[str]) -> list[str]:
+    """Of the names of files those in a folder of the session's."""
+    known = list(names)
+    return [*outputs(known), *children(known)]
+
+
+def write_inside(folder: Path, name: str, data: bytes, *, durable: bool = True) -> None:
+    """Write a file that has a folder of its own. StorageError, also if that is a symbolic link."""
+    place = (folder / name).parent
+    if place.is_symlink():
+        said = shown(folder, place.name)
+        raise StorageError("PB-IO-ESCAPE", f"{said} is a symbolic link", where=said)
+    ensure_folder(place)
     write_atomically(folder / name, data, durable=durable)
 
 
@@ -116,20 +141,21 @@ def copy_outputs(folder: Path, private: Path, names: Iterable[str]) -> None:
     """Copy those of the outputs that have no copy yet; they need not survive a crash."""
     for name in outputs(names):
         if not (private / name).exists() and _has_content(folder / name):
-            write_output(private, name, read_file(folder, name), durable=False)
+            write_inside(private, name, read_file(folder, name), durable=False)
 
 
 def restore_missing(folder: Path, private: Path) -> list[str]:
     """Restore missing files of the session's folder from the copies; returns their names."""
     restored = []
     copied = [f"{OUTPUTS}/{path.name}" for path in (private / OUTPUTS).glob("*.json")]
+    copied += [f"{CHILDREN}/{path.name}" for path in (private / CHILDREN).glob("*.yaml")]
     for name in missing(folder, copied):
         try:
             copy = read_bytes(private / name)
         except FileNotFoundError:
             continue
         if name in copied:
-            write_output(folder, name, copy)
+            write_inside(folder, name, copy)
         else:
             write_atomically(folder / name, copy)
         restored.append(name)

@@ -14,7 +14,7 @@ from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.integrity import PINNED, RECORDS
+from playbook_supervisor.sessions.integrity import RECORDS, pinned
 from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL
@@ -91,7 +91,7 @@ def _merged(
         return _merged_manifest(older, newer)
     if name.startswith(_RECORDED):
         return newer
-    if name in PINNED and known(name, mine) and _data(mine, name) == _data(other, name):
+    if pinned([name]) and known(name, mine) and _data(mine, name) == _data(other, name):
         return other
     raise _ConflictError("it differs")
 

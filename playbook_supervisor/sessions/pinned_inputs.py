@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import config, session_policy, session_settings
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.session_policy import Policy, emit_policy
-from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import serialize
-from playbook_supervisor.sessions.integrity import read_file, shown, tampered
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import integrity, serialize
+from playbook_supervisor.sessions.integrity import (
+    CHILDREN,
+    child_file,
+    read_file,
+    shown,
+    tampered,
+    write_inside,
+)
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
@@ -29,16 +39,45 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.manifest import Manifest
 
 
-class Pinned(Record):
+NO_CHILDREN: Mapping[str, bytes] = MappingProxyType({})
+
+
+class PinnedChild(Record):
+    """What the session of a child begins with; `policy` is None in a project without policies."""
+
+    playbook: Playbook
+    text: bytes
+    policy: Policy | None
+
+
+class Pinned(Record, slots=False):
     """What a session runs: the playbook, tightened by the policies, and the settings.
 
+    `children` are the playbooks that its steps can reach, by name, as their authors wrote them.
     `files` are the bytes of the pinned files by name.
     """
 
     playbook: Playbook
     policy: Policy
     config: Config
+    children: Mapping[str, Playbook]
     files: Mapping[str, bytes]
+
+    def child(self, name: str) -> PinnedChild:
+        """The child of this name as it was when the session began. StateError."""
+        if name not in self.children:
+            said = f"the session keeps no playbook {first_line(name, 60)}"
+            raise StateError("PB-STATE-NO-PLAYBOOK", said)
+        policy = self.policy.child(name) if _POLICY.file in self.files else None
+        return PinnedChild(self.children[name], self.files[child_file(name)], policy)
+
+    @cached_property
+    def tightened_children(self) -> Mapping[str, Playbook]:
+        """The children by name, as their sessions run them."""
+        return {
+            name: session_policy.tightened(child, self.policy.child(name))
+            for name, child in self.children.items()
+        }
 
 
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
@@ -54,7 +93,20 @@ def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
     settings: Config | None = _optional(_SETTINGS, folder, private, runtime, files)
     if settings is None:  # an earlier version began the session
         settings = config.load(folder.parents[2])
-    return Pinned(session_policy.tightened(playbook, policy), policy, settings, files)
+    children = _children(folder, private, runtime, files)
+    return Pinned(session_policy.tightened(playbook, policy), policy, settings, children, files)
+
+
+def _children(
+    folder: Path, private: Path, runtime: Runtime, files: dict[str, bytes]
+) -> dict[str, Playbook]:
+    known: Iterable[str] = integrity.children(runtime.digests)
+    if JOURNAL not in runtime.digests:  # this worktree reads the session for the first time
+        known = sorted(child_file(each.stem) for each in (folder / CHILDREN).glob("*.yaml"))
+    return {
+        Path(name).stem: _unchanged(_child_kind(name), folder, private, runtime, files)
+        for name in known
+    }
 
 
 def pin(
@@ -64,20 +116,28 @@ def pin(
     text: bytes,
     playbook: Playbook | None,
     policy: Policy | None,
+    children: Mapping[str, bytes] = NO_CHILDREN,
 ) -> Pinned:
     """Write what a new session begins with, and return it as `load` will.
 
-    `playbook` is what `text` says; None if it is still to be read.
+    `playbook` is what `text` says; None if it is still to be read. `children` are the texts of
+    those that it can reach, by name.
     """
     playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
     files = write(folder, text, policy)
     settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
-    values = {_PLAYBOOK: playbook, _POLICY: policy, _SETTINGS: settings}
+    values: dict[_PinnedKind, Any] = {_PLAYBOOK: playbook, _POLICY: policy, _SETTINGS: settings}
+    read: dict[str, Playbook] = {}
+    for name, child in children.items():
+        kind = _child_kind(child_file(name))
+        values[kind] = read[name] = _read_playbook(child, shown(folder, kind.file))
+        write_inside(folder, kind.file, child)
+        files[kind.file] = child
     for kind, value in values.items():
         if kind.file in files:
             _keep_compiled(kind, private, runtime, files[kind.file], value)
     policy = policy or Policy()
-    return Pinned(session_policy.tightened(playbook, policy), policy, settings, files)
+    return Pinned(session_policy.tightened(playbook, policy), policy, settings, read, files)
 
 
 def write(folder: Path, text: bytes, policy: Policy | None) -> dict[str, bytes]:
@@ -151,7 +211,7 @@ def _optional(
 
 
 class _PinnedKind(Record):
-    """One of the three files: its name in messages, and how it is read and compiled."""
+    """A pinned file: its name in messages, and how it is read and compiled."""
 
     word: str
     file: str
@@ -173,7 +233,7 @@ def _unchanged(
     found = _read(kind, data, runtime, source)
     if not ours and kind.file in runtime.digests:
         _require_unchanged(kind, found, private, runtime, source)
-        write_atomically(private / kind.file, data, durable=False)
+        write_inside(private, kind.file, data, durable=False)
     _keep_compiled(kind, private, runtime, data, found)
     return found
 
@@ -188,7 +248,7 @@ def _keep_compiled(
     shape = {"digest": written, kind.word: kind.to_json(value)}
     made = json.dumps(shape, separators=(",", ":")).encode()
     runtime.digests[kind.compiled] = [digest(made)]
-    write_atomically(private / kind.compiled, made, durable=False)
+    write_inside(private, kind.compiled, made, durable=False)
 
 
 def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
@@ -251,6 +311,13 @@ _PLAYBOOK = _PinnedKind(
     serialize.playbook_to_json,
     serialize.playbook_from_json,
 )
+
+
+def _child_kind(file: str) -> _PinnedKind:
+    """A child is kept as the playbook is, with its compiled form beside it."""
+    return replace(_PLAYBOOK, file=file, compiled=file.removesuffix(".yaml") + ".json")
+
+
 _POLICY = _PinnedKind(
     "policy",
     session_policy.FILE,

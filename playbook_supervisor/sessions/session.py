@@ -166,8 +166,8 @@ class OpenSession(Record, frozen=False):
 
     def _write_outputs(self) -> None:
         for name, output in self._outputs.items():
-            integrity.write_output(self.private, name, output, durable=False)
-            integrity.write_output(self.folder, name, output)
+            integrity.write_inside(self.private, name, output, durable=False)
+            integrity.write_inside(self.folder, name, output)
         self._outputs.clear()
 
     def _write_journal(self, data: bytes, *, durable: bool) -> None:
@@ -204,10 +204,9 @@ class OpenSession(Record, frozen=False):
         try:
             write_atomically(self.private / JOURNAL, self.text.data, durable=False)
             write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
-            for name in integrity.PINNED:
-                copy = self.private / name
-                if name in self.runtime.digests and not copy.exists():
-                    write_atomically(copy, self.pinned.files[name], durable=False)
+            for name, data in self.pinned.files.items():
+                if not (self.private / name).exists():
+                    integrity.write_inside(self.private, name, data, durable=False)
             integrity.copy_outputs(self.folder, self.private, self.runtime.digests)
         except StorageError as error:
             said = "recorded, but the copies in the git directory are older"
@@ -276,7 +275,7 @@ class OpenSession(Record, frozen=False):
 
     @property
     def _watched(self) -> Iterator[str]:
-        for name in (*FILES, *integrity.outputs(self.runtime.digests)):
+        for name in (*FILES, *integrity.nested(self.runtime.digests)):
             yield str(self.folder / name)
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
+from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.settled_entries import History
 from playbook_supervisor.system.checkout import Checkout
@@ -46,6 +47,7 @@ class SessionStore(Protocol):
         args: Mapping[str, str],
         definition: Playbook | None = None,
         policy: Policy | None = None,
+        children: Mapping[str, bytes] = NO_CHILDREN,
         session_id: str = "",
         driver: Driver = NO_DRIVER,
     ) -> str:

@@ -22,6 +22,7 @@ from playbook_supervisor.sessions import (
     session_ids,
 )
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
+from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.session_folders import SESSIONS as SESSIONS
 from playbook_supervisor.sessions.session_folders import SessionFolders
@@ -71,6 +72,7 @@ class DiskStore(SessionFolders):
         args: Mapping[str, str],
         definition: Playbook | None = None,
         policy: Policy | None = None,
+        children: Mapping[str, bytes] = NO_CHILDREN,
         session_id: str = "",
         driver: Driver = NO_DRIVER,
     ) -> str:
@@ -79,7 +81,8 @@ class DiskStore(SessionFolders):
         It is there as a whole, with how it is driven, or not at all.
 
         `definition` is the parsed `text`, if the caller has it. `session_id` is an id that was
-        reserved before. `driver` says how the session is going to be driven.
+        reserved before. `children` are the texts of the playbooks that it can reach, by name.
+        `driver` says how the session is going to be driven.
         """
         with self.creating():
             now = self.clock()
@@ -97,7 +100,7 @@ class DiskStore(SessionFolders):
                 began_on=self.checkout.identity,
             )
             folder = self.folder(session_id)
-            opened = self._unfinished.complete(made, folder, text, definition, policy)
+            opened = self._unfinished.complete(made, folder, text, definition, policy, children)
             self._known[session_id] = opened
         return session_id
 

@@ -7,7 +7,7 @@ that creates or lists sessions. A session is removed in the same way, by taking 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -76,6 +76,7 @@ class UnfinishedSessions:
         text: bytes,
         definition: Playbook | None,
         policy: Policy | None,
+        children: Mapping[str, bytes] = pinned_inputs.NO_CHILDREN,
     ) -> OpenSession:
         """Write all files of a new session; the last act gives its folder the name `folder`."""
         private, runtime = self._checkout.runtime / made.session_id, Runtime()
@@ -83,7 +84,7 @@ class UnfinishedSessions:
             aside = stack.enter_context(assembled(folder))
             ensure_folder(private)
             stack.enter_context(locked(private / "lock"))
-            pinned = pinned_inputs.pin(aside, private, runtime, text, definition, policy)
+            pinned = pinned_inputs.pin(aside, private, runtime, text, definition, policy, children)
             place = ABFile(private / NAME)
             opened = opening.create(aside, private, place, runtime, made, pinned)
             opened.copy()
