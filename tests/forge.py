@@ -32,6 +32,9 @@ def save():
         json.dump(state, file)
     os.replace("state.new", "state.json")
 
+if failure and failure.get("verb", verb) != verb:
+    state["failures"].insert(0, failure)
+    failure = None
 if failure:
     save()
     sys.stdout.write(failure.get("stdout", ""))
@@ -109,7 +112,8 @@ class Forge:
         self._state.write_text(json.dumps(state))
 
     def fails(self, **how: Any) -> None:
-        """The next call ends with these `stdout`, `stderr` and `status`."""
+        """The next call, of this `verb` if one is given, ends with these `stdout`, `stderr` and
+        `status`."""
         self._add("failures", how)
 
     def _read(self, key: str) -> Any:

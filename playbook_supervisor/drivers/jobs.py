@@ -226,6 +226,8 @@ def _prepared(
         options=references.fill(json.loads(step.options or "{}"), values, secrets.values),
         stdin=stdin,
         output=step.output,
+        owner=snapshot.state.playbook.owner,
+        reviewers=snapshot.state.playbook.reviewers,
         env=env,
         secrets=hidden,
     )

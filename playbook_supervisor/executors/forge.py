@@ -97,10 +97,17 @@ def title_of(task: Task) -> str:
     raise StepError(INPUT, "the title is empty", guidance="Correct `title`.")
 
 
-def create(context: Context, kind: str, task: Task, *options: str) -> tuple[int, str]:
-    """Number and address of what `gh KIND create` opens, with the title and body of the task."""
+def create(
+    context: Context, kind: str, task: Task, *options: str, signature: str = ""
+) -> tuple[int, str]:
+    """Number and address of what `gh KIND create` opens, with the title and body of the task.
+
+    The body ends with the `signature`.
+    """
     titled = (f"--title={title_of(task)}", "--body-file=-")
     body = task.options.get("body", task.stdin)
+    if signature:
+        body = "\n\n".join(filter(None, (body.rstrip(), signature)))
     made = github.created(gh(context, kind, "create", *titled, *options, stdin=body))
     if made is None:
         raise unexpected(f"the address of {_KINDS[kind]}")

@@ -7,6 +7,7 @@ goes on waiting (docs/decisions/0173).
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from playbook_supervisor.executors.forge import (
 from playbook_supervisor.executors.protocol import Context, Stopped, Task, refuse_words
 from playbook_supervisor.executors.repository import CODE as GIT
 from playbook_supervisor.executors.repository import Repository
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.sanitize import counted, first_line, one_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import github
@@ -36,6 +37,10 @@ INTERVAL = 15.0
 """Seconds between two questions while a step waits."""
 NO_CHECKS = 60.0
 """Seconds after which a pull request without checks has none."""
+
+_LOGIN = r"@[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})(?:/[A-Za-z0-9_.-]{1,100})?"
+"""A login of the forge, or a team `@organisation/team`."""
+_LONGEST_NAME = 100
 
 _MISSED = 5  # questions without an answer, one after another, before a waiting step gives up
 _FIELDS = ("number", "url", "state", "isCrossRepository", "headRefOid")
@@ -97,6 +102,7 @@ class PullRequestExecutor:
         if pull is None:
             pull = _create(context, repository, branch, task)
             told = f"{pull} is opened: {pull.url}"
+            _ask_for_review(context, pull, task)
         context.say(told)
         if wait := task.options.get("wait", False):
             context.say(_Wait(context, pull).until(wait))
@@ -167,7 +173,35 @@ def _create(context: Context, repository: Repository, branch: str, task: Task) -
         options.append(f"--base={base}")
     if task.options.get("draft", False):
         options.append("--draft")
-    return PullRequest(*create(context, "pr", task, *options), "OPEN")
+    made = create(context, "pr", task, *options, signature=_people(task))
+    return PullRequest(*made, "OPEN")
+
+
+def _people(task: Task) -> str:
+    """Who looks after the playbook and who reviews it, for the end of the body."""
+    listed = (
+        ("Owner", [task.owner] if task.owner else []),
+        ("Reviewers", task.reviewers.required),
+        ("Optional reviewers", task.reviewers.optional),
+    )
+    lines = [f"{title}: {', '.join(map(_shown, names))}" for title, names in listed if names]
+    return "\n".join(lines)
+
+
+def _shown(name: str) -> str:
+    """A name on one line; a mention only if it is a login, so that no other text pings anyone."""
+    name = one_line(name, _LONGEST_NAME)
+    return name if re.fullmatch(_LOGIN, name) else name.replace("@", "@\u200b")
+
+
+def _ask_for_review(context: Context, pull: PullRequest, task: Task) -> None:
+    """Ask each `@login` for a review; the pull request stands if the forge refuses one."""
+    for name in dict.fromkeys((*task.reviewers.required, *task.reviewers.optional)):
+        if re.fullmatch(_LOGIN, name):
+            try:
+                gh(context, "pr", "edit", str(pull.number), f"--add-reviewer={name[1:]}")
+            except StepError as error:
+                context.say(f"{name} is not asked for a review: {error.message}")
 
 
 # ── waiting ─────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.kernel.model import NO_REVIEWERS, Reviewers
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field
@@ -23,8 +24,8 @@ class Task(Record, kw_only=True):
 
     `directive` is `test#1`. `words` follow the namespace in `command`, split by POSIX quoting
     before interpolation: an arg fills exactly one word. `options` is `with:`, which conforms to
-    the executor's schema. `stdin` is the output that the step asked for, or empty. The values in
-    `secrets` never leave the executor.
+    the executor's schema. `stdin` is the output that the step asked for, or empty. `owner` and
+    `reviewers` are those of the playbook. The values in `secrets` never leave the executor.
     """
 
     directive: str
@@ -33,6 +34,8 @@ class Task(Record, kw_only=True):
     options: Mapping[str, Any] = field(default_factory=dict)
     stdin: str = ""
     output: OutputFormat = OutputFormat.TEXT
+    owner: str = ""
+    reviewers: Reviewers = NO_REVIEWERS
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 

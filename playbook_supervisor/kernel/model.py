@@ -64,6 +64,16 @@ class Limits(Record):
 NO_LIMITS = Limits()
 
 
+class Reviewers(Record):
+    """Who reviews what a playbook makes (cat FR-1.2): people, teams or roles."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+NO_REVIEWERS = Reviewers()
+
+
 class Step(Record):
     """One unit of work (kai data model, Step; `model` comes from kai's real playbooks).
 
@@ -155,6 +165,7 @@ class Playbook(Record, slots=False):
     args: tuple[Arg, ...]
     steps: tuple[Step, ...]
     owner: str = ""
+    reviewers: Reviewers = NO_REVIEWERS
     outputs: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     max_depth: int = MAX_DEPTH

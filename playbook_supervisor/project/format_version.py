@@ -25,7 +25,7 @@ VERSION = "PB-CHECK-VERSION"
 FIRST, NEWEST = FIRST_VERSION, "1.1"
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
-    "playbook": frozenset({"owner", "outputs", "limits", "defaults"}),
+    "playbook": frozenset({"owner", "reviewers", "outputs", "limits", "defaults"}),
     "arg": frozenset({"type", "values", "default", "transform", "secret"}),
     "step": frozenset(
         {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "skip_if"}
@@ -34,7 +34,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
 }
 """The keys that 1.1 adds, by the thing that has them."""
 UNSUPPORTED_KEYS: Mapping[str, frozenset[str]] = {
-    "playbook": frozenset({"reviewers"}),
+    "playbook": frozenset(),
     "arg": frozenset(),
     "step": frozenset({"cache", "for_each", "until"}),
 }

@@ -246,6 +246,10 @@ def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
 def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
     yield ("description",), text_of(data, "description")
     yield ("owner",), text_of(data, "owner")
+    reviewers = data.get("reviewers")
+    for key, names in reviewers.items() if isinstance(reviewers, dict) else ():
+        for index, name in enumerate(names if isinstance(names, list) else ()):
+            yield ("reviewers", key, index), name if isinstance(name, str) else ""
     for index, arg in things(data, "args"):
         yield ("args", index, "description"), text_of(arg, "description")
     for index, step in things(data, "steps"):

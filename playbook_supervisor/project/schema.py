@@ -22,6 +22,7 @@ from playbook_supervisor.kernel.model import (
     Arg,
     Limits,
     Playbook,
+    Reviewers,
     Step,
 )
 from playbook_supervisor.kernel.vocabulary import (
@@ -223,10 +224,15 @@ def _playbook(data: dict[str, Any]) -> Playbook:
         args=tuple(map(_arg, data["args"])),
         steps=tuple(_step({**defaults, **step}) for step in data["steps"]),
         owner=data.get("owner", ""),
+        reviewers=_reviewers(data.get("reviewers", {})),
         outputs=tuple(data.get("outputs", ())),
         limits=_limits(data.get("limits", {})),
         max_depth=data.get("limits", {}).get("max_depth", MAX_DEPTH),
     )
+
+
+def _reviewers(data: dict[str, Any]) -> Reviewers:
+    return Reviewers(tuple(data.get("required", ())), tuple(data.get("optional", ())))
 
 
 def _arg(data: dict[str, Any]) -> Arg:

@@ -16,6 +16,8 @@ from playbook_supervisor.executors import forge as steps_of_the_forge
 from playbook_supervisor.executors import pr as module
 from playbook_supervisor.executors.pr import PullRequestExecutor
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.kernel.model import Reviewers
+from playbook_supervisor.records import replace
 
 PR = PullRequestExecutor()
 TITLE = "Add a parser"
@@ -70,6 +72,40 @@ def test_the_branch_is_pushed_and_its_pull_request_opened(
         ["pr", "create", f"--title={TITLE}", "--body-file=-", f"--head={FEATURE}"]
     ]
     assert forge.pulls[0]["body"] == "Why\n\nIt is faster.\n"
+
+
+def test_owner_and_reviewers_stand_in_the_pull_request_and_logins_are_asked(
+    project: Project, origin: Project, forge: Forge
+) -> None:
+    """cat FR-1.2; an address in a name mentions no one."""
+    people = Reviewers(("architect", "@ann"), ("@us/core", "bob@example.org\n@all"))
+    asked = replace(step(body="Why\n"), owner="the platform team", reviewers=people)
+    bench = Bench(project.root)
+    assert bench.outcome(PR, asked).error is None
+    assert forge.pulls[0]["body"] == (
+        "Why\n\nOwner: the platform team\nReviewers: architect, @ann\n"
+        "Optional reviewers: @us/core, bob@\u200bexample.org @\u200ball"
+    )
+    assert forge.calls[-2:] == [
+        ["pr", "edit", "7", "--add-reviewer=ann"],
+        ["pr", "edit", "7", "--add-reviewer=us/core"],
+    ]
+    bench.outcome(PR, asked)
+    assert [call[1] for call in forge.calls].count("edit") == 2, "not asked again"
+
+
+def test_a_pull_request_stands_where_the_forge_refuses_a_reviewer(
+    project: Project, origin: Project, forge: Forge
+) -> None:
+    forge.fails(verb="edit", stderr="could not request reviewer: 'ann' not found\n")
+    bench = Bench(project.root)
+    done = bench.outcome(PR, replace(step(), reviewers=Reviewers(("@ann",))))
+    assert done.output == SEVEN["url"]
+    assert bench.shown[-2:] == [
+        "@ann is not asked for a review: gh pr edit failed: "
+        "could not request reviewer: 'ann' not found",
+        f"pull request #7 is opened: {SEVEN['url']}",
+    ]
 
 
 def test_the_options_are_passed_on(project: Project, origin: Project, forge: Forge) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.model import Limits, Reviewers
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
     Autonomy,
@@ -50,6 +50,7 @@ def test_a_playbook_is_read_with_every_field() -> None:
     steps."""
     playbook = read_playbook(WHOLE.read_bytes(), "x.yaml")
     assert (playbook.owner, playbook.outputs) == ("platform team", ("report.md",))
+    assert playbook.reviewers == Reviewers(("architect",), ("@ann",))
     assert playbook.limits == Limits(timeout_seconds=600, max_cost_usd=2.5)
     level, title, token = playbook.args
     assert (level.type, level.values, level.default) == (ArgType.ENUM, ("low", "high"), "low")

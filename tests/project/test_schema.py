@@ -357,6 +357,7 @@ def test_a_version_that_is_not_known_is_read_as_the_newest_with_a_warning(versio
 
 LATER = [
     (with_step("") + "owner: me\n", "`owner`"),
+    (with_step("") + "reviewers: {required: [ann]}\n", "`reviewers`"),
     (with_step("") + "limits: {max_turns: 3}\n", "`limits`"),
     (
         with_step("")
@@ -384,7 +385,6 @@ def test_a_file_of_version_1_0_cannot_use_what_came_later(text: str, word: str) 
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        (with_step("") + "reviewers: {required: [ann]}\n", "reviewers"),
         (with_step(", cache: {files: [a]}"), "cache"),
     ],
 )

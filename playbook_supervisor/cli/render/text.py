@@ -13,9 +13,9 @@ from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.gates import PLANNED
-from playbook_supervisor.kernel.model import SLASH, Playbook
+from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution, SessionStatus
 from playbook_supervisor.sessions.gate_text import reason as reason
 from playbook_supervisor.sessions.gate_text import settled_line as settled_line
 
@@ -166,7 +166,10 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
 
 
 def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
-    """Steps, duration, waiting time at gates, and known cost and tokens (cat NFR-4.3)."""
+    """Steps, duration, waiting time at gates, and known cost and tokens (cat NFR-4.3).
+
+    Of a completed session also who is to review what it made (cat FR-1.2).
+    """
     manifest = snapshot.manifest
     parts = [snapshot.progress]
     if entries:
@@ -177,7 +180,16 @@ def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
     parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
     subject = f" on {first_line(manifest.subject)}" if manifest.subject else ""
     ended = snapshot.manifest.ending if why == manifest.status else why
-    return f"{manifest.session_id} {manifest.playbook}{subject}: {ended}, {', '.join(parts)}"
+    said = f"{manifest.session_id} {manifest.playbook}{subject}: {ended}, {', '.join(parts)}"
+    people = _to_review(snapshot.state.playbook.reviewers)
+    return f"{said}; {people}" if people and why == SessionStatus.COMPLETED else said
+
+
+def _to_review(reviewers: Reviewers) -> str:
+    """`to review: architect, @ann (optional)`; empty without reviewers."""
+    named = [first_line(name, 60) for name in reviewers.required]
+    named += [f"{first_line(name, 60)} (optional)" for name in reviewers.optional]
+    return f"to review: {', '.join(named)}" if named else ""
 
 
 def cost(entries: Sequence[Entry]) -> str:

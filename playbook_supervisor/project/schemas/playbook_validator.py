@@ -90,6 +90,24 @@ def validate(data, custom_formats={}, name_prefix=None):
             data__owner = data["owner"]
             if not isinstance(data__owner, (str)):
                 raise JsonSchemaValueException("" + (name_prefix or "data") + ".owner must be string")
+        if "reviewers" in data_keys:
+            data_keys.remove("reviewers")
+            data__reviewers = data["reviewers"]
+            if not isinstance(data__reviewers, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".reviewers must be object")
+            data__reviewers_is_dict = isinstance(data__reviewers, dict)
+            if data__reviewers_is_dict:
+                data__reviewers_keys = set(data__reviewers.keys())
+                if "required" in data__reviewers_keys:
+                    data__reviewers_keys.remove("required")
+                    data__reviewers__required = data__reviewers["required"]
+                    validate___definitions_people(data__reviewers__required, custom_formats, (name_prefix or "data") + ".reviewers.required")
+                if "optional" in data__reviewers_keys:
+                    data__reviewers_keys.remove("optional")
+                    data__reviewers__optional = data__reviewers["optional"]
+                    validate___definitions_people(data__reviewers__optional, custom_formats, (name_prefix or "data") + ".reviewers.optional")
+                if data__reviewers_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".reviewers must not contain "+str(data__reviewers_keys)+" properties")
         if "outputs" in data_keys:
             data_keys.remove("outputs")
             data__outputs = data["outputs"]
@@ -258,6 +276,23 @@ def validate___definitions_path(data, custom_formats={}, name_prefix=None):
             raise JsonSchemaValueException("" + (name_prefix or "data") + " must be longer than or equal to 1 characters")
         if data_len > 1000:
             raise JsonSchemaValueException("" + (name_prefix or "data") + " must be shorter than or equal to 1000 characters")
+    return data
+
+def validate___definitions_people(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (list, tuple)):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be array")
+    data_is_list = isinstance(data, (list, tuple))
+    if data_is_list:
+        data_len = len(data)
+        for data_x, data_item in enumerate(data):
+            if not isinstance(data_item, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + "[{data_x}]".format(**locals()) + " must be string")
+            if isinstance(data_item, str):
+                data_item_len = len(data_item)
+                if data_item_len < 1:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + "[{data_x}]".format(**locals()) + " must be longer than or equal to 1 characters")
+                if data_item_len > 100:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + "[{data_x}]".format(**locals()) + " must be shorter than or equal to 100 characters")
     return data
 
 def validate___definitions_step(data, custom_formats={}, name_prefix=None):
