@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.directives import (
     impossible_figures,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Reviewers, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
@@ -54,7 +54,7 @@ def playbook_to_json(playbook: Playbook) -> Json:
 
 
 def _stated(record: Record) -> Json:
-    """The fields that differ from their defaults; limits as a mapping."""
+    """The fields that differ from their defaults; limits and reviewers as a mapping."""
     defaults = type(record).__defaults__
     return {
         name: _shape(value)
@@ -67,7 +67,7 @@ def _shape(value: object) -> object:
     match value:
         case ErrorPolicy():
             return value.written
-        case Limits():
+        case Limits() | Reviewers():
             return _stated(value)
         case _:
             return value
@@ -99,6 +99,10 @@ def _limits(shape: Json) -> Limits:
     return Limits(**shape)
 
 
+def _reviewers(shape: Json) -> Reviewers:
+    return Reviewers(**{name: tuple(names) for name, names in shape.items()})
+
+
 _KINDS: Mapping[str, Callable[[Any], object]] = {
     "type": ArgType,
     "values": tuple,
@@ -113,6 +117,7 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "outputs": tuple,
     "tools": tuple,
     "limits": _limits,
+    "reviewers": _reviewers,
 }
 """How a field becomes what it was; the other fields are what JSON has."""
 
