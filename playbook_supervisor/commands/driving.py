@@ -295,7 +295,7 @@ def _drive(
         detached.end(private)
 
         def first() -> Snapshot:
-            store.hold(supervisor.id)
+            supervisor.hold()
             snapshot = supervisor.remember(_driver(drive, supervisor.root, start))
             return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
 

@@ -115,6 +115,10 @@ def select(
         from playbook_supervisor.commands.overview import find
 
         here = find(here, name)
+    if session or named_by_environment():
+        from playbook_supervisor.sessions.selection import top_of
+
+        name = top_of(here, name)
     if not here.drives(name):
         from playbook_supervisor.drivers.claude_code import authorization
 

@@ -90,7 +90,7 @@ def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
     from playbook_supervisor.drivers.claude_code import binding
     from playbook_supervisor.sessions.snapshot import for_us
 
-    if delay := supervisor.delay(snapshot.state):
+    if delay := supervisor.delay(snapshot):
         until = monotonic() + delay
         while not supervisor.changed() and (left := until - monotonic()) > 0:
             binding.require_driver(supervisor.private)

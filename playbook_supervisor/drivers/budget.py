@@ -7,15 +7,19 @@ allows are those of all its steps, so the journal says what is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.kernel.directives import Run
-from playbook_supervisor.kernel.model import Limits, Playbook, Step
+from playbook_supervisor.kernel.directives import Attempt, Run
+from playbook_supervisor.kernel.model import Limits, Playbook
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 NO_LIMITS = Budget()
 _UNKEPT = "does not report its usage, so it cannot keep"
@@ -23,28 +27,61 @@ _TOTALS = {"max_cost_usd": "cost_usd", "max_tokens": "weighed_tokens"}
 """Limit of all steps together → the figure of an entry that counts."""
 
 
-def remaining(run: Budget, supervisor: Supervisor, snapshot: Snapshot, step: Step) -> Budget:
-    """The budget of a step. The steps of a parallel group share what is left for all."""
-    asked, own = to_session(run), to_session(_budget(step.limits))
-    playbook = to_session(_budget(snapshot.state.playbook.limits))
-    limits = {**playbook, **own, **asked}
+def remaining(run: Budget, supervisor: Supervisor, snapshot: Snapshot, attempt: Attempt) -> Budget:
+    """The budget of an attempt. Attempts that run at once share what is left for all.
+
+    The totals of a playbook count for the children of its session, too, and what a person allows
+    for the run for the whole tree.
+    """
+    asked, own = to_session(run), to_session(_budget(attempt.step.limits))
     sharing = len(snapshot.directive.members) if isinstance(snapshot.directive, Run) else 1
+    session = snapshot.of(attempt)
+    limits = {**to_session(_budget(session.state.playbook.limits)), **own, **asked}
     for name, figure in _TOTALS.items():
-        allowed = asked.get(name, playbook.get(name))
-        if allowed is not None:
-            left = (allowed - _spent(supervisor, figure)) / max(sharing, 1)
-            limits[name] = min(limits[name], left)
+        lefts = [
+            allowed - spent
+            for allowed, spent in _allowances(asked, supervisor, snapshot, attempt, name, figure)
+        ]
+        if lefts:
+            left = min(lefts) / max(sharing, 1)
+            limits[name] = min(limits.get(name, left), left)
     return merged(NO_LIMITS, limits)
+
+
+def _allowances(
+    asked: Mapping[str, float],
+    supervisor: Supervisor,
+    snapshot: Snapshot,
+    attempt: Attempt,
+    name: str,
+    figure: str,
+) -> Iterator[tuple[float, float]]:
+    """What is allowed in all, and spent of it, for the run and each session above the attempt."""
+    if name in asked:
+        yield asked[name], _spent(supervisor.store, supervisor.id, figure)
+        return
+    places = attempt.within.split("/") if attempt.within else []
+    while True:
+        playbook = to_session(_budget(snapshot.state.playbook.limits))
+        if name in playbook:
+            yield playbook[name], _spent(supervisor.store, snapshot.session_id, figure)
+        if not places:
+            return
+        snapshot = snapshot.children[places.pop(0)]
 
 
 def _budget(limits: Limits) -> Budget:
     return Budget(limits.max_turns, limits.max_tool_calls, limits.max_cost_usd, limits.max_tokens)
 
 
-def _spent(supervisor: Supervisor, figure: str) -> float:
-    entries = supervisor.store.journal(supervisor.id).entries
+def _spent(store: SessionStore, session_id: str, figure: str) -> float:
+    """What a session and its children have used."""
+    entries = store.journal(session_id).entries
     figures = (entry.agent.get(figure) for entry in entries)
-    return sum(each for each in figures if isinstance(each, int | float) and each >= 0)
+    own = sum(each for each in figures if isinstance(each, int | float) and each >= 0)
+    children = {entry.session for entry in entries if entry.session}
+    kept = store.ids() if children else []
+    return own + sum(_spent(store, child, figure) for child in children if child in kept)
 
 
 def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:

@@ -119,12 +119,12 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
 
 def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
     """Carry out the steps without an agent and what follows, until an agent or a person is due."""
-    pool, output = WorkerPool(supervisor.private), LiveOutput(supervisor.private)
+    pool, output = WorkerPool(), LiveOutput(supervisor.private)
     begun: set[str] = set()
     try:
         while due := for_us(snapshot):
             if isinstance(snapshot.directive, Check):
-                if supervisor.delay(snapshot.state):
+                if supervisor.delay(snapshot):
                     break  # `next --wait` waits for the time of a retry
                 snapshot = supervisor.advance()
             elif lost := _left_behind(supervisor, due, begun):
@@ -133,7 +133,8 @@ def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
                 for attempt in due:
                     if attempt.id not in begun:
                         begun.add(attempt.id)
-                        pool.launch(attempt, _job(supervisor, snapshot, attempt))
+                        job = _job(supervisor, snapshot, attempt)
+                        pool.launch(attempt, job, supervisor.log_file(attempt))
                 snapshot = _next(supervisor, pool, output, snapshot)
     finally:
         stopped = [attempt for attempt in for_us(snapshot) if attempt.id in pool.active]

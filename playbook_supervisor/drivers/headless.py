@@ -33,7 +33,7 @@ from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
 from playbook_supervisor.sessions.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot, due_children
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
@@ -67,11 +67,12 @@ class Runner(Record, frozen=False):
     _secrets: tuple[str, ...] = field(init=False)
     _launched: set[str] = field(default_factory=set)
     _shown_notices: set[str] = field(default_factory=set)
+    _requested: list[Request] = field(default_factory=list)
     _pausing: bool = False
     _pending_signal: int = 0
 
     def __post_init__(self) -> None:
-        self._workers = WorkerPool(self.supervisor.private)
+        self._workers = WorkerPool()
         self._secrets = secret_values(os.environ)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
@@ -93,8 +94,8 @@ class Runner(Record, frozen=False):
                 while result is None:
                     for event in snapshot.events:
                         if event.change is Change.LAUNCHED:
-                            self._launched.add(event.entry.id)
-                        self.observer.on_event(event, snapshot)
+                            self._launched.add(event.id)
+                        self.observer.on_event(event, snapshot.of(event))
                     self._show_notices(snapshot)
                     snapshot, result = self._interruptible(partial(self._carry_out, snapshot))
                 if result.why == "interrupted":
@@ -115,9 +116,7 @@ class Runner(Record, frozen=False):
         try:
             return move()
         except Interrupted:
-            if not self._pending_signal:
-                return self._handle(self.supervisor.look(), self._workers.events.get())
-            return self._handle_signal(self.supervisor.look(), self._pending_signal)
+            return self._handle_interruption(self.supervisor.look())
 
     def _show_notices(self, snapshot: Snapshot) -> None:
         """Show each notice once, and those of the end again."""
@@ -132,20 +131,23 @@ class Runner(Record, frozen=False):
         match snapshot.directive:
             case Finish(status=status):
                 return snapshot, DriveResult(snapshot, status.value)
+            case Run() if due_children(snapshot):
+                return self.supervisor.advance(), None
             case Run(members=members):
                 for attempt in members:
                     if attempt.id not in self._launched:
                         return self._recover(attempt)
+                for attempt in members:
                     if attempt.id not in self._workers.active:
                         if self._pending_signal:  # received during a session commit, for instance
                             return self._handle_signal(snapshot, self._pending_signal)
                         self._launch(snapshot, attempt)
-                return self._await(snapshot)
+                return self._await(snapshot, self.supervisor.delay(snapshot) or None)
             case _ if self._pending_signal:
                 return self._handle_signal(snapshot, self._pending_signal)
             case Ask() as gate:
                 return self._ask(snapshot, gate)
-            case Check(members=members) if delay := self.supervisor.delay(snapshot.state):
+            case Check(members=members) if delay := self.supervisor.delay(snapshot):
                 names = ", ".join(attempt.id for attempt in members)
                 self.observer.on_notice(f"{names}: retry in {duration(round(delay * 1000))}")
                 return self._await(snapshot, delay)
@@ -159,10 +161,11 @@ class Runner(Record, frozen=False):
         assignment = Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
         if attempt.step.needs_agent:
             assert self.agent is not None  # noqa: S101 - `commands.driving` chose one
-            allowed = budget.remaining(self.limits, self.supervisor, snapshot, attempt.step)
-            self._workers.launch(attempt, agent_job(assignment, self.agent, allowed))
+            allowed = budget.remaining(self.limits, self.supervisor, snapshot, attempt)
+            job = agent_job(assignment, self.agent, allowed)
         else:
-            self._workers.launch(attempt, executor_job(assignment))
+            job = executor_job(assignment)
+        self._workers.launch(attempt, job, self.supervisor.log_file(attempt))
 
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
         event = self._next_event(timeout)
@@ -201,8 +204,7 @@ class Runner(Record, frozen=False):
         return None
 
     def _write_copies(self) -> None:
-        with self.supervisor.store.open(self.supervisor.id) as opened:
-            opened.copy()
+        self.supervisor.copy()
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
@@ -264,6 +266,7 @@ class Runner(Record, frozen=False):
         self._workers.events.put(WorkerEvent(signal=number))
 
     def _on_request(self, request: Request) -> None:
+        self._requested.append(request)
         self._workers.events.put(WorkerEvent(request=request))
 
     def _is_interrupted(self) -> bool:
@@ -273,18 +276,27 @@ class Runner(Record, frozen=False):
     def _watch_check(self, attempt: Attempt, check: str) -> Iterator[None]:
         """Show that a check of the project runs, and end it also when a person requests something.
 
-        No worker runs meanwhile, so that nothing else is in the queue.
+        The workers of other sessions of the tree may run meanwhile; what they say waits.
         """
         with (
             showing_check(self.observer, attempt, check),
-            cancelled_by(lambda: self._is_interrupted() or not self._workers.events.empty()),
+            cancelled_by(lambda: self._is_interrupted() or bool(self._requested)),
         ):
             yield
 
     def _handle(self, snapshot: Snapshot, event: WorkerEvent) -> _Progress:
-        if event.request is not None:
+        if event.request is None:
+            return self._handle_signal(snapshot, event.signal)
+        if event.request in self._requested:
+            self._requested.remove(event.request)
             return self._handle_request(snapshot, event.request)
-        return self._handle_signal(snapshot, event.signal)
+        return snapshot.without_events(), None  # it has ended a check, and is handled
+
+    def _handle_interruption(self, snapshot: Snapshot) -> _Progress:
+        """A signal or a request has ended a program that this thread waited for."""
+        if self._pending_signal or not self._requested:
+            return self._handle_signal(snapshot, self._pending_signal)
+        return self._handle_request(snapshot, self._requested.pop(0))
 
     def _handle_signal(self, snapshot: Snapshot, number: int) -> _Progress:
         commits = bool(self._workers.active)  # without workers, git itself may be hanging
@@ -331,12 +343,12 @@ class Runner(Record, frozen=False):
                 continue
             snapshot = self.supervisor.advance()
             if event.request is not None:
-                return self._handle_request(snapshot, event.request)
+                return self._handle(snapshot, event)
             return snapshot, DriveResult(snapshot, "interrupted", event.signal)
         try:
             return self.supervisor.lose(attempt), None
         except Interrupted:  # the next runner checks whether the attempt had finished
             snapshot = self.supervisor.look()
             if not self._pending_signal:
-                return self._handle(snapshot, self._workers.events.get())
+                return self._handle_interruption(snapshot)
             return snapshot, DriveResult(snapshot, "interrupted", self._pending_signal)

@@ -126,9 +126,14 @@ class Assignment(Record):
     secrets: tuple[str, ...] = field(repr=False)
 
     @property
+    def session(self) -> Snapshot:
+        """The attempt's own session, which may be a child of the one that is driven."""
+        return self.snapshot.of(self.attempt)
+
+    @property
     def limits(self) -> Limits:
         """Those that a person gave to the run, else of the step, else of the playbook."""
-        limits = as_mapping(self.snapshot.state.playbook.limits)
+        limits = as_mapping(self.session.state.playbook.limits)
         for nearer in (self.attempt.step.limits, self.run_limits):
             limits |= {name: each for name, each in as_mapping(nearer).items() if each is not None}
         return Limits(**limits)
@@ -141,7 +146,7 @@ class Assignment(Record):
 
     @property
     def outlives(self) -> bool:
-        return self.snapshot.config.orphans == "wait"
+        return self.session.config.orphans == "wait"
 
 
 def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
@@ -159,7 +164,7 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
         attempt=attempt.number,
         command=work.command,
         args=work.args,
-        feature=snapshot.manifest.feature,
+        feature=assignment.session.manifest.feature,
         prompt=work.typed,
         feedback=work.feedback,
         tools=work.tools,
@@ -208,7 +213,7 @@ def _prepared(
 ) -> tuple[Executor, Task, Place]:
     if isinstance(stdin, StepError):
         raise stdin
-    supervisor, snapshot = assignment.supervisor, assignment.snapshot
+    supervisor, snapshot = assignment.supervisor, assignment.session
     step, limits, values = assignment.attempt.step, assignment.limits, arg_values(snapshot)
     args, config = snapshot.state.playbook.args, snapshot.config
     secrets = of_step(step, args, values, config, supervisor.root)

@@ -38,7 +38,7 @@ class LiveOutput(NullObserver):
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         del snapshot
         if event.entry.settled:
-            self._lines.pop(event.entry.id, None)
+            self._lines.pop(event.id, None)
 
     def on_output(self, attempt: Attempt, line: str) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,36 @@ def require_executable(request: RunRequest, root: Path) -> None:
         raise kind(error.code, message, where=playbook.name, guidance=error.guidance)
 
 
-def needs_agent(playbook: Playbook, spec: str = "") -> bool:
-    """Whether a run has to have an agent: one is named (`--agent`), or a step needs one."""
-    runs = (step for step in playbook.steps if step.autonomy is not Autonomy.SKIP)
-    return bool(spec) or any(step.needs_agent for step in runs)
+def needs_agent(playbook: Playbook, spec: str = "", root: Path | None = None) -> bool:
+    """Whether a run has to have an agent: one is named (`--agent`), or a step needs one.
+
+    With `root`, also a step of a child playbook.
+    """
+    return bool(spec) or any(
+        step.needs_agent
+        for each in (playbook, *(_children(playbook, root) if root else ()))
+        for step in each.steps
+        if step.autonomy is not Autonomy.SKIP
+    )
+
+
+def _children(playbook: Playbook, root: Path) -> Iterator[Playbook]:
+    """The playbooks that its steps can reach, each once; one that is not valid fails its step."""
+    from playbook_supervisor.project import library
+
+    seen, due = set[str](), [playbook]
+    while due:
+        for step in due.pop().steps:
+            if step.child and step.child not in seen:
+                seen.add(step.child)
+                with suppress(PlaybookError):
+                    due.append(library.find(root, step.child_reference).playbook)
+                    yield due[-1]
 
 
 def agent_for(playbook: Playbook, spec: str, config: Config, root: Path) -> Agent | None:
     """The chosen agent; None if none is needed. Errors as `agents.registry.choose`."""
-    if not needs_agent(playbook, spec):
+    if not needs_agent(playbook, spec, root):
         return None
     from playbook_supervisor.agents.registry import choose
 

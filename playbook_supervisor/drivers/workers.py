@@ -18,7 +18,7 @@ from playbook_supervisor.drivers.jobs import Channels, Job
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.attempt_log import new_log
+from playbook_supervisor.system.log_file import LogFile
 from playbook_supervisor.system.process_groups import kill_worker
 
 _FILES_PER_WORKER, _OTHER_FILES = 8, 64  # file descriptors: pipes and process start; the rest
@@ -38,6 +38,7 @@ class WorkerEvent(Record):
 
 class _Worker(Record, frozen=False):
     attempt: Attempt
+    log: Path
     end: Callable[[], None] | None = None
     stopped: bool = False
 
@@ -53,12 +54,8 @@ class _Worker(Record, frozen=False):
 
 
 class WorkerPool(Record, frozen=False):
-    """As many threads as were ever needed at once; an idle one takes the next step.
+    """As many threads as were ever needed at once; an idle one takes the next step."""
 
-    All that a step says goes to the attempt's log in the session's folder `private`.
-    """
-
-    private: Path
     events: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
     _jobs: SimpleQueue[tuple[_Worker, Job] | None] = field(default_factory=SimpleQueue)
     _threads: int = 0
@@ -69,9 +66,9 @@ class WorkerPool(Record, frozen=False):
         """The ids of the attempts whose outcome has not been taken from the queue."""
         return tuple(self._workers)
 
-    def launch(self, attempt: Attempt, job: Job) -> None:
-        """Start the job; its lines and its outcome arrive as events."""
-        worker = _Worker(attempt)
+    def launch(self, attempt: Attempt, job: Job, log: Path) -> None:
+        """Start the job; its lines and its outcome arrive as events, all that it says in `log`."""
+        worker = _Worker(attempt, log)
         _raise_file_limit(len(self._workers) + 1)
         if len(self._workers) >= self._threads:
             threading.Thread(target=self._serve, daemon=True).start()
@@ -114,7 +111,7 @@ class WorkerPool(Record, frozen=False):
 
     def _run(self, worker: _Worker, job: Job) -> None:
         attempt = worker.attempt
-        log = new_log(self.private, attempt.id)
+        log = LogFile(worker.log)
         channels = Channels(
             log=log.add,
             on_line=lambda line: self.events.put(WorkerEvent(attempt, line=line)),

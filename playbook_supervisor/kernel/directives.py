@@ -27,14 +27,24 @@ if TYPE_CHECKING:
 
 
 class Attempt(Record):
-    """One attempt at one step. Its `id` is `plan#1`."""
+    """One attempt at one step. Its `id` is `plan#1`.
+
+    For drivers, an attempt of a child session is `within` the attempt that the child works for:
+    its id is then `release#1/plan#1`. The kernel itself knows one session only.
+    """
 
     step: Step
     number: int
+    within: str = ""
+
+    @property
+    def own_id(self) -> str:
+        """The id in its own session's journal: `plan#1`."""
+        return f"{self.step.id}#{self.number}"
 
     @property
     def id(self) -> str:
-        return f"{self.step.id}#{self.number}"
+        return f"{self.within}/{self.own_id}" if self.within else self.own_id
 
 
 class Check(Record):
@@ -142,12 +152,14 @@ class Report(Record):
     """The result of a check for one member.
 
     `passed_over` is evidence, not empty, that the step is not to run: its `when` is false, or all
-    its `skip_if` hold. It counts for the `untried` only.
+    its `skip_if` hold. It counts for the `untried` only. `session` is the child session that is to
+    do the step's work, where it is one.
     """
 
     conditions: tuple[Probed, ...] = ()
     findings: tuple[Finding, ...] = ()
     passed_over: str = ""
+    session: str = ""
 
 
 # ── observations ──────────────────────────────────────────────────────────────────────────

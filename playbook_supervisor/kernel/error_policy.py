@@ -114,9 +114,10 @@ class ErrorPolicy(Record):
         """Each handling, the default first."""
         return (self.default, *(each for _, each in self.by_code))
 
-    def handling(self, code: str) -> Handling:
-        """What is done about an error with this code."""
-        return next((each for named, each in self.by_code if named == code), self.default)
+    def handling(self, *codes: str) -> Handling:
+        """What is done about an error with these codes; the first one that is named decides."""
+        handlings = dict(self.by_code)
+        return next((handlings[code] for code in codes if code in handlings), self.default)
 
     def reacts(self, reaction: Reaction) -> bool:
         """Whether some error has this reaction."""

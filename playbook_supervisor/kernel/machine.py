@@ -172,9 +172,9 @@ def _moves(state: State, observation: Observation) -> Moves | None:
         case Checked():
             return _checked(asked, observation)
         case Returned(id=id_):
-            return [] if _has_returned(state, id_) else _of_attempt(state, id_, Move.RETURNED)
+            return [] if has_returned(state, id_) else _of_attempt(state, id_, Move.RETURNED)
         case Lost(id=id_, finished=finished):
-            return _of_attempt(state, id_, Move.FINISHED if finished else Move.BROKEN_OFF)
+            return _lost(state, id_, Move.FINISHED if finished else Move.BROKEN_OFF)
         case Answered():
             return _answered(state, asked, observation)
         case TakenUp():
@@ -182,7 +182,8 @@ def _moves(state: State, observation: Observation) -> Moves | None:
                 _with_row(state, Move.TAKEN_UP) if status(state) is SessionStatus.FAILED else None
             )
         case Cancelled(how=Cancellation.INTERRUPT):
-            return _with_row(state, Move.INTERRUPTED)
+            moves = _with_row(state, Move.INTERRUPTED)
+            return [(step, move) for step, move in moves if not step.has_child]
         case _:
             return None if isinstance(asked, Finish) else _aborted(state)
 
@@ -210,7 +211,8 @@ def require_known(state: State, attempt_id: str) -> None:
         raise _refused(state, Returned(state.latest, attempt_id, Outcome()))
 
 
-def _has_returned(state: State, attempt_id: str) -> bool:
+def has_returned(state: State, attempt_id: str) -> bool:
+    """Whether the journal has the return of this attempt, also of a settled phase."""
     returned = (entry.id for entry in state.entries if entry.has_returned)
     return _in_the_past(state, attempt_id) or attempt_id in returned
 
@@ -230,6 +232,12 @@ def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:
     if not attempts or attempts[-1].id != attempt_id:
         return None
     return [(state.playbook.step(step_id), move)]
+
+
+def _lost(state: State, attempt_id: str, move: Move) -> Moves | None:
+    """A child session is not lost: it is resumed."""
+    moves = _of_attempt(state, attempt_id, move) or ()
+    return [(step, move) for step, move in moves if not step.has_child] or None
 
 
 def _answered(state: State, asked: Directive, answered: Answered) -> Moves | None:

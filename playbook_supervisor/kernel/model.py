@@ -123,6 +123,11 @@ class Step(Record):
         return self.namespace == CHECKPOINT
 
     @property
+    def has_child(self) -> bool:
+        """Whether its work is a child session: the child is interrupted or lost, and not it."""
+        return self.namespace == PLAYBOOK
+
+    @property
     def child(self) -> str:
         """The name of the playbook that it runs; empty for a step that runs none.
 

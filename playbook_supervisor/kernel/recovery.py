@@ -100,7 +100,7 @@ def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code == INTERRUPTED:
         return True
-    handling = policy.handling(last.error_code)
+    handling = policy.handling(*last.error_codes)
     if handling.reaction is not Reaction.RETRY or last.error_lasts or not _failed_in_its_run(last):
         return False
     return sum(map(_failed_in_its_run, attempts[:-1])) < handling.retries
@@ -113,7 +113,7 @@ def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
     """
     if not attempts or not _failed_in_its_run(attempts[-1]):
         return None
-    handling = policy.handling(attempts[-1].error_code)
+    handling = policy.handling(*attempts[-1].error_codes)
     wait = handling.wait(sum(map(_failed_in_its_run, attempts)))
     return (attempts[-1].completed_at or 0) + wait if wait else None
 
@@ -132,7 +132,7 @@ def tolerated(entry: Entry, policy: ErrorPolicy) -> bool:
     """Whether the run goes on after this failed attempt, which no other follows."""
     if entry.resolution is Resolution.ABORT or entry.error_code in (NOT_STARTED, OUTPUT):
         return False
-    return policy.handling(entry.error_code).reaction in (Reaction.CONTINUE, Reaction.IGNORE)
+    return policy.handling(*entry.error_codes).reaction in (Reaction.CONTINUE, Reaction.IGNORE)
 
 
 def _failed_in_its_run(entry: Entry) -> bool:

@@ -39,6 +39,7 @@ TRIGGERED = "PB-COND-TRIGGER"
 OUTPUT = "PB-COND-OUTPUT"
 SENT_BACK = "PB-COND-SENT-BACK"
 DATA = "PB-STEP-DATA"
+CHILD = "PB-STEP-CHILD"
 
 NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA})
 """Codes of entries that failed before their launch."""
@@ -64,6 +65,7 @@ class Gate(Record):
 class Entry(Record):
     """One attempt at one step, with the keys of journal.yaml (kai data model, Journal Entry).
 
+    `session` is the child session that does the work of a step with a playbook of its own.
     In a settled entry, `launched_at` is None if it equals `started_at`, and `returned_at` is None
     if it equals `completed_at`. `human_response` and `resolution` repeat those of the last gate.
     """
@@ -91,6 +93,7 @@ class Entry(Record):
     gates: tuple[Gate, ...] = ()
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
     output: str = ""
+    session: str = ""
 
     @property
     def id(self) -> str:
@@ -119,6 +122,16 @@ class Entry(Record):
     def erred(self) -> bool:
         """Whether the worker itself failed. The error code decides, never the message."""
         return self.error_code.startswith(("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED"))
+
+    @property
+    def error_codes(self) -> tuple[str, ...]:
+        """The codes by which an error policy can name the error, the most precise one first.
+
+        The cause of a failed child session is the code with which it failed.
+        """
+        if self.error_code == CHILD and self.error_cause:
+            return (self.error_cause, CHILD)
+        return (self.error_code,)
 
     @property
     def has_returned(self) -> bool:
@@ -169,10 +182,19 @@ class Change(StrEnum):
 
 
 class Event(Record):
-    """An accepted fact: the new version of an entry, and what changed it."""
+    """An accepted fact: the new version of an entry, and what changed it.
+
+    `within` is the attempt whose child session's entry it is: `release#1`; empty for none.
+    """
 
     change: Change
     entry: Entry
+    within: str = ""
+
+    @property
+    def id(self) -> str:
+        """The attempt's id as drivers see it: `release#1/plan#1` in a child session."""
+        return f"{self.within}/{self.entry.id}" if self.within else self.entry.id
 
 
 def settle(entry: Entry, status: EntryStatus, at: int) -> Event:

@@ -74,7 +74,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         reason = GateReason.PRECONDITION_FAIL
         only_carried = len(carried) == len(failing)
         asked_before = any(gate.reason is reason for gate in entry.gates)
-        reaction = step.error_policy.handling(entry.error_code).reaction
+        reaction = step.error_policy.handling(*entry.error_codes).reaction
         if reaction is Reaction.GATE or only_carried or asked_before:
             return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
         return settle(entry, EntryStatus.FAILED, at)
@@ -86,7 +86,9 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         entry = replace(entry, error=_describe_findings(breaking), error_code=TRIGGERED)
         reason, names = GateReason.AGREEMENT_BREAKING, (Trigger.AGREEMENT_BREAKING.value,)
         return gates.open_gate(entry, reason, Place.BEFORE, at, failing=names)
-    launched = replace(entry, launched_at=at, waived=merged(entry.waived, waived))
+    launched = replace(
+        entry, launched_at=at, waived=merged(entry.waived, waived), session=report.session
+    )
     if step.is_checkpoint:  # there is nothing to run
         return Event(Change.RETURNED, replace(launched, returned_at=at))
     return Event(Change.LAUNCHED, launched)
@@ -138,7 +140,7 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
             error_cause="",
             error_lasts=False,
         )
-    reaction = step.error_policy.handling(entry.error_code).reaction
+    reaction = step.error_policy.handling(*entry.error_codes).reaction
     by_itself = erred or bool(failing)
     if not triggers and by_itself and (rechecked or reaction is Reaction.GATE):
         triggers = [Trigger.SUBAGENT_ERROR if erred else Trigger.POSTCONDITION_FAIL]

@@ -86,6 +86,11 @@ def _runs_child(step: Thing) -> bool:
     return text_of(step, "command").startswith(f"{PLAYBOOK} ")
 
 
+def _has_data(step: Thing) -> bool:
+    """Whether its output is JSON; that of a child is what it ended with."""
+    return _runs_child(step) or step.get("output") == OutputFormat.JSON
+
+
 def _is_passed(step: Thing, path: Path, text: str) -> bool:
     """Whether the text is an arg of a child, and nothing but one of ours."""
     mapped = path[2:4] == ("with", "args") and _runs_child(step)
@@ -155,10 +160,7 @@ def _earlier(
         guidance += f"Earlier steps: {', '.join(earlier) or 'none'}."
         message = f"`{first_line(name, 60)}` is no earlier step"
         yield problem_at(document, path, RULE, message, guidance)
-    elif what in ("stdout", "json") and _runs_child(earlier[name]):
-        message = f"`{name}` runs a playbook, which has no output"
-        yield problem_at(document, path, RULE, message, "Let a step of it leave a file.")
-    elif what == "json" and earlier[name].get("output") != OutputFormat.JSON:
+    elif what == "json" and not _has_data(earlier[name]):
         message = f"`{name}` promises no JSON"
         guidance = f"Write `output: json` in the step `{name}`, or use `${name}.stdout`."
         yield problem_at(document, path, RULE, message, guidance)

@@ -74,6 +74,7 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         recovered=entry.recovered or None,
         evidence=list(entry.evidence),
         output=entry.output,
+        session=entry.session,
         agent=dict(entry.agent),
         gates=[_gate_mapping(gate, time) for gate in entry.gates],
     )
@@ -153,6 +154,7 @@ def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
         gates=gates,
         agent=fields.record("agent"),
         output=fields.text("output"),
+        session=fields.text("session"),
     )
 
 

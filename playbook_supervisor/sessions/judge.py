@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.directives import (
     Ask,
     Attempt,
     Check,
+    Checked,
     Observation,
     Returned,
     TakenUp,
@@ -133,8 +134,8 @@ class Judge:
                 opened.write()
         return self._advance(events=events)
 
-    def delay(self, state: State) -> float:
-        """How many seconds a retry that is due next still waits; 0 for none.
+    def _delay(self, state: State) -> float:
+        """How many seconds a retry that is due next in this session still waits; 0 for none.
 
         It does not wait if the clock has stepped back behind the journal.
         """
@@ -146,7 +147,7 @@ class Judge:
         """Whether the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions import evidence
 
-        if self.delay(state):
+        if self._delay(state):
             return False
         return self.runs_checks if evidence.runs_checks(check) else self.runs_programs
 
@@ -161,7 +162,7 @@ class Judge:
             while isinstance(asked := machine.directive(opened.state), Check):
                 from playbook_supervisor.sessions import evidence
 
-                if evidence.runs_programs(asked) or self.delay(opened.state):
+                if evidence.runs_programs(asked) or self._delay(opened.state):
                     break
                 if evidence.asks_nothing(asked, opened.playbook):
                     checked = evidence.empty_answer(asked, self.store.clock())
@@ -189,6 +190,8 @@ class Judge:
             observation = replace(observation, at=opened.manifest.started_at)
         if isinstance(observation, Answered):
             self._admit_answer(opened, observation)
+        if isinstance(observation, Checked):
+            observation = self._with_child_sessions(opened, observation)
         if isinstance(observation, Returned):
             from playbook_supervisor.sessions import step_data
 
@@ -200,6 +203,25 @@ class Judge:
         opened.accept(events)
         self._follow_branch(opened, events)
         return events
+
+    def _with_child_sessions(self, opened: OpenSession, checked: Checked) -> Checked:
+        """The answer with the id of a new session for each launch whose work is a child session.
+
+        The launch and the link to the child are one write, so that no child is begun twice.
+        """
+        if not any(step.has_child for step in opened.state.phase or ()):
+            return checked
+        reports = dict(checked.reports)
+        for event in machine.decide(opened.state, checked):
+            name = event.entry.step_id
+            if event.change is Change.LAUNCHED and opened.playbook.step(name).has_child:
+                reports[name] = replace(reports[name], session=self._reserved(opened))
+        return replace(checked, reports=reports)
+
+    def _reserved(self, opened: OpenSession) -> str:
+        """The id of a child session that is to be created; empty if there may be none."""
+        del opened
+        return self.store.reserve()
 
     def _follow_branch(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
         """The session belongs to the branch that a step of its own has switched to."""

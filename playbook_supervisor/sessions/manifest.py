@@ -29,6 +29,8 @@ LIMITS = ("max_turns", "max_tool_calls", "max_cost_usd", "max_tokens")
 SESSION_ID = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 """`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
 
+_ATTEMPT = r"[^/\s]+#[1-9][0-9]*"
+
 
 class Waiting(Record):
     """The open gate. `opened_at` in ms since the epoch."""
@@ -88,6 +90,7 @@ class Manifest(Record):
     (`Checkout.identity`); it is empty in sessions of kai's own tools and of earlier versions. Of
     a completed session, `failures` counts the steps that failed although the run went on, `waived`
     names the conditions, triggers and error codes that a person or an error policy waived.
+    `parent` is the attempt that a child session works for: `20260219-a7k/release#1`.
     """
 
     session_id: str
@@ -107,6 +110,12 @@ class Manifest(Record):
     confirmed: tuple[Confirmation, ...] = ()
     failures: int = 0
     waived: tuple[str, ...] = ()
+    parent: str = ""
+
+    @property
+    def parent_session(self) -> str:
+        """The session that this child belongs to; empty for a session that a person began."""
+        return self.parent.partition("/")[0]
 
     @property
     def ending(self) -> str:
@@ -148,6 +157,8 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         del mapping["schema"]
     if manifest.driver != NO_DRIVER:
         mapping["driver"] = manifest.driver.as_mapping
+    if manifest.parent:
+        mapping["parent"] = manifest.parent
     if manifest.began_on:
         mapping["began_on"] = manifest.began_on
     if manifest.confirmed:
@@ -220,7 +231,16 @@ def _read(fields: Fields, *, legacy: bool) -> Manifest:
         confirmed=_read_confirmations(fields),
         failures=fields.maybe_integer("failures") or 0,
         waived=fields.texts("waived"),
+        parent=_read_parent(fields),
     )
+
+
+def _read_parent(fields: Fields) -> str:
+    parent = fields.text("parent")
+    session, _, attempt = parent.partition("/")
+    if parent and not (SESSION_ID.match(session) and re.fullmatch(_ATTEMPT, attempt)):
+        raise UnfitError("parent", "must be an attempt of a session: 20260219-a7k/release#1")
+    return parent
 
 
 def _read_confirmations(fields: Fields) -> tuple[Confirmation, ...]:

@@ -117,7 +117,7 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
     from playbook_supervisor.sessions import step_data
 
-    step_data.adopt(folder, pinned.playbook, runtime)
+    step_data.adopt(folder, pinned.playbook, runtime, child=bool(known.parent))
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
     opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)

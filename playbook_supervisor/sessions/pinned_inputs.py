@@ -80,6 +80,16 @@ class Pinned(Record, slots=False):
         }
 
 
+class Inherited(Record):
+    """What a child session has of its parent: the attempt that it works for, and the settings."""
+
+    parent: str = ""
+    settings: bytes | None = None
+
+
+NOTHING_INHERITED = Inherited()
+
+
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
     """What the session runs.
 
@@ -117,14 +127,16 @@ def pin(
     playbook: Playbook | None,
     policy: Policy | None,
     children: Mapping[str, bytes] = NO_CHILDREN,
+    inherited_settings: bytes | None = None,
 ) -> Pinned:
     """Write what a new session begins with, and return it as `load` will.
 
     `playbook` is what `text` says; None if it is still to be read. `children` are the texts of
-    those that it can reach, by name.
+    those that it can reach, by name. `inherited_settings` are those of a child session's parent;
+    None for those of the project.
     """
     playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
-    files = write(folder, text, policy)
+    files = write(folder, text, policy, inherited_settings)
     settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
     values: dict[_PinnedKind, Any] = {_PLAYBOOK: playbook, _POLICY: policy, _SETTINGS: settings}
     read: dict[str, Playbook] = {}
@@ -140,9 +152,13 @@ def pin(
     return Pinned(session_policy.tightened(playbook, policy), policy, settings, read, files)
 
 
-def write(folder: Path, text: bytes, policy: Policy | None) -> dict[str, bytes]:
+def write(
+    folder: Path, text: bytes, policy: Policy | None, settings: bytes | None = None
+) -> dict[str, bytes]:
     """Write the pinned files alone, and return them; the settings are the project's as they are."""
-    files = {_SETTINGS.file: session_settings.text(folder.parents[2]), _PLAYBOOK.file: text}
+    if settings is None:
+        settings = session_settings.text(folder.parents[2])
+    files = {_SETTINGS.file: settings, _PLAYBOOK.file: text}
     if policy is not None:
         files[_POLICY.file] = emit_policy(policy)
     for name, data in files.items():

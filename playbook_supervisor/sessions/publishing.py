@@ -6,7 +6,7 @@ ever. If git refuses, the person is told; no step and no session fails because o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -15,14 +15,17 @@ from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project import conditions
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.selection import top_of
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.cancellation import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Step
+    from playbook_supervisor.kernel.model import Playbook, Step
+    from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _SUBJECT = 72  # characters of a commit's first line
@@ -53,7 +56,7 @@ def _occasion(snapshot: Snapshot) -> str:
     events, how = snapshot.events, snapshot.config.commit_sessions
     if how == "never":
         return ""
-    if isinstance(snapshot.directive, Finish):
+    if isinstance(snapshot.directive, Finish) and not snapshot.manifest.parent:
         return _at_the_end(snapshot)
     playbook = snapshot.state.playbook
     launched = [event.entry.step_id for event in events if event.change is Change.LAUNCHED]
@@ -75,14 +78,19 @@ def _when(occasion: str) -> str:
 def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     from playbook_supervisor.sessions.session_commits import SessionInGit
 
-    folder = SessionInGit(snapshot.store.checkout, snapshot.session_id, timeout=timeout)
+    top, *children = _tree(snapshot)
+    store = snapshot.store
+    folder = SessionInGit(store.checkout, top, timeout=timeout, children=children)
     launches, notices, what = snapshot.launches, [], "committed"
     try:
-        if made := _commit(folder, snapshot, occasion):
+        if made := _commit(folder, snapshot, top, occasion):
             notices.append(f"the session is committed {_when(occasion)}: {made.id[:7]}")
-            launches = _move_launches(snapshot, made)
+            for each in (top, *children):
+                moved = _move_launches(store, each, made)
+                launches = moved if each == snapshot.session_id else launches
         what = "pushed"
-        if snapshot.config.push_sessions and _has_published(snapshot) and (place := folder.push()):
+        pushes = snapshot.config.push_sessions and _has_published(snapshot, (top, *children))
+        if pushes and (place := folder.push()):
             notices.append(f"its last commit is pushed to {place}")
     except (GitError, StorageError) as error:
         said = f"{error.message} [{error.code}]. {error.guidance}"
@@ -93,37 +101,62 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     return replace(snapshot, launches=launches, notices=(*snapshot.notices, *notices))
 
 
-def _commit(folder: SessionInGit, snapshot: Snapshot, occasion: str) -> Commit | None:
-    """Commit the folder. A session that failed or was aborted before git knew it is left out."""
-    manifest = snapshot.manifest
+def _tree(snapshot: Snapshot) -> tuple[str, ...]:
+    """The session that a person began, and all its children, those of each after it."""
+    if not snapshot.manifest.parent and not _has_children(snapshot.state.playbook):
+        return (snapshot.session_id,)
+    return tuple(_with_children(snapshot.store, top_of(snapshot.store, snapshot.session_id)))
+
+
+def _has_children(playbook: Playbook) -> bool:
+    return any(step.has_child for step in playbook.steps)
+
+
+def _with_children(store: SessionStore, session_id: str) -> Iterator[str]:
+    yield session_id
+    kept = store.ids()
+    for entry in store.journal(session_id).entries:
+        if entry.session in kept:
+            yield from _with_children(store, entry.session)
+
+
+def _commit(folder: SessionInGit, snapshot: Snapshot, top: str, occasion: str) -> Commit | None:
+    """Commit the folders. A session that failed or was aborted before git knew it is left out."""
+    manifest, done = snapshot.manifest, f"{snapshot.progress} done"
+    if manifest.parent:
+        done = f"{manifest.playbook} {done}"
+        manifest = snapshot.store.manifest(top)
     in_vain = manifest.status in (SessionStatus.FAILED, SessionStatus.ABORTED)
     ran = first_line(f"{manifest.playbook} {manifest.feature}")
     return folder.commit(
-        first_line(f"Record session {manifest.session_id}{occasion}", _SUBJECT),
-        f"{ran}: {snapshot.progress} done",
+        first_line(f"Record session {top}{occasion}", _SUBJECT),
+        f"{ran}: {done}",
         manifest.playbook,
         known=in_vain and snapshot.config.commit_sessions == "publish",
     )
 
 
-def _move_launches(snapshot: Snapshot, made: Commit) -> Mapping[str, Launch]:
+def _move_launches(store: SessionStore, session_id: str, made: Commit) -> Mapping[str, Launch]:
     """Let what was launched at the commit's parent begin at the commit, which is no step's work."""
-    if all(launch.head != made.parent for launch in snapshot.launches.values()):
-        return snapshot.launches
-    with snapshot.store.open(snapshot.session_id) as opened:
+    with store.open(session_id) as opened:
         launches = opened.runtime.launches
-        for attempt, launch in launches.items():
-            if launch.head == made.parent:
-                launches[attempt] = replace(launch, head=made.id)
-        opened.save()
+        behind = [name for name, launch in launches.items() if launch.head == made.parent]
+        for name in behind:
+            launches[name] = replace(launches[name], head=made.id)
+        if behind:
+            opened.save()
         return dict(launches)
 
 
-def _has_published(snapshot: Snapshot) -> bool:
+def _has_published(snapshot: Snapshot, sessions: Sequence[str]) -> bool:
     """Whether a step that publishes has run, and none is about to."""
-    names = {step.id for step in snapshot.state.playbook.steps if publishes(step)}
-    if not names:
-        return False
-    journal = snapshot.store.journal(snapshot.session_id).entries
-    entries = [entry for entry in journal if entry.step_id in names]
+    entries: list[Entry] = []
+    for session_id in sessions:
+        playbook = snapshot.state.playbook
+        if session_id != snapshot.session_id:
+            with snapshot.store.open(session_id) as opened:
+                playbook = opened.playbook
+        if names := {step.id for step in playbook.steps if publishes(step)}:
+            journal = snapshot.store.journal(session_id).entries
+            entries += [entry for entry in journal if entry.step_id in names]
     return all(entry.settled for entry in entries) and any(entry.ran for entry in entries)

@@ -42,6 +42,7 @@ class SelectedSession(Record):
 def choose(store: SessionStore, named: str = "") -> SelectedSession:
     """The session of that name, which may be abbreviated, else the one of this worktree.
 
+    The name of a child session means the one that a person began.
     StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if only its files are
     here and it lives in another worktree.
     """
@@ -49,7 +50,7 @@ def choose(store: SessionStore, named: str = "") -> SelectedSession:
         name = full_id({*store.ids(), *store.driven()}, named)
         if not store.drives(name):
             _require_home(store, store.manifest(name))  # raises if there is none
-        return SelectedSession(name)
+        return SelectedSession(top_of(store, name))
     if candidates := open_here(store):
         return SelectedSession(candidates[0], tuple(candidates[1:]))
     known = _known(store)
@@ -64,6 +65,14 @@ def open_here(store: SessionStore) -> list[str]:
     if driven := store.driven():
         return driven if len(driven) < 2 else _in_order(_read(store, driven), driven)
     return _of_this_worktree(store, [m for m in _known(store) if m.status in OPEN])
+
+
+def top_of(store: SessionStore, session_id: str) -> str:
+    """The session that a person began: this one, or the one of whose tree it is."""
+    seen = [session_id]
+    while (parent := store.parent(seen[-1])) and parent not in seen:
+        seen.append(parent)
+    return seen[-1]
 
 
 def strayed(store: SessionStore, session_id: str) -> str:
@@ -205,8 +214,9 @@ def _others(here: Checkout) -> list[Checkout]:
 
 
 def _known(store: SessionStore) -> list[Manifest]:
-    """The manifests that can be read: a broken session must not hide the others."""
-    return _read(store, [name for name in store.ids() if SESSION_ID.match(name)])
+    """The manifests that can be read, without children: a broken one must not hide the others."""
+    found = _read(store, [name for name in store.ids() if SESSION_ID.match(name)])
+    return [each for each in found if not each.parent]
 
 
 def _read(store: SessionStore, names: Iterable[str]) -> list[Manifest]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from playbook_supervisor.errors import GitError
@@ -65,15 +65,19 @@ class _Seen(Record):
 
 
 class SessionInGit:
-    """The folder of one session in one worktree.
+    """The folder of one session in one worktree, with the folders of its `children`.
 
     Everything together may take `timeout` seconds from now on, and hardly longer.
     """
 
-    def __init__(self, at: Checkout, session: str, *, timeout: float) -> None:
+    def __init__(
+        self, at: Checkout, session: str, *, timeout: float, children: Sequence[str] = ()
+    ) -> None:
         self._at, self._session = at, session
         self._folder = f"{_SESSIONS}/{session}"
-        self._paths = (self._folder, f":(exclude,glob){self._folder}/**/{_UNFINISHED}")
+        self._folders = (self._folder, *(f"{_SESSIONS}/{child}" for child in children))
+        unfinished = (f":(exclude,glob){folder}/**/{_UNFINISHED}" for folder in self._folders)
+        self._paths = (*self._folders, *unfinished)
         self._until = time.monotonic() + timeout
         self._timeout = timeout
 
@@ -220,7 +224,8 @@ class SessionInGit:
         """A person may have amended the commit, and a hook may have added files."""
         changed = self._git("diff-tree", "-r", "-z", "--name-only", made.parent, made.id)
         names = changed.stdout.split("\0")[:-1]
-        return bool(names) and all(name.startswith(f"{self._folder}/") for name in names)
+        ours = tuple(f"{folder}/" for folder in self._folders)
+        return bool(names) and all(name.startswith(ours) for name in names)
 
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 

@@ -63,7 +63,10 @@ class SessionFolders:
         return [name for name in session_ids.names(self.checkout.runtime) if self.drives(name)]
 
     def driven(self) -> list[str]:
-        """Open sessions that this worktree drives, including those whose folders are gone."""
+        """Open sessions that this worktree drives, including those whose folders are gone.
+
+        A child session is driven with its parent and is none of them.
+        """
         return [name for name in self.known() if self._is_open(name)]
 
     def _has(self, session_id: str) -> bool:
@@ -76,7 +79,9 @@ class SessionFolders:
     def _is_open(self, session_id: str) -> bool:
         """A runtime state that cannot be read counts as open; opening the session reports it."""
         runtime = self._recorded(session_id)
-        return runtime is None or runtime.manifest.get("status") not in ENDED
+        if runtime is None:
+            return True
+        return runtime.manifest.get("status") not in ENDED and not runtime.manifest.get("parent")
 
     def _recorded(self, session_id: str) -> Runtime | None:
         folder = self.checkout.root / SESSIONS / session_id
@@ -108,6 +113,11 @@ class SessionFolders:
         """The manifest as this worktree last wrote it, even if the file has changed since."""
         runtime = self._recorded(session_id)
         return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else None
+
+    def parent(self, session_id: str) -> str:
+        """The session that this one is a child of; empty for one that a person began."""
+        known = self.written_manifest(session_id) if self.drives(session_id) else None
+        return (known or self.manifest(session_id)).parent_session
 
     def journal(self, session_id: str) -> History:
         """All entries of journal.yaml, which is parsed only if something else wrote it.

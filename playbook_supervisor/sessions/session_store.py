@@ -14,7 +14,11 @@ from typing import Protocol
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
-from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
+from playbook_supervisor.sessions.pinned_inputs import (
+    NO_CHILDREN,
+    NOTHING_INHERITED,
+    Inherited,
+)
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.settled_entries import History
 from playbook_supervisor.system.checkout import Checkout
@@ -50,14 +54,21 @@ class SessionStore(Protocol):
         children: Mapping[str, bytes] = NO_CHILDREN,
         session_id: str = "",
         driver: Driver = NO_DRIVER,
+        inherited: Inherited = NOTHING_INHERITED,
     ) -> str:
         """A new, pending session with what it is pinned to; returns its id."""
+
+    def reserve(self) -> str:
+        """Reserve the id of a session that is created later."""
 
     def changed(self, session_id: str) -> bool:
         """Whether another process has written the session since it was last opened here."""
 
     def manifest(self, session_id: str) -> Manifest:
         """What is known of the session, without its lock."""
+
+    def parent(self, session_id: str) -> str:
+        """The session that this one is a child of; empty for one that a person began."""
 
     def journal(self, session_id: str) -> History:
         """All entries of the session, and what was known when it began, without its lock."""

@@ -30,6 +30,9 @@ class Snapshot(Record):
     playbook, `config` the settings that it runs under, `launches` what was known when each attempt
     of the due phase was launched. `notices` are sentences for the person: what was restored or
     committed, or deserves a warning.
+
+    `children` are the snapshots of child sessions, by the attempt that each works for. The
+    directive is then that of the whole tree: first the attempts that run, then the first gate.
     """
 
     store: SessionStore = field(repr=False, compare=False)
@@ -41,6 +44,7 @@ class Snapshot(Record):
     config: Config
     launches: Mapping[str, Launch]
     notices: tuple[str, ...] = ()
+    children: Mapping[str, Snapshot] = field(default_factory=dict)
 
     @property
     def session_id(self) -> str:
@@ -71,7 +75,8 @@ class Snapshot(Record):
         asked = self.directive
         if not isinstance(asked, Ask):
             return ""
-        return projection.question(self.state, asked, self.manifest.args)
+        own = self.of(asked.member)
+        return projection.question(own.state, asked, own.manifest.args)
 
     @property
     def answered_by(self) -> tuple[str, ...]:
@@ -79,7 +84,7 @@ class Snapshot(Record):
         asked = self.directive
         if not isinstance(asked, Ask):
             return ()
-        return self.policy.answerers(asked.member.step.id)
+        return self.of(asked.member).policy.answerers(asked.member.step.id)
 
     @property
     def pending(self) -> bool:
@@ -88,7 +93,7 @@ class Snapshot(Record):
     @property
     def repeated(self) -> bool:
         """Whether the directive is work that was launched earlier."""
-        launched = {event.entry.id for event in self.events if event.change is Change.LAUNCHED}
+        launched = {event.id for event in self.events if event.change is Change.LAUNCHED}
         return any(member.id not in launched for member in running(self))
 
     def without_events(self) -> Snapshot:
@@ -98,12 +103,22 @@ class Snapshot(Record):
     def after(self, earlier: Snapshot) -> Snapshot:
         """A copy that reports the events and notices of `earlier` before its own."""
         return replace(
-            self, events=(*earlier.events, *self.events), notices=(*earlier.notices, *self.notices)
+            self,
+            events=(*earlier.events, *self.events),
+            notices=(*earlier.notices, *self.notices),
+            children={**earlier.children, **self.children},
         )
+
+    def of(self, one: Attempt | Event) -> Snapshot:
+        """The snapshot of the session whose attempt or event it is: this one, or a child's."""
+        snapshot = self
+        for attempt in one.within.split("/") if one.within else ():
+            snapshot = snapshot.children[attempt]
+        return snapshot
 
     def entry(self, attempt: Attempt) -> Entry:
         """The entry of an attempt of the due phase."""
-        return self.state.last(attempt.step.id)
+        return self.of(attempt).state.last(attempt.step.id)
 
 
 def take_snapshot(
@@ -142,6 +157,11 @@ def for_us(snapshot: Snapshot) -> tuple[Attempt, ...]:
 def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
     """The attempts that are launched and have not returned."""
     return snapshot.directive.members if isinstance(snapshot.directive, Run) else ()
+
+
+def due_children(snapshot: Snapshot) -> bool:
+    """Whether a child session is to be created, or its end to be journaled: `advance` does that."""
+    return any(attempt.step.has_child for attempt in running(snapshot))
 
 
 def arg_values(snapshot: Snapshot) -> dict[str, str]:

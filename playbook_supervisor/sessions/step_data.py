@@ -84,7 +84,7 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
 
     StateError as `machine.decide`; nothing is kept of a return that changes nothing.
     """
-    returned, kept = judged(opened.playbook, returned)
+    returned, kept = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
     events = machine.decide(opened.state, returned)
     if kept is not None and events:
         opened.keep(kept)
@@ -92,7 +92,23 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
     return events
 
 
-def judged(playbook: Playbook, returned: Returned) -> tuple[Returned, StepData | None]:
+def read_later(playbook: Playbook, *, child: bool) -> dict[str, frozenset[str]]:
+    """Step id → the parts of its output that are read later: by a step, or by a child's parent."""
+    named = named_outputs(playbook)
+    if child:
+        named[last_speaker(playbook)] = frozenset(("stdout", JSON))
+    return named
+
+
+def last_speaker(playbook: Playbook) -> str:
+    """The last step that can have an output; its output is that of a child session."""
+    speaking = [step.id for step in playbook.steps if not step.is_checkpoint]
+    return (speaking or [playbook.steps[-1].id])[-1]
+
+
+def judged(
+    playbook: Playbook, returned: Returned, *, child: bool = False
+) -> tuple[Returned, StepData | None]:
     """The return as it is journaled, and what is kept of its output; None for nothing.
 
     A step that promises JSON and returned something else has failed with PB-STEP-OUTPUT.
@@ -103,11 +119,16 @@ def judged(playbook: Playbook, returned: Returned) -> tuple[Returned, StepData |
     step = playbook.step(step_id)
     cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
     outcome = _harmless(returned.outcome)
-    if outcome.ok and step.output is OutputFormat.JSON:
+    if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)
-    named = named_outputs(playbook).get(step_id, frozenset())
+    named = read_later(playbook, child=child).get(step_id, frozenset())
     kept = _kept(returned.id, step, outcome, named, cap) if named else None
     return replace(returned, outcome=for_journal(outcome)), kept
+
+
+def _promises_json(step: Step) -> bool:
+    """A step with a child session always has data."""
+    return step.output is OutputFormat.JSON or step.has_child
 
 
 def _harmless(outcome: Outcome) -> Outcome:
@@ -155,7 +176,7 @@ def _broken(outcome: Outcome, message: str) -> Outcome:
 def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap: int) -> StepData:
     from playbook_supervisor.system.capture import Capture
 
-    has_json = "json" in named and step.output is OutputFormat.JSON and outcome.ok
+    has_json = "json" in named and _promises_json(step) and outcome.ok
     capture = Capture(cap)
     capture.add(outcome.output.encode("utf-8", "replace"))
     text = "stdout" in named
@@ -219,7 +240,7 @@ def facts(opened: OpenSession) -> Facts:
             if found is None or found.stdout is None:
                 raise LookupError(f"${step_id}.stdout is not there: {step_id} left none")
             return found.stdout
-        entries = [each for each in _entries(opened) if each.step_id == step_id]
+        entries = [each for each in entries_of(opened) if each.step_id == step_id]
         if not entries:
             raise LookupError(f"{step_id} has not run")
         if what == "skipped":
@@ -241,7 +262,7 @@ def lacking_input(step: Step, facts: Facts) -> Probed | None:
     return None
 
 
-def _entries(opened: OpenSession) -> tuple[Entry, ...]:
+def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
     """All entries of the journal."""
     source = integrity.shown(opened.folder, JOURNAL)
     return settled_entries.entries(opened.text.data, source, opened.private, opened.runtime)
@@ -298,9 +319,9 @@ def require_unchanged(folder: Path, runtime: Runtime) -> None:
             _require_ours(data, name, folder, runtime)
 
 
-def adopt(folder: Path, playbook: Playbook, runtime: Runtime) -> None:
+def adopt(folder: Path, playbook: Playbook, runtime: Runtime, *, child: bool = False) -> None:
     """Record the outputs that are there, in a worktree that knows nothing of the session."""
-    for step_id in named_outputs(playbook):
+    for step_id in read_later(playbook, child=child):
         name = file_of(step_id)
         if (data := _content(folder, name)) is not None:
             read(data, integrity.shown(folder, name))

@@ -22,7 +22,11 @@ from playbook_supervisor.sessions import (
     session_ids,
 )
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
-from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
+from playbook_supervisor.sessions.pinned_inputs import (
+    NO_CHILDREN,
+    NOTHING_INHERITED,
+    Inherited,
+)
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.session_folders import SESSIONS as SESSIONS
 from playbook_supervisor.sessions.session_folders import SessionFolders
@@ -75,6 +79,7 @@ class DiskStore(SessionFolders):
         children: Mapping[str, bytes] = NO_CHILDREN,
         session_id: str = "",
         driver: Driver = NO_DRIVER,
+        inherited: Inherited = NOTHING_INHERITED,
     ) -> str:
         """Create a pending session with its pinned files (kai FR11, FR12); returns its id.
 
@@ -82,7 +87,8 @@ class DiskStore(SessionFolders):
 
         `definition` is the parsed `text`, if the caller has it. `session_id` is an id that was
         reserved before. `children` are the texts of the playbooks that it can reach, by name.
-        `driver` says how the session is going to be driven.
+        `driver` says how the session is going to be driven, `inherited` what a child session has
+        of its parent.
         """
         with self.creating():
             now = self.clock()
@@ -98,9 +104,12 @@ class DiskStore(SessionFolders):
                 branch=self.checkout.branch,
                 driver=driver,
                 began_on=self.checkout.identity,
+                parent=inherited.parent,
             )
             folder = self.folder(session_id)
-            opened = self._unfinished.complete(made, folder, text, definition, policy, children)
+            opened = self._unfinished.complete(
+                made, folder, text, definition, policy, children, inherited.settings
+            )
             self._known[session_id] = opened
         return session_id
 

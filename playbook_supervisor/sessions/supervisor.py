@@ -1,12 +1,18 @@
-"""The supervisor of one session: it asks the kernel what is due, and answers every `Check` itself.
+"""The supervisor of a session: it asks the kernel what is due, and answers every `Check` itself.
 
 A driver asks for a snapshot, carries out its directive, and reports. Every call takes the lock,
 journals what it learned before anything else happens, and returns the snapshot that follows.
+
+A step can be a playbook of its own, which a child session runs. The supervisor supervises it, too:
+what it returns is one snapshot of the whole tree, and a call that names an attempt or a gate of a
+child goes to the child. `tree.py` has what concerns several sessions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -14,16 +20,18 @@ from playbook_supervisor.kernel.directives import (
     Begun,
     Cancellation,
     Cancelled,
+    Check,
     Lost,
     Outcome,
     Returned,
     TakenUp,
 )
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
-from playbook_supervisor.sessions.judge import SPECKIT, Judge
+from playbook_supervisor.sessions.judge import SPECKIT
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.sessions.snapshot import Snapshot, running, take_snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot, due_children, running, take_snapshot
+from playbook_supervisor.sessions.tree_node import TreeNode
 from playbook_supervisor.system.process_groups import kill_worker
 
 TYPE_CHECKING = False
@@ -33,22 +41,29 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.work import Work
 
 
-class Supervisor(Judge):
-    """Supervises one session of one worktree. Never talks to people or agents."""
+class Supervisor(TreeNode):
+    """Supervises a session of one worktree, and its children. Never talks to people or agents."""
 
     # ── what drivers call ───────────────────────────────────────────────────────────────────
 
     def look(self) -> Snapshot:
         """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
-            return take_snapshot(self.store, opened)
+            own = take_snapshot(self.store, opened)
+        return self._seen(own)
+
+    def hold(self) -> None:
+        """Drive the session and its children alone from here on (`SessionStore.hold`)."""
+        self.held = True
+        self.store.hold(self.id)
 
     def remember(self, driver: Driver) -> Snapshot:
         """Note how the session is driven, so that `resume` needs no arguments; then as `look`."""
         with self.store.open(self.id) as opened:
             if opened.manifest.driver != driver:
                 opened.write(driver)
-            return take_snapshot(self.store, opened)
+            own = take_snapshot(self.store, opened)
+        return self._seen(own)
 
     def end_workers(self) -> None:
         """End the workers that a dead driver left running."""
@@ -57,7 +72,7 @@ class Supervisor(Judge):
 
     def advance(self) -> Snapshot:
         """What is outstanding now; checks that are due are answered first."""
-        return self._advance()
+        return self._went_on(self._advance())
 
     def begin(self, start: str = "") -> Snapshot:
         """Begin a pending session, at a later step if a person asked for it (`--from`).
@@ -76,16 +91,26 @@ class Supervisor(Judge):
             opened.runtime.begun = evidence.begun(opened.playbook, workspace, here.head, now)
             return Begun(now, first)
 
-        return self._advance(begun)
+        return self._went_on(self._advance(begun))
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
+        if "/" in attempt_id:
+            from playbook_supervisor.sessions import tree
+
+            tree.below(self, attempt_id, lambda child, own_id: child.report(own_id, outcome))
+            return self.advance()
         returned = Returned(self.store.clock(), attempt_id, outcome)
-        return self._advance(lambda _: returned)
+        return self._went_on(self._advance(lambda _: returned))
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
-        return self._record(Returned(self.store.clock(), attempt_id, outcome))
+        if "/" in attempt_id:
+            from playbook_supervisor.sessions import tree
+
+            tree.below(self, attempt_id, lambda child, own_id: child.note_return(own_id, outcome))
+            return self.look()
+        return self._seen(self._record(Returned(self.store.clock(), attempt_id, outcome)))
 
     def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
         """A human decided at a gate; call `advance` for what follows.
@@ -93,19 +118,35 @@ class Supervisor(Judge):
         PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
         answer.
         """
-        return self._record(Answered(self.store.clock(), gate_id, resolution, text, by.name))
+        if "/" in gate_id:
+            from playbook_supervisor.sessions import tree
+
+            tree.below(
+                self, gate_id, lambda child, own_id: child.answer(own_id, resolution, text, by)
+            )
+            return self.look()
+        answered = Answered(self.store.clock(), gate_id, resolution, text, by.name)
+        return self._seen(self._record(answered))
 
     def abort(self, text: str, by: Principal) -> Snapshot:
-        """End the session; a failed one is taken up first, without running anything."""
+        """End the session and its children; a failed one is taken up first, without a run."""
+        snapshot = self.look()
+        if snapshot.children:
+            from playbook_supervisor.sessions import tree
+
+            tree.abort_children(self, snapshot, text, by)
         now = self.store.clock()
-        failed = self.look().manifest.status is SessionStatus.FAILED
+        failed = snapshot.manifest.status is SessionStatus.FAILED
         first = [TakenUp(now)] if failed else []
-        return self._record(*first, Cancelled(now, Cancellation.ABORT, text, by.name))
+        return self._seen(self._record(*first, Cancelled(now, Cancellation.ABORT, text, by.name)))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
         """Settle what runs as interrupted; the session stays open. `commits`: also commit it."""
+        snapshot = self.look()
+        for place in snapshot.children:
+            self.tell(place, self.child(place).interrupt(commits=commits))
         cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
-        return self._record(cancelled, commits=commits)
+        return self._seen(self._record(cancelled, commits=commits))
 
     def close(self) -> Snapshot:
         """The last snapshot of a session that has ended; commits and pushes what is still due."""
@@ -128,11 +169,16 @@ class Supervisor(Judge):
         return proof.evidence
 
     def take_up(self) -> Snapshot:
-        """Resume a failed session: its failed steps run again."""
-        return self._advance(lambda _: TakenUp(self.store.clock()))
+        """Resume a failed session: its failed steps run again, a failed child as a new one."""
+        return self._went_on(self._advance(lambda _: TakenUp(self.store.clock())))
 
     def lose(self, attempt: Attempt) -> Snapshot:
         """A launched attempt's worker has gone: its postconditions say whether it had finished."""
+        if attempt.within:
+            from playbook_supervisor.sessions import tree
+
+            tree.below(self, attempt.id, lambda child, _: child.lose(tree.inner(attempt)))
+            return self.advance()
         from playbook_supervisor.sessions import evidence
 
         with self.store.open(self.id) as opened:
@@ -142,15 +188,26 @@ class Supervisor(Judge):
         checking, done = self._checking if self.runs_checks else None, False
         with suppress(TimeoutError), self._looking():
             done = evidence.had_finished(attempt, workspace, known, checking)
-        return self._advance(lambda _: Lost(self.store.clock(), attempt.id, done))
+        lost = Lost(self.store.clock(), attempt.id, done)
+        return self._went_on(self._advance(lambda _: lost))
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
+
+    def worker_file(self, attempt: Attempt) -> Path:
+        """The file that every process of the attempt's worker inherits, open and locked."""
+        return self.of(attempt).private / f"worker-{attempt.own_id}"
+
+    def log_file(self, attempt: Attempt) -> Path:
+        """The log of the attempt."""
+        from playbook_supervisor.sessions.attempt_log import log_path
+
+        return log_path(self.of(attempt).private, attempt.own_id)
 
     def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
         """What the attempt's worker is given."""
         from playbook_supervisor.sessions.work import work_of
 
-        return work_of(self.root, snapshot, attempt, self.input_of(attempt))
+        return work_of(self.root, snapshot.of(attempt), attempt, self.input_of(attempt))
 
     def input_of(self, attempt: Attempt) -> str:
         """What the attempt reads of an earlier step's output; StepError PB-STEP-DATA."""
@@ -158,14 +215,14 @@ class Supervisor(Judge):
             return ""
         from playbook_supervisor.sessions import step_data
 
-        with self.store.open(self.id) as opened:
+        with self.store.open(self.of(attempt).id) as opened:
             return step_data.input_of(opened, attempt.step)
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
         """Variables that point the project's own tools at the session's feature."""
         if not work.attempt.step.command.startswith(SPECKIT):
             return {}
-        return self._point_speckit(self._workspace(snapshot, self._checkout()))
+        return self._point_speckit(self._workspace(snapshot.of(work.attempt), self._checkout()))
 
     @property
     def config(self) -> Config:
@@ -175,4 +232,66 @@ class Supervisor(Judge):
 
     def changed(self) -> bool:
         """Whether another process has written the session since this one last looked."""
-        return self.store.changed(self.id)
+        return self.store.changed(self.id) or any(
+            child.changed() for child in self.children.values()
+        )
+
+    def delay(self, snapshot: Snapshot) -> float:
+        """How many seconds a retry that is due next still waits; 0 for none."""
+        if isinstance(snapshot.directive, Check):
+            return self._delay(snapshot.of(snapshot.directive.members[0]).state)
+        waits = (self.delay(child) for child in snapshot.children.values())
+        return min((wait for wait in waits if wait), default=0.0)
+
+    # ── the whole tree ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def top(self) -> Supervisor:
+        """The supervisor of the session that a person began."""
+        return self.parent.top if self.parent else self
+
+    def of(self, attempt: Attempt) -> Supervisor:
+        """The supervisor of the session whose attempt it is: this one, or a child's."""
+        found = self
+        for place in attempt.within.split("/") if attempt.within else ():
+            found = found.child(place)
+        return found
+
+    def child(self, place: str) -> Supervisor:
+        """The supervisor of the session that works for an attempt of this one that is under way.
+
+        StateError PB-STATE-REFUSED if there is none.
+        """
+        if place not in self.children:
+            from playbook_supervisor.sessions import tree
+
+            self.children[place] = tree.child_at(self, place)
+        return self.children[place]
+
+    def family(self) -> Iterator[Supervisor]:
+        """This one, and the supervisors of the children that are under way."""
+        yield self
+        for child in self.children.values():
+            yield from child.family()
+
+    def _seen(self, own: Snapshot) -> Snapshot:
+        """The snapshot of the whole tree, from that of this session alone."""
+        if not (due_children(own) or self.untold.events):
+            return own
+        from playbook_supervisor.sessions import tree
+
+        return tree.seen(self, own)
+
+    def _went_on(self, own: Snapshot) -> Snapshot:
+        """As `_seen`, after what is due in the children is done."""
+        if not (due_children(own) or self.untold.events):
+            return own
+        from playbook_supervisor.sessions import tree
+
+        return tree.gone_on(self, own)
+
+    def copy(self) -> None:
+        """Keep copies of the files in the git directory, those of the children too."""
+        for each in self.family():
+            with each.store.open(each.id) as opened:
+                opened.copy()

@@ -77,6 +77,7 @@ class UnfinishedSessions:
         definition: Playbook | None,
         policy: Policy | None,
         children: Mapping[str, bytes] = pinned_inputs.NO_CHILDREN,
+        settings: bytes | None = None,
     ) -> OpenSession:
         """Write all files of a new session; the last act gives its folder the name `folder`."""
         private, runtime = self._checkout.runtime / made.session_id, Runtime()
@@ -84,7 +85,9 @@ class UnfinishedSessions:
             aside = stack.enter_context(assembled(folder))
             ensure_folder(private)
             stack.enter_context(locked(private / "lock"))
-            pinned = pinned_inputs.pin(aside, private, runtime, text, definition, policy, children)
+            pinned = pinned_inputs.pin(
+                aside, private, runtime, text, definition, policy, children, settings
+            )
             place = ABFile(private / NAME)
             opened = opening.create(aside, private, place, runtime, made, pinned)
             opened.copy()

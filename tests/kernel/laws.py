@@ -295,7 +295,7 @@ def retried_as_allowed(now: Moment) -> None:
     for step in now.before.playbook.steps:
         attempts = [entry for entry in now.written if entry.step_id == step.id]
         for number, former in enumerate(filter(by_itself, attempts[:-1]), 1):
-            assert number <= step.error_policy.handling(former.error_code).retries
+            assert number <= step.error_policy.handling(*former.error_codes).retries
         assert [entry.attempt for entry in attempts] == list(range(1, len(attempts) + 1))
 
 
@@ -314,7 +314,7 @@ def waits(now: Moment) -> None:
         attempts = [entry for entry in now.written if entry.step_id == member.step.id]
         retried = [entry for entry in attempts if by_itself(entry) and entry.status == "failed"]
         if attempts and attempts[-1] in retried:
-            handling = member.step.error_policy.handling(attempts[-1].error_code)
+            handling = member.step.error_policy.handling(*attempts[-1].error_codes)
             assert handling.word in ("retry_once", "retry:2"), handling
             if handling.backoff:
                 due.append((attempts[-1].completed_at or 0) + 500 * 2 ** len(retried))
@@ -326,7 +326,7 @@ def forgiven(now: Moment) -> None:
     counted = 0
     for name, entry in last_entries(now.written).items():
         step = now.before.playbook.step(name)
-        word = step.error_policy.handling(entry.error_code).word
+        word = step.error_policy.handling(*entry.error_codes).word
         counted += tolerated(step, entry)
         if entry.status is EntryStatus.DONE and entry.error_code and not entry.gates:
             assert word == "ignore"
@@ -336,13 +336,24 @@ def forgiven(now: Moment) -> None:
 
 def tolerated(step: Step, entry: Entry) -> bool:
     """Whether the run goes on after this last attempt, which failed."""
-    word = step.error_policy.handling(entry.error_code).word
+    word = step.error_policy.handling(*entry.error_codes).word
     return (
         entry.status is EntryStatus.FAILED
         and word in ("continue", "ignore")
         and entry.resolution not in (Resolution.ABORT, Resolution.RETRY)
         and entry.error_code not in (INTERRUPTED, NOT_STARTED, OUTPUT)
     )
+
+
+def keeps_its_child(now: Moment) -> None:
+    """A step with a playbook names its child session from its launch on, and is not interrupted."""
+    for former, event in changes(now):
+        entry = event.entry
+        if event.change is Change.LAUNCHED and isinstance(now.observation, Checked):
+            assert entry.session == now.observation.reports[entry.step_id].session
+        else:
+            assert entry.session == (former.session if former else "")
+        assert not (entry.session and entry.error_code == INTERRUPTED)
 
 
 def in_time(now: Moment) -> None:
@@ -449,7 +460,7 @@ def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Mo
                         yield name, Move.ABORTED
         case Cancelled():
             for name, where in before.items():
-                if where is Position.RUNNING:
+                if where is Position.RUNNING and not now.before.playbook.step(name).has_child:
                     yield name, Move.INTERRUPTED
         case TakenUp():
             for name, where in before.items():
@@ -472,6 +483,7 @@ LAWS: tuple[Law, ...] = (
     retried_as_allowed,
     waits,
     forgiven,
+    keeps_its_child,
     in_time,
     well_formed,
 )

@@ -64,7 +64,13 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.records import replace
 
 CONDITIONS = frozenset((*PRE, *POST))
-JUDGED = ("PB-AGENT-FAILED", "PB-STEP-FAILED", "PB-COND-POSTCONDITION", "PB-COND-TRIGGER")
+JUDGED = (
+    "PB-AGENT-FAILED",
+    "PB-STEP-FAILED",
+    "PB-STEP-CHILD",
+    "PB-COND-POSTCONDITION",
+    "PB-COND-TRIGGER",
+)
 
 
 @dataclass
@@ -118,7 +124,7 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         and sum(
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
         ),
-        step.error_policy == BY_CODE and entry.error_code,
+        step.error_policy == BY_CODE and entry.error_codes,
         entry.has_returned,
         bool(step.when) and any(one.ran and one.error_code != OUTPUT for one in attempts),
     )
@@ -183,6 +189,11 @@ PEOPLE = {
     "looked at": step(pre=(), checkpoint=True, policy=ErrorPolicy.RETRY_ONCE),
 }
 """The steps that ask a person because the playbook says so."""
+CHILDREN = {
+    "child": step(pre=(), command="playbook small"),
+    "child by code": step(pre=(), command="playbook small", policy=BY_CODE),
+}
+"""The steps whose work is a child session."""
 FIVE = ("done", "failed", "gate", "retry", "skip")
 
 
@@ -190,7 +201,7 @@ def composed(kinds: Iterable[str], groups: str) -> Playbook:
     """Steps of these kinds; steps with the same letter in `groups` run at once (`.`: alone)."""
     return book(
         *(
-            replace((ENDINGS | PEOPLE)[kind], id=name, parallel_group=group.strip("."))
+            replace((ENDINGS | PEOPLE | CHILDREN)[kind], id=name, parallel_group=group.strip("."))
             for kind, name, group in zip(kinds, "abc", groups, strict=False)
         )
     )
@@ -275,6 +286,18 @@ def test_steps_that_ask_a_person_obey_every_law(
     for kinds in product(PEOPLE, ("failed", "gate", *PEOPLE)):
         figures += walk(composed(kinds, groups), FEWEST, stride=9)
     print_figures(capsys, f"people are asked {groups}", figures)
+    assert figures.states > 0
+
+
+@pytest.mark.parametrize("groups", ["..", "gg"])
+def test_steps_with_a_child_session_obey_every_law(
+    groups: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The child is interrupted or lost, and not the step; an error policy can name its error."""
+    figures = Figures()
+    for kinds in product(CHILDREN, ("failed", "gate", *CHILDREN)):
+        figures += walk(composed(kinds, groups), FEWEST, stride=9)
+    print_figures(capsys, f"child sessions {groups}", figures)
     assert figures.states > 0
 
 

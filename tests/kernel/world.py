@@ -71,6 +71,9 @@ POLICIES = (
     RETRY_TWICE,
     BY_CODE,
 )
+CHILD_FAILED = Failure("PB-STEP-CHILD", "it failed at b", cause="PB-AGENT-FAILED")
+SESSION = "20260219-c1d"
+"""A child session."""
 DIST = "output dist"
 """An output of the playbook, for which a step with `outputs` answers."""
 PRE = (Condition.SPEC_EXISTS,)
@@ -315,6 +318,8 @@ def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
     found = [Report(conditions, found) for conditions, found in product(probes, findings)]
     if step.when and before:
         found.append(passed())
+    if step.has_child and before:
+        found = [replace(each, session=SESSION) for each in found]
     if step.outputs:
         found += [without_output(each) for each in found if not before or each.passed_over]
     return tuple(found)
@@ -344,6 +349,9 @@ def legal(
             for member in members:
                 for failure in offer.failures:
                     yield Returned(at, member.id, Outcome(failure))
+                if member.step.has_child:
+                    yield Returned(at, member.id, Outcome(CHILD_FAILED))
+                    continue
                 yield Lost(at, member.id, finished=True)
                 yield Lost(at, member.id, finished=False)
         case Ask(id=id_, choices=resolutions):
@@ -432,6 +440,10 @@ def _foreign_returns(
     state: State, asked: Directive, journal: Journal, names: list[str], at: int
 ) -> Iterator[Observation]:
     running = {member.id for member in asked.members} if isinstance(asked, Run) else set()
+    for member in asked.members if isinstance(asked, Run) else ():
+        if member.step.has_child:
+            yield Lost(at, member.id, finished=True)
+            yield Lost(at, member.id, finished=False)
     past = {s.id for phase in state.playbook.phases[: state.past.phases] for s in phase}
     tried = [entry.id for entry in journal] + [f"{name}#1" for name in names]
     for id_ in dict.fromkeys((*tried, *(f"{name}#99" for name in names), "zz#1", "a", "#", "")):

@@ -93,11 +93,12 @@ def test_what_its_own_steps_say_is_refused_at_the_step(key: str, value: str, cur
     assert cure in problem.guidance
 
 
-def test_a_child_has_no_output_that_another_step_can_read() -> None:
+def test_a_later_step_can_read_what_a_child_ended_with() -> None:
+    """cat FR-9.2: its session, its status and its last output are JSON without a promise."""
     after = step(", stdin: $one.stdout", command="cli make", name="two")
-    assert only(f"{step()}, {after}").message == "`one` runs a playbook, which has no output"
-    when = step(", when: $one.json.verdict", name="two")
-    assert only(f"{step()}, {when}").message == "`one` runs a playbook, which has no output"
+    assert read(f"{step()}, {after}").steps[1].stdin == "$one.stdout"
+    when = step(", when: '$one.json.status == \"completed\"'", name="two")
+    assert read(f"{step()}, {when}").steps[1].when
 
 
 @pytest.mark.parametrize("when", ["$one.approved", "!$one.skipped"])

@@ -58,14 +58,14 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
     match event.change:
         case Change.LAUNCHED:
             command = _started(snapshot, snapshot.state.playbook.step(entry.step_id))
-            return f"{stamp(entry.launched_at or entry.started_at)} {entry.id} start {command}"
+            return f"{stamp(entry.launched_at or entry.started_at)} {event.id} start {command}"
         case Change.ANSWERED:
-            return _answered(entry)
+            return _answered(event)
         case Change.TAKEN_UP:
-            return f"{stamp(now)} {entry.id} is retried"
+            return f"{stamp(now)} {event.id} is retried"
         case Change.DONE | Change.FAILED | Change.SKIPPED:
-            line = f"{stamp(entry.latest)} {_settled(entry)}"
-            return f"{_answered(entry)}\n{line}" if _by_answer(entry) else line
+            line = f"{stamp(entry.latest)} {_settled(event)}"
+            return f"{_answered(event)}\n{line}" if _by_answer(entry) else line
         case _:
             return ""
 
@@ -80,10 +80,11 @@ def _started(snapshot: Snapshot, step: Step) -> str:
     return first_line(shown(step.command, arg_values(snapshot)))
 
 
-def _answered(entry: Entry) -> str:
+def _answered(event: Event) -> str:
+    entry = event.entry
     gate = entry.gates[-1]
     by = f" by {first_line(gate.by)}" if gate.by else ""
-    return f"{stamp(entry.latest)} {entry.id} answered {gate.resolution}{by}"
+    return f"{stamp(entry.latest)} {event.id} answered {gate.resolution}{by}"
 
 
 def _by_answer(entry: Entry) -> bool:
@@ -91,8 +92,9 @@ def _by_answer(entry: Entry) -> bool:
     return bool(entry.gates) and entry.gates[-1].answered_at == entry.completed_at
 
 
-def _settled(entry: Entry) -> str:
-    words = [entry.id, entry.status.value]
+def _settled(event: Event) -> str:
+    entry = event.entry
+    words = [event.id, entry.status.value]
     if entry.status is EntryStatus.SKIPPED:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
         cause = one_line(entry.human_response, _LINE) or "".join(entry.evidence[-1:])

@@ -1,0 +1,155 @@
+"""A child session: how it begins from its parent's step, and what its end means there.
+
+A child sees the args that the step maps to it and nothing else of its parent. It runs under the
+settings of its parent, and under the policies of when the top session began (docs/decisions/0191).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from playbook_supervisor.errors import CODES, ArgumentError, CheckError, PolicyError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
+from playbook_supervisor.kernel.phases import positions
+from playbook_supervisor.kernel.state import CHILD, Entry, Position
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.project import arguments, features, library, secrets, session_settings
+from playbook_supervisor.project.bound_conditions import without_absent_checks
+from playbook_supervisor.project.references import fill
+from playbook_supervisor.sessions import step_data
+from playbook_supervisor.sessions.creation import policy_in_force
+from playbook_supervisor.sessions.pinned_inputs import Inherited, PinnedChild
+from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git_process import branches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.kernel.model import Playbook, Step
+    from playbook_supervisor.project.config import Config
+    from playbook_supervisor.sessions.session import OpenSession
+    from playbook_supervisor.sessions.supervisor import Supervisor
+
+# ── its beginning ───────────────────────────────────────────────────────────────────────────
+
+
+def create_missing(parent: Supervisor, child: Supervisor, attempt: Attempt) -> Failure | None:
+    """Create the child's session unless it is there; why that cannot be, if it cannot.
+
+    A process that was killed may have left the child's id in the parent's journal, and no child.
+    """
+    store = parent.store
+    with store.open(parent.id) as opened:
+        manifest, playbook, config = opened.manifest, opened.playbook, opened.config
+        settings = opened.pinned.files.get(session_settings.FILE)
+    with store.creating():
+        if store.drives(child.id) or child.id in store.ids():
+            return None
+        try:
+            values = playbook.values(manifest.args)
+            found = _definition(parent, attempt.step, config)
+            given = _mapped(attempt.step, values)
+            feature, args = _args(parent, found.playbook, given, config)
+        except (ArgumentError, CheckError, PolicyError) as error:
+            message = f"its child session cannot begin: {error.message}"
+            return Failure(CHILD, message, error.guidance, error.code, lasts=True)
+        store.create(
+            playbook=found.playbook.name,
+            text=found.text,
+            feature=feature,
+            args=args,
+            definition=found.playbook,
+            policy=found.policy,
+            session_id=child.id,
+            inherited=Inherited(f"{parent.id}/{attempt.own_id}", settings),
+        )
+    return None
+
+
+def too_deep(limit: int) -> Failure:
+    """The failure of a step whose child would have too many sessions above it."""
+    message = f"its child session would be more than {limit} levels deep"
+    return Failure("PB-STEP-DEPTH", message, CODES["PB-STEP-DEPTH"], lasts=True)
+
+
+def _definition(parent: Supervisor, step: Step, config: Config) -> PinnedChild:
+    """The child's playbook and policy as they were when the top session began.
+
+    Those of the project, for a session that keeps none.
+    """
+    top = parent.top
+    with top.store.open(top.id) as opened:
+        if step.child in opened.pinned.children:
+            return opened.pinned.child(step.child)
+    found = library.find(parent.root, step.child_reference)
+    policy = policy_in_force(parent.root, found.playbook, config)
+    return PinnedChild(found.playbook, found.data, policy)
+
+
+def _mapped(step: Step, values: Mapping[str, str]) -> list[str]:
+    """The args that the step maps, as a person would give them."""
+    options = fill(json.loads(step.options or "{}"), values, {})
+    mapped = options.get("args", {})
+    return [f"{name}={value}" for name, value in mapped.items() if value != ""]
+
+
+def _args(
+    parent: Supervisor, playbook: Playbook, given: list[str], config: Config
+) -> tuple[str, dict[str, str]]:
+    """The child's feature and the values of its args, as for a session that a person begins."""
+    args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, config))
+    root = parent.root
+    feature = features.of_branch(checkout.refreshed(parent.store.checkout).branch)
+    if "feature" in args:
+        found = features.resolve(root, args["feature"], config, lambda: branches(root))
+        feature = args["feature"] = found.name
+    return feature, without_absent_checks(playbook, args, config.checks)
+
+
+# ── its end ─────────────────────────────────────────────────────────────────────────────────
+
+
+def outcome(child: Supervisor, ended: Snapshot) -> Outcome:
+    """What the end of the child means for its parent's step.
+
+    Its data are `session`, `status` and `output`. The cause of a failure is the child's own error
+    code, so that the step's error policy can name it.
+    """
+    with child.store.open(child.id) as opened:
+        text, output = _last_output(opened)
+    data = {"session": child.id, "status": ended.manifest.status.value, "output": output}
+    if ended.manifest.status is SessionStatus.COMPLETED:
+        return Outcome(output=text, data=data)
+    entry = _failing(ended)
+    code = entry.error_codes[0]
+    failure = Failure(
+        CHILD,
+        f"the child session {child.id} failed at {entry.step_id}: {first_line(entry.error)}",
+        entry.error_guidance or f"`playbook show {child.id}` has its steps.",
+        code,
+        entry.error_lasts,
+    )
+    return Outcome(failure, text, data=data)
+
+
+def _failing(ended: Snapshot) -> Entry:
+    """The entry with which a failed session ended."""
+    where = positions(ended.state)
+    failed = [each for each in ended.state.entries if where[each.step_id] is Position.FAILED]
+    return failed[-1]
+
+
+def _last_output(opened: OpenSession) -> tuple[str, Any]:
+    """The last output of the session as text, and as the data of a step that promises JSON.
+
+    It is kept for the last step; of another one, if that left none, the journal has the last words.
+    """
+    found = step_data.data_of(opened, step_data.last_speaker(opened.playbook))
+    if found is not None and found.stdout is not None:
+        return found.stdout, found.json if found.has_json else found.stdout
+    said = [entry.output for entry in step_data.entries_of(opened) if entry.output]
+    return (said[-1], said[-1]) if said else ("", "")
