@@ -28,9 +28,9 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def calls(name: str = "release", *, child: str = "child", **more: object) -> dict[str, object]:
+def calls(name: str = "release", child: str = "child", **more: object) -> dict[str, object]:
     """A step that runs the playbook `child`."""
-    return step(name, command=f"playbook {child}", **more)
+    return step(name, **{"command": f"playbook {child}", **more})
 
 
 def text(name: str, steps: tuple[dict[str, object] | str, ...], **top: object) -> str:
@@ -122,7 +122,7 @@ def test_a_child_knows_the_args_that_are_mapped_to_it_and_nothing_else(scene: Sc
     mapped = {"args": {"who": "{{name}} & co"}}
     made = text(
         "parent",
-        (calls(**{"with": mapped}),),
+        (calls() | {"with": mapped},),
         args=[{"name": n, "description": n, "required": True} for n in ("name", "secret")],
     )
     given = {"name": "Ann", "secret": "not yours"}
