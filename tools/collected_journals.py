@@ -5,14 +5,14 @@ The tests of the audit hold the rules to it, and docs/audit.md says what is foun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from playbook_supervisor.audit.examination import AuditReport, examine
-from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, read
+from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord, read
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.timestamps import from_time
 from playbook_supervisor.records import Record
@@ -26,6 +26,9 @@ COMMITTED = from_time("2026-02-20T18:00:00Z") or 0
 WHOLE = {
     "ours": "Ours, completed: retried, accepted, skipped, with a group and a gate.",
     "ours-open": "Ours, waiting at a gate.",
+    "ours-loop": "Ours, with a loop and a step that ran for three rounds.",
+    "ours-tree": "Ours, with a child session.",
+    "ours-tree/child": "That child session.",
     "kai": "Another tool's, completed.",
     "kai-open": "Another tool's, interrupted.",
     "kai-resumed": "Another tool's, continued by this program.",
@@ -46,6 +49,7 @@ class Broken(Record):
     at: str
     contents: Mapping[str, str]
     session: SessionFiles
+    record: SessionRecord
 
     @property
     def rule(self) -> str:
@@ -53,8 +57,12 @@ class Broken(Record):
 
 
 def files(name: str) -> dict[str, str]:
-    """The files of a whole session by name."""
-    return {file.name: file.read_text("utf-8") for file in (JOURNALS / name).iterdir()}
+    """The files of a whole session by name, those of its child session as `child/NAME`."""
+    folder = JOURNALS / name
+    return {
+        str(file.relative_to(folder)): file.read_text("utf-8")
+        for file in (*folder.glob("*.yaml"), *folder.glob("child/*.yaml"))
+    }
 
 
 def session(contents: Mapping[str, str], **more: Any) -> SessionFiles:
@@ -79,7 +87,16 @@ def whole(name: str) -> AuditReport:
     resumed = name == "kai-resumed"
     if resumed:
         more["pinned"] = True  # it was kept from then on
-    return examine(read(session(contents, **more)), LATER if resumed else NOW)
+    record = read(session(contents, **more), beside(contents, name))
+    return examine(record, LATER if resumed else NOW)
+
+
+def beside(contents: Mapping[str, str], name: str) -> Callable[[str], SessionFiles | None]:
+    """Finds the child session among these contents, or the parent of a child by name."""
+    child = {file.removeprefix("child/"): text for file, text in contents.items() if "/" in file}
+    parent = files(name.removesuffix("/child")) if name.endswith("/child") else {}
+    known = [session(each) for each in (child, parent) if each]
+    return lambda session_id: next((each for each in known if each.name == session_id), None)
 
 
 def broken() -> Iterator[Broken]:
@@ -98,7 +115,8 @@ def broken() -> Iterator[Broken]:
             lines = contents["journal.yaml"].count("\n")
             more["committed"] = [from_time(case["committed"])] * lines
         spoilt = session(contents, **more)
-        yield Broken(file.stem, case["why"], case["at"], contents, spoilt)
+        record = read(spoilt, beside(contents, case["twin"]))
+        yield Broken(file.stem, case["why"], case["at"], contents, spoilt, record)
 
 
 def problems(audited: AuditReport) -> Sequence[tuple[str, Problem]]:

@@ -9,7 +9,6 @@ from tables import code, table
 
 from playbook_supervisor.audit.examination import AuditReport, examine
 from playbook_supervisor.audit.rules import FAMILIES, OURS
-from playbook_supervisor.audit.session_record import read
 
 
 def rules() -> str:
@@ -36,7 +35,7 @@ def _rows() -> Iterator[tuple[str, str, str, str]]:
     for name, what in WHOLE.items():
         yield f"`{name}`", what, *_found(whole(name))
     for each in broken():
-        yield f"`broken/{each.name}`", each.why, *_found(examine(read(each.session), NOW))
+        yield f"`broken/{each.name}`", each.why, *_found(examine(each.record, NOW))
 
 
 def _found(audited: AuditReport) -> tuple[str, str]:

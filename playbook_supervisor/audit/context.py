@@ -15,7 +15,11 @@ from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.audit.session_record import SessionTree
 
 SKEW = 60_000
 """How far the clocks of two machines may differ, in ms."""
@@ -30,10 +34,11 @@ class AuditContext(Record):
     `outline` is None if no playbook is known; `pinned`: it is the session's own, tightened by
     `policy`. `state` is the journal replayed by the kernel, None if it cannot be. `committed` is
     the commit time of each journal line, in ms (0: not committed). `merged` names a branch that
-    contains the session's, or is empty.
+    contains the session's, or is empty. `tree` is its child sessions, and its parent if it is one.
     """
 
     name: str
+    tree: SessionTree
     journal: LooseJournal
     session: LooseSession | None
     outline: LoosePlaybook | None
@@ -50,8 +55,20 @@ class AuditContext(Record):
         return 0 if self.journal.ours else _WHOLE_SECONDS
 
     def step(self, entry: LooseEntry) -> LooseStep:
-        """The entry's step in the playbook; an empty one if it is not known."""
-        return self.outline.by_id.get(entry.step_id, _UNKNOWN) if self.outline else _UNKNOWN
+        """The entry's step in the playbook; an empty one if it is not known.
+
+        For an item of a loop without the conditions that name the item.
+        """
+        step = self.outline.by_id.get(entry.step, _UNKNOWN) if self.outline else _UNKNOWN
+        if not step.loop:
+            return step if entry.step == entry.step_id else _UNKNOWN
+        plain = tuple(name for name in step.postconditions if "{{" not in name)
+        return replace(step, postconditions=plain)
+
+    def phase(self, entry: LooseEntry) -> int | None:
+        """The phase of the entry's step; None if the playbook does not have it."""
+        known = self.outline is not None and self.step(entry) is not _UNKNOWN
+        return self.outline.phase_of[entry.step] if self.outline and known else None
 
     def gated(self, entry: LooseEntry) -> bool:
         """Whether the playbook has a gate before the entry's step in every case."""

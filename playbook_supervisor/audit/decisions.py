@@ -90,7 +90,7 @@ def _skipped(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
             yield found("AUD-SKIP", message, entry, "human_response")
         return
     step = context.step(entry)
-    by_playbook = step.autonomy in ("", Autonomy.SKIP) or step.conditional
+    by_playbook = step.autonomy in ("", Autonomy.SKIP) or step.conditional or step.loop
     by_gate = entry.resolution in (Resolution.SKIP, Resolution.ABORT)
     match entry.decision:
         case Decision.SKIPPED:
@@ -108,9 +108,9 @@ def _before_the_start(context: AuditContext, entry: LooseEntry) -> bool:
     """Whether `--from` skips the step; True if the response is something else."""
     kind, _, start = entry.human_response.partition(FROM)
     names = list(context.outline.by_id) if context.outline is not None else []
-    if kind or entry.step_id not in names:
+    if kind or entry.step not in names:
         return True
-    return start in names and names.index(entry.step_id) < names.index(start)
+    return start in names and names.index(entry.step) < names.index(start)
 
 
 def _answered(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:

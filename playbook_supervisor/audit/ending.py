@@ -67,13 +67,14 @@ def _same_feature(session: LooseSession) -> bool:
 
 def _completed(context: AuditContext, session: LooseSession) -> Iterator[Problem]:
     last = context.journal.last
+    begun = {entry.step for entry in last.values()}
     for entry in last.values():
         failed = entry.status is EntryStatus.FAILED or entry.resolution is Resolution.ABORT
         if failed and not settled(context, entry):
             message = f"{entry.name} is {entry.status}, but the session is completed"
             yield found("AUD-COMPLETED", message, entry, "status")
     for step in context.outline.steps if context.outline is not None else ():
-        if step.id not in last:
+        if step.id not in begun:
             message = f"the session is completed, but {first_line(step.id, 60)} has no entry"
             yield found("AUD-COMPLETED", message, session, "status")
 
@@ -116,8 +117,10 @@ def _without_kernel(
     entries, last = context.journal.entries, context.journal.last
     working = [entry for entry in entries if entry.status is EntryStatus.IN_PROGRESS]
     steps = context.outline.steps if context.outline is not None else ()
-    all_settled = bool(steps) and all(
-        step.id in last and settled(context, last[step.id]) for step in steps
+    all_settled = (
+        bool(steps)
+        and all(any(entry.step == step.id for entry in last.values()) for step in steps)
+        and all(settled(context, entry) for entry in last.values())
     )
     why = ""
     if status is SessionStatus.PENDING and entries:

@@ -11,7 +11,7 @@ from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Resolution
-from playbook_supervisor.project.conditions import Workspace, artifacts
+from playbook_supervisor.project.conditions import Workspace, artifacts, needs_feature
 from playbook_supervisor.project.config import Config
 
 _CONDITIONS = frozenset(condition.value for condition in Condition)
@@ -67,7 +67,7 @@ def _other_feature(context: AuditContext, entry: LooseEntry) -> Iterator[Problem
 
 
 def _files(condition: str) -> tuple[str, ...]:
-    if condition not in _CONDITIONS:
+    if condition not in _CONDITIONS or not needs_feature(condition):
         return ()
     paths = artifacts(condition, Workspace(Path(), "", "", Config()))
     return tuple(PurePosixPath(path).name for path in paths)

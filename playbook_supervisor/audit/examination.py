@@ -5,7 +5,7 @@ Pure: the files come in as bytes. `rules.py` lists the rules; each family of rul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.audit import (
     decisions,
@@ -13,8 +13,10 @@ from playbook_supervisor.audit import (
     evidence,
     gates,
     lenient_playbook,
+    loops,
     order,
     times,
+    tree,
 )
 from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
@@ -29,10 +31,19 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.bound_conditions import bound
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.session_policy import Policy, read_policy, tightened
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.journal import parse_journal
 
-_FAMILIES = (times.check, order.check, decisions.check, evidence.check, gates.check, ending.check)
+_FAMILIES = (
+    times.check,
+    order.check,
+    loops.check,
+    decisions.check,
+    evidence.check,
+    gates.check,
+    tree.check,
+    ending.check,
+)
 
 
 class AuditReport(Record):
@@ -45,6 +56,14 @@ class AuditReport(Record):
     @property
     def ok(self) -> bool:
         return all(file.ok for file in self.files)
+
+
+def examine_tree(record: SessionRecord, now: int) -> Iterator[AuditReport]:
+    """A report of the session, and one of each session below it."""
+    yield examine(record, now)
+    for child in record.tree.children:
+        tree = replace(child.tree, parent=record)
+        yield from examine_tree(replace(child, tree=tree), now)
 
 
 def examine(record: SessionRecord, now: int) -> AuditReport:
@@ -64,6 +83,7 @@ def examine(record: SessionRecord, now: int) -> AuditReport:
         replayed = replay(entries, playbook) if entries is not None and playbook else Replay()
         context = AuditContext(
             name=files.name,
+            tree=record.tree,
             journal=journal,
             session=record.session,
             outline=outline,
@@ -150,5 +170,5 @@ def _playbook(
             return record.playbook(), None
         return lenient_playbook.of(playbook), playbook
     outline = record.playbook()
-    steps = {entry.step_id for entry in journal.entries} - {""}
+    steps = {entry.step for entry in journal.entries} - {""}
     return (outline if outline is not None and steps <= outline.by_id.keys() else None), None

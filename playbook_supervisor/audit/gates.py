@@ -26,8 +26,8 @@ def check(context: AuditContext) -> Iterator[Problem]:
             yield from _allowed(context, entry, gate)
         yield from _unanswered(context, entry)
         if _passed(entry):
-            cleared.add(entry.step_id)
-        if context.gated(entry) and _ran(entry) and entry.step_id not in cleared:
+            cleared.add(entry.step)
+        if context.gated(entry) and _ran(entry) and entry.step not in cleared:
             message = f"{entry.name} ran without the gate that its playbook requires"
             yield found("AUD-GATE-MISSING", message, entry, "decision")
 
@@ -78,7 +78,7 @@ def _allowed(context: AuditContext, entry: LooseEntry, gate: LooseGate) -> Itera
     if gate.resolution is None or "by" in gate.unclear:
         return
     try:
-        context.policy.admit(entry.step_id, gate.resolution, first_line(gate.by))
+        context.policy.admit(entry.step, gate.resolution, first_line(gate.by))
     except PolicyError as error:
         yield found("AUD-PERSON", error.message, gate, "by")
 

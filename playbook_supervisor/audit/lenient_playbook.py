@@ -23,7 +23,9 @@ _GOES_ON = (Reaction.CONTINUE, Reaction.IGNORE)
 class LooseStep(Record):
     """A step. `conditional`: it has a `when` or a `skip_if`, so it may be skipped.
 
-    `asked`: it has a gate before it in any case. `policy` is None if it is not known.
+    `asked`: it has a gate before it in any case. `policy` is None if it is not known. `loop`: it
+    runs once for each item of a list. `rounds` is how often it may run until its `until` holds, 0
+    if it has none, None if that is not known.
     """
 
     id: str
@@ -35,6 +37,8 @@ class LooseStep(Record):
     group: str = ""
     conditional: bool = False
     asked: bool = False
+    loop: bool = False
+    rounds: int | None = 0
 
     def handling(self, code: str) -> Handling | None:
         """What is done about an error with this code; None if not known."""
@@ -119,12 +123,22 @@ def _step(step: Mapping[str, object]) -> LooseStep:
         postconditions=_names(step, "postconditions"),
         group=_text(step, "parallel_group"),
         conditional="when" in step or "skip_if" in step,
+        loop="for_each" in step,
+        rounds=_rounds(step),
         asked=(
             _text(step, "autonomy") == Autonomy.GATE_ALWAYS
             or "approval" in step
             or _text(step, "command").split(" ")[0] == CHECKPOINT
         ),
     )
+
+
+def _rounds(step: Mapping[str, object]) -> int | None:
+    until = step.get("until")
+    if until is None:
+        return 0
+    most = until.get("max") if isinstance(until, Mapping) else None
+    return int(str(most)) if str(most).isdecimal() else None
 
 
 def _policy(step: Mapping[str, object]) -> ErrorPolicy | None:

@@ -16,6 +16,7 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.kernel.model import base_of
 from playbook_supervisor.kernel.state import INTERRUPTED
 from playbook_supervisor.kernel.vocabulary import (
     Decision,
@@ -83,12 +84,21 @@ class LooseEntry(Record):
     evidence: tuple[str, ...] = ()
     gates: tuple[LooseGate, ...] = ()
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
+    session: str = ""
+    items: int = 0
+    item: str = ""
+    cached_from: str = ""
     unclear: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:
         """`implement#2`."""
         return f"{self.step_id}#{self.number}"
+
+    @property
+    def step(self) -> str:
+        """The step of the playbook: `build` also for its item `build[2]`."""
+        return base_of(self.step_id)
 
     @property
     def name(self) -> str:
@@ -137,7 +147,8 @@ class LooseJournal(Record, slots=False):
 class LooseSession(Record):
     """A session.yaml. Times are in ms since the epoch; `gate` is the id of the waiting gate.
 
-    `args` are the arguments that are text.
+    `args` are the arguments that are text. `parent` is the attempt that a child session does the
+    work of: `20260219-a7k/release#1`.
     """
 
     document: Document
@@ -155,6 +166,7 @@ class LooseSession(Record):
     gate: str = ""
     failures: int = 0
     waived: tuple[str, ...] = ()
+    parent: str = ""
     unclear: tuple[Problem, ...] = ()
 
     @property
@@ -216,6 +228,7 @@ def session(data: bytes, source: str) -> LooseSession:
         failures=failures or 0,
         waived=reader.get(fields.texts, "waived") or (),
         gate=reader.get(Fields(gate).text, "id") or "",
+        parent=reader.get(fields.text, "parent") or "",
         unclear=tuple(reader.unclear),
     )
 
@@ -233,6 +246,7 @@ def _entry(
     decided = fields.maybe_word if undecided else fields.word
     stated = reader.get(fields.maybe_integer, "attempt", least=1)
     counted = 1 if ours else attempts.get(step_id, 0) + 1
+    items = reader.get(fields.maybe_integer, "items", least=1)
     gates = tuple(_gates(reader))
     entry = LooseEntry(
         document=document,
@@ -256,6 +270,10 @@ def _entry(
         evidence=reader.get(fields.texts, "evidence") or (),
         gates=gates,
         agent=reader.get(fields.record, "agent") or {},
+        session=reader.get(fields.text, "session") or "",
+        items=items or 0,
+        item=reader.get(fields.text, "item") or "",
+        cached_from=reader.get(fields.text, "cached_from") or "",
         unclear=frozenset(reader.keys),
     )
     return entry, reader.unclear

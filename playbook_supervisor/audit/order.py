@@ -8,12 +8,16 @@ from itertools import pairwise
 from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
 from playbook_supervisor.audit.lenient_session import LooseEntry
+from playbook_supervisor.audit.loops import ends_loop
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.state import INTERRUPTED
+from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Resolution
+
+_NO_RETRY = frozenset({INTERRUPTED, UNTIL})
+"""Codes of attempts that another may follow whatever the error policy says."""
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
@@ -76,7 +80,7 @@ def _retried(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Prob
         return
     automatic = 0
     for previous, entry in pairwise(attempts):
-        asked = previous.resolution is Resolution.RETRY or previous.error_code == INTERRUPTED
+        asked = previous.resolution is Resolution.RETRY or previous.error_code in _NO_RETRY
         if foreign:
             asked = asked or bool(previous.human_response or entry.human_response)
         if asked or previous.status is not EntryStatus.FAILED:
@@ -107,8 +111,9 @@ def _by_start(context: AuditContext) -> Iterator[Problem]:
 def _phases(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
     """Steps that were not settled when a later phase began, each reported once."""
     waiting = dict(outline.phase_of)
+    loops: dict[str, tuple[int, set[str]]] = {}
     for entry in context.journal.entries:
-        phase = outline.phase_of.get(entry.step_id)
+        phase = context.phase(entry)
         if phase is None:
             if context.pinned and entry.step_id:
                 message = f"{entry.name} belongs to no step of the playbook"
@@ -119,7 +124,10 @@ def _phases(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
             message = f"{entry.name} began before {first_line(step_id, 60)} was settled"
             yield found("AUD-PHASE", message, entry, "step_id")
         if entry.status is None or settled(context, entry):
-            waiting.pop(entry.step_id, None)
+            number, over = loops.setdefault(entry.step, (entry.items, set()))
+            over.add(entry.step_id)
+            if entry.step_id == entry.step or len(over) >= number or ends_loop(entry):
+                waiting.pop(entry.step, None)
 
 
 def settled(context: AuditContext, entry: LooseEntry) -> bool:
@@ -133,17 +141,17 @@ def _overlaps(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem
     """Compare each entry with the one of all earlier phases that ended last."""
     last: dict[int, LooseEntry] = {}
     for entry in context.journal.entries:
-        phase = outline.phase_of.get(entry.step_id)
+        phase = context.phase(entry)
         if phase is not None and _end(entry) > _end(last.get(phase)):
             last[phase] = entry
-    before: dict[int, LooseEntry | None] = {}
+    before: dict[int | None, LooseEntry | None] = {}
     latest: LooseEntry | None = None
     for phase in range(len(outline.steps)):
         before[phase] = latest
         if _end(last.get(phase)) > _end(latest):
             latest = last[phase]
     for entry in context.journal.entries:
-        previous = before.get(outline.phase_of.get(entry.step_id, -1))
+        previous = before.get(context.phase(entry))
         if previous is not None:
             yield from _overlap(context, entry, previous)
 

@@ -78,6 +78,13 @@ ORDER = {
     ),
 }
 
+LOOPS = {
+    "AUD-ITEMS": AuditRule(
+        "the items of a loop are out of order, one is missing, or their number changes", _HISTORY
+    ),
+    "AUD-ROUNDS": AuditRule("a step ran for more rounds than its `until` allows", _ASK),
+}
+
 DECISIONS = {
     "AUD-ESCALATION": AuditRule("an entry is escalated, but names no trigger", _ASK),
     "AUD-TRIGGER": AuditRule(
@@ -144,12 +151,30 @@ ENDING = {
     ),
 }
 
+CHILDREN = {
+    "AUD-CHILD": AuditRule(
+        "an attempt is done without its child session, or that names another parent", _HISTORY
+    ),
+    "AUD-CHILD-END": AuditRule(
+        "an attempt is done, but its child session is not completed (unless that was waived, or "
+        "the error policy lets the run continue)",
+        _HISTORY,
+    ),
+    "AUD-CHILD-TIME": AuditRule(
+        "a child session began before its attempt, or ended after it", _CLOCK
+    ),
+    "AUD-CHILD-TWICE": AuditRule("two attempts have the same child session", _REPAIR),
+    "AUD-PARENT": AuditRule("a child session's parent is missing or does not name it", _HISTORY),
+}
+
 FAMILIES = {
     "Reading": READING,
     "Times and figures": TIMES,
     "Order": ORDER,
+    "Loops": LOOPS,
     "Decisions": DECISIONS,
     "Gates": GATES,
+    "Child sessions": CHILDREN,
     "The session": ENDING,
 }
 

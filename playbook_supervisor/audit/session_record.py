@@ -14,6 +14,14 @@ from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
 from playbook_supervisor.records import Record, replace
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Beside: TypeAlias = Callable[[str], "SessionFiles | None"]
+
+_DEEPEST = 100
+"""No session has more sessions above it; the kernel makes fewer."""
 Parsed = TypeVar("Parsed", LooseJournal, LooseSession)
 
 
@@ -50,6 +58,21 @@ class SessionFiles(Record):
     folder: Path | None = None
 
 
+class SessionTree(Record):
+    """The child sessions of a session, and the parent of one."""
+
+    children: tuple[SessionRecord, ...] = ()
+    parent: SessionRecord | None = None
+
+    def child(self, session_id: str) -> SessionRecord | None:
+        """The child session with this id, if it is there."""
+        named = (each for each in self.children if each.files.name == session_id)
+        return next(named, None)
+
+
+NO_TREE = SessionTree()
+
+
 class SessionRecord(Record):
     """The journal and session.yaml of a session as far as they can be read, with the problems."""
 
@@ -57,6 +80,7 @@ class SessionRecord(Record):
     journal: LooseJournal | None
     session: LooseSession | None
     problems: tuple[Problem, ...]
+    tree: SessionTree = NO_TREE
 
     def playbook(self) -> LoosePlaybook | None:
         """Its playbook, if there is one that can be read."""
@@ -66,14 +90,44 @@ class SessionRecord(Record):
         return lenient_playbook.read(file.data, file.file)
 
 
-def read(files: SessionFiles) -> SessionRecord:
-    """Read the journal and session.yaml."""
+def _alone(_: str) -> SessionFiles | None:
+    """No other session is known."""
+
+
+def read(files: SessionFiles, beside: Beside = _alone) -> SessionRecord:
+    """Read the journal and session.yaml; with them those of its child sessions and its parent.
+
+    `beside` finds the files of another session by its id.
+    """
+    record = _alone_read(files)
+    parent = record.session.parent.partition("/")[0] if record.session is not None else ""
+    above = beside(parent) if parent else None
+    children = _children(record, beside, {files.name})
+    return replace(record, tree=SessionTree(children, _alone_read(above) if above else None))
+
+
+def _alone_read(files: SessionFiles) -> SessionRecord:
     journal, problems = _read(files.journal, lenient_session.journal)
     session = None
     if files.session is not None:
         session, more = _read(files.session, lenient_session.session)
         problems += more
     return SessionRecord(files, journal, session, tuple(problems))
+
+
+def _children(record: SessionRecord, beside: Beside, above: set[str]) -> tuple[SessionRecord, ...]:
+    """The child sessions, each once; a hostile journal may name one of those `above` it."""
+    if record.journal is None or not record.journal.ours or len(above) > _DEEPEST:
+        return ()
+    named = dict.fromkeys(entry.session for entry in record.journal.entries if entry.session)
+    found = []
+    for session_id in named:
+        files = beside(session_id) if session_id not in above else None
+        if files is not None:
+            child = _alone_read(files)
+            below = _children(child, beside, {*above, session_id})
+            found.append(replace(child, tree=SessionTree(below)))
+    return tuple(found)
 
 
 def _read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def find(
     StateError if a name means no session.
     """
     for files in _find(names, cwd or locate.current_folder(), every=every):
-        record = session_record.read(files)
+        record = session_record.read(files, _beside(files))
         if files.playbook is None and files.folder is not None and record.session is not None:
             playbook = _project_playbook(files.folder, record.session)
             record = replace(record, files=replace(files, playbook=playbook))
@@ -74,6 +74,19 @@ def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionF
             yield _in_store(overview.find(store, name), name, here)
         else:
             yield _at_path(here / given, given)
+
+
+def _beside(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
+    """Finds another session of that worktree by its id."""
+
+    def find(session_id: str) -> SessionFiles | None:
+        if files.folder is None or not SESSION_ID.match(session_id):
+            return None
+        folder = files.folder.parent / session_id
+        shown = Path(files.journal.file).parent.parent / session_id
+        return _in_folder(folder, str(shown)) if (folder / _SESSION).is_file() else None
+
+    return find
 
 
 def _in_store(store: DiskStore, session_id: str, here: Path) -> SessionFiles:

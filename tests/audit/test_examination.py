@@ -47,7 +47,7 @@ from playbook_supervisor.sessions.manifest import Manifest, emit_manifest
 from playbook_supervisor.sessions.projection import project
 
 BROKEN = tuple(broken())
-IN_ORDER = ("ours", "ours-open", "kai", "kai-open")
+IN_ORDER = ("ours", "ours-open", "ours-loop", "ours-tree", "ours-tree/child", "kai", "kai-open")
 
 
 def examine(files: SessionFiles, now: int) -> AuditReport:
@@ -78,7 +78,7 @@ def test_in_a_session_that_is_in_order_nothing_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
 def test_what_breaks_one_rule_is_found_by_that_rule_at_its_place(case: Broken) -> None:
-    audited = examine(case.session, NOW)
+    audited = examine_record(case.record, NOW)
     assert codes(audited) == {case.rule}
     assert not audited.ok
     for name, problem in problems(audited):
