@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from playbook_supervisor.audit.attempts import (
+    LARGEST,
+    Attempt,
+    attempts_of,
+    family,
+    plausible,
+    was_tried,
+    worked,
+)
 from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal
 from playbook_supervisor.audit.session_record import SessionRecord
-from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN
+from playbook_supervisor.kernel.model import item_number
+from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
 from playbook_supervisor.records import Record
 
-_NOT_WORK = NEVER_RAN | {INTERRUPTED}
-_LARGEST = 10**12
-"""No duration in ms, no cost and no number of tokens is larger; such a value is an error."""
 UNNAMED = "unnamed"
 ENDS = ("completed", "failed", "aborted", "open", "unknown")
 """The states of a session; the first three are ended ones."""
@@ -42,11 +49,26 @@ class Known(Record):
     of: int
 
 
+class Item(Record):
+    """An item of a loop in one session: its number from 1, what it is, and how it ended.
+
+    `worked` is how long all attempts at it worked, in ms; None if that is not known.
+    """
+
+    session: str
+    number: int
+    item: str
+    status: str
+    attempts: int
+    worked: int | None
+
+
 class Figures(Record):
     """The attempts of one step, command or model, called `name`. None is unknown.
 
-    `tries` are the attempts that were launched, `again` those after the first. A step also has its
-    playbook and command.
+    `tries` are the attempts that were launched, `again` those after the first. A round that another
+    follows, since its `until` did not hold, is no failure. A loop is one step with its `items`. A
+    step also has its playbook and command.
     """
 
     name: str
@@ -62,6 +84,7 @@ class Figures(Record):
     output_tokens: Known | None
     playbook: str = ""
     command: str = ""
+    items: tuple[Item, ...] = ()
 
 
 class WaitTimes(Record):
@@ -82,8 +105,10 @@ class Metrics(Record):
     `ends` counts the sessions by state; of the completed ones, `with_failures` those in which a
     step failed and the run went on, and `with_waivers` those in which something was waived.
     `escalations` counts the gates by trigger. `retries` counts them by cause:
-    the error policy (`automatic`), a person (`asked`), an interruption, or `unknown` in journals
-    of other tools.
+    the error policy (`automatic`), a person (`asked`), an interruption, another `round` of an
+    `until`, or `unknown` in journals of other tools. A child session counts with its parent: its
+    steps and gates are counted, but it is no session of its own, and `commands` leave out the
+    attempts whose work it does.
     """
 
     ends: Mapping[str, int]
@@ -108,43 +133,28 @@ class Metrics(Record):
         return self.ends["completed"] / ended if ended else None
 
 
-class _Attempt(Record):
-    entry: LooseEntry
-    playbook: str
-    command: str
-    model: str
-    ours: bool
-
-
 def measure(records: Iterable[SessionRecord]) -> Metrics:
     """The figures of these sessions together."""
     records = tuple(records)
-    attempts = [attempt for record in records for attempt in _attempts(record)]
+    attempts = [attempt for record in records for attempt in attempts_of(record)]
     completed = [each.journal for each in records if each.journal and _end(each) == "completed"]
     return Metrics(
         ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
         with_failures=sum(map(_has_failures, completed)),
         with_waivers=sum(map(_has_waivers, completed)),
         lasted=_stats(map(_session_duration, records)),
-        steps=_grouped(attempts, lambda each: (each.playbook, each.entry.step_id, each.command)),
-        commands=_grouped(attempts, lambda each: ("", each.command, "")),
+        steps=_grouped(attempts, lambda each: (each.playbook, each.entry.step, each.command)),
+        commands=_grouped(
+            [each for each in attempts if not each.entry.session],
+            lambda each: ("", each.command, ""),
+        ),
         models=_grouped(attempts, lambda each: ("", each.model, "")),
         gates=_gates(attempts),
         escalations=Counter(_escalations(attempts)),
-        retries=Counter(kind for record in records for kind in _retries(record)),
+        retries=Counter(
+            kind for record in records for each in family(record) for kind in _retries(each)
+        ),
     )
-
-
-def _attempts(record: SessionRecord) -> Iterator[_Attempt]:
-    if record.journal is None:
-        return
-    playbook = record.session.playbook if record.session is not None else ""
-    outline = record.playbook()
-    steps = outline.by_id if outline is not None else {}
-    for entry in record.journal.entries:
-        command = steps[entry.step_id].command if entry.step_id in steps else ""
-        model = str(entry.agent.get("model", ""))
-        yield _Attempt(entry, playbook, command, model, record.journal.ours)
 
 
 # ── sessions ────────────────────────────────────────────────────────────────────────────────
@@ -168,86 +178,65 @@ def _session_duration(record: SessionRecord) -> int | None:
     session = record.session
     if session is None or session.started_at is None or session.completed_at is None:
         return None
-    return _plausible(session.completed_at - session.started_at)
+    return plausible(session.completed_at - session.started_at)
 
 
 # ── attempts ────────────────────────────────────────────────────────────────────────────────
 
 
 def _grouped(
-    attempts: Sequence[_Attempt], key: Callable[[_Attempt], tuple[str, str, str]]
+    attempts: Sequence[Attempt], key: Callable[[Attempt], tuple[str, str, str]]
 ) -> tuple[Figures, ...]:
     """Group the attempts by playbook, name and command, in order; a group needs a name."""
-    groups: dict[tuple[str, str, str], list[_Attempt]] = {}
+    groups: dict[tuple[str, str, str], list[Attempt]] = {}
     for attempt in attempts:
         groups.setdefault(key(attempt), []).append(attempt)
     return tuple(_figures(name, each) for name, each in groups.items() if name[1])
 
 
-def _figures(names: tuple[str, str, str], attempts: Sequence[_Attempt]) -> Figures:
+def _figures(names: tuple[str, str, str], attempts: Sequence[Attempt]) -> Figures:
     playbook, name, command = names
     entries = [attempt.entry for attempt in attempts]
     statuses = Counter(entry.status for entry in entries)
-    ran = [entry for entry in entries if entry.status is not EntryStatus.SKIPPED]
+    ran = [each for each in attempts if each.entry.status is not EntryStatus.SKIPPED]
+    used = [each.entry for each in ran]
     return Figures(
         name=name,
         attempts=len(entries),
-        tries=sum(map(_tried, attempts)),
+        tries=sum(map(was_tried, attempts)),
         done=statuses[EntryStatus.DONE],
-        failed=statuses[EntryStatus.FAILED],
+        failed=statuses[EntryStatus.FAILED] - sum(entry.error_code == UNTIL for entry in entries),
         skipped=statuses[EntryStatus.SKIPPED],
         again=sum(entry.number > 1 for entry in entries),
-        lasted=_stats(_worked(entry) for entry in ran),
-        cost_usd=_known(ran, "cost_usd"),
-        input_tokens=_known(ran, "input_tokens"),
-        output_tokens=_known(ran, "output_tokens"),
+        lasted=_stats(map(worked, ran)),
+        cost_usd=_known(used, "cost_usd"),
+        input_tokens=_known(used, "input_tokens"),
+        output_tokens=_known(used, "output_tokens"),
         playbook=playbook,
         command=command,
+        items=tuple(_items(attempts)) if playbook else (),
     )
 
 
-def _tried(attempt: _Attempt) -> bool:
-    """Whether it was launched; other tools do not record when."""
-    entry = attempt.entry
-    if attempt.ours and entry.status is EntryStatus.IN_PROGRESS:
-        return entry.launched_at is not None
-    return entry.status is not EntryStatus.SKIPPED
-
-
-def _worked(entry: LooseEntry) -> int | None:
-    """How long a settled attempt worked, without waiting for people.
-
-    Its times count, and the stated duration only if they are missing. The work of an interrupted
-    attempt is unknown: a crash may be noticed days later.
-    """
-    if entry.error_code in _NOT_WORK:
-        return None
-    begun, ended = _work(entry)
-    if begun is not None and ended is not None:
-        return _plausible(ended - begun - sum(_waits(entry, begun, ended)))
-    return None if entry.seconds is None else _plausible(entry.seconds * 1000)
-
-
-def _work(entry: LooseEntry) -> tuple[int | None, int | None]:
-    """The begin and end of the work. An answer may be given days before it is used."""
-    if not entry.gates:
-        return entry.started_at, entry.completed_at
-    begun = entry.started_at if entry.launched_at is None else entry.launched_at
-    ended = entry.completed_at if entry.returned_at is None else entry.returned_at
-    return begun, ended
-
-
-def _waits(entry: LooseEntry, begun: int, ended: int) -> Iterator[int]:
-    for gate in entry.gates:
-        if gate.opened_at is not None and gate.answered_at is not None:
-            yield max(min(gate.answered_at, ended) - max(gate.opened_at, begun), 0)
+def _items(attempts: Sequence[Attempt]) -> Iterator[Item]:
+    """The items of a loop, session by session in the order of their first attempts."""
+    items: dict[tuple[str, int], list[Attempt]] = {}
+    for attempt in attempts:
+        if number := item_number(attempt.entry.step_id):
+            items.setdefault((attempt.session, number), []).append(attempt)
+    for (session, number), tried in items.items():
+        known = [ms for ms in map(worked, tried) if ms is not None]
+        last = tried[-1].entry
+        status = last.status.value if last.status is not None else "unknown"
+        total = sum(known) if known else None
+        yield Item(session, number, last.item, status, len(tried), total)
 
 
 def _known(entries: Sequence[LooseEntry], key: str) -> Known | None:
     values = [
         value
         for entry in entries
-        if isinstance(value := entry.agent.get(key), int | float) and 0 <= value <= _LARGEST
+        if isinstance(value := entry.agent.get(key), int | float) and 0 <= value <= LARGEST
     ]
     return Known(sum(values), len(values), len(entries)) if values else None
 
@@ -263,6 +252,8 @@ def _retries(record: SessionRecord) -> Iterator[str]:
             continue
         if before.resolution is Resolution.RETRY:
             yield "asked"
+        elif before.error_code == UNTIL:
+            yield "round"
         elif before.error_code == INTERRUPTED:
             yield "interrupted"
         else:
@@ -272,7 +263,7 @@ def _retries(record: SessionRecord) -> Iterator[str]:
 # ── people ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
+def _gates(attempts: Sequence[Attempt]) -> tuple[WaitTimes, ...]:
     reasons: dict[str, list[int | None]] = {}
     waiting: Counter[str] = Counter()
     for attempt in attempts:
@@ -281,7 +272,7 @@ def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
                 continue
             known = gate.opened_at is not None and gate.answered_at is not None
             waited = (gate.answered_at or 0) - (gate.opened_at or 0)
-            reasons.setdefault(gate.reason, []).append(_plausible(waited) if known else None)
+            reasons.setdefault(gate.reason, []).append(plausible(waited) if known else None)
             waiting[gate.reason] += not gate.answered and not attempt.entry.settled
     return tuple(
         WaitTimes(reason, len(waits), waiting[reason], _stats(waits))
@@ -289,7 +280,7 @@ def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
     )
 
 
-def _escalations(attempts: Iterable[_Attempt]) -> Iterator[str]:
+def _escalations(attempts: Iterable[Attempt]) -> Iterator[str]:
     """The trigger of each gate that one opened; without gates, of each escalated entry."""
     triggers = {trigger.value for trigger in Trigger}
     for attempt in attempts:
@@ -301,10 +292,6 @@ def _escalations(attempts: Iterable[_Attempt]) -> Iterator[str]:
 
 
 # ── arithmetic ──────────────────────────────────────────────────────────────────────────────
-
-
-def _plausible(ms: float) -> int | None:
-    return round(ms) if 0 <= ms <= _LARGEST else None
 
 
 def _stats(lengths: Iterable[int | None]) -> DurationStats | None:

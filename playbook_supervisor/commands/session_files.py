@@ -39,6 +39,8 @@ def find(
     """
     for files in _find(names, cwd or locate.current_folder(), every=every):
         record = session_record.read(files, _beside(files))
+        if every and record.tree.parent is not None:
+            continue  # it is read with its parent
         if files.playbook is None and files.folder is not None and record.session is not None:
             playbook = _project_playbook(files.folder, record.session)
             record = replace(record, files=replace(files, playbook=playbook))

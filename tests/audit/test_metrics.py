@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from collected_journals import beside, files, session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,3 +250,53 @@ def test_any_journal_can_be_measured(data: bytes) -> None:
     metrics = measure([read(SessionFiles("", SessionFile("journal.yaml", text)))])
     assert metrics.sessions == 1
     assert metrics_tables.as_json(metrics)["sessions"]["total"] == 1
+
+
+class TestLoopsAndChildren:
+    def test_a_loop_is_one_step_with_its_items(self) -> None:
+        steps = {each.name: each for each in all_of(source("ours-loop")).steps}
+        assert list(steps) == ["plan", "build", "fix"]
+        assert steps["build"].lasted == DurationStats(4, 60_000, 120_000, 300_000)
+        assert [
+            (i.number, i.item, i.status, i.attempts, i.worked) for i in steps["build"].items
+        ] == [
+            (1, "alpha", "done", 1, 60_000),
+            (2, "beta", "done", 2, 180_000),
+            (3, "gamma", "done", 1, 60_000),
+        ]
+        printed = metrics_tables.as_json(all_of(source("ours-loop")))["steps"][1]["items"][1]
+        assert printed["total_seconds"] == 180
+        (table, *_) = metrics_tables.sheets(all_of(source("ours-loop")))
+        assert table.rows[1][0] == "build[3]"
+
+    def test_a_round_that_another_follows_is_no_failure(self) -> None:
+        measured = all_of(source("ours-loop"))
+        assert measured.retries == {"automatic": 1, "round": 2}
+        (fix,) = (each for each in measured.steps if each.name == "fix")
+        assert (fix.tries, fix.failed, fix.again) == (3, 0, 2)
+
+    def test_the_time_of_a_tree_counts_once(self) -> None:
+        """Without the time at the gates of the child."""
+        measured = all_of(collected("ours-tree"))
+        assert measured.ends["completed"] == measured.sessions == 1
+        assert measured.lasted == DurationStats(1, 1_200_000, 1_200_000, 1_200_000)
+        steps = {(each.playbook, each.name): each for each in measured.steps}
+        release = steps["release-all", "release"]
+        assert release.lasted == DurationStats(1, 300_000, 300_000, 300_000)  # of 14 minutes
+        assert steps["ship", "pr"].lasted == DurationStats(1, 89_000, 89_000, 89_000)
+        work = [each.lasted.total for each in measured.commands if each.lasted]
+        assert work == [299_000, 179_000, 89_000]
+        assert [each.reason for each in measured.gates] == ["gate_always"]
+        assert [each.cost_usd for each in measured.models] == [Known(0.5, 1, 1)]
+
+    def test_a_result_from_the_cache_was_not_worked_for(self) -> None:
+        cached = entry(20, ", cached_from: 20260219-a7k/plan#1")
+        (step,) = all_of(journal(cached, entry(30, ", attempt: 2"))).steps
+        assert (step.attempts, step.tries) == (2, 1)
+        assert step.lasted == DurationStats(1, 1_800_000, 1_800_000, 1_800_000)
+
+
+def collected(name: str) -> SessionRecord:
+    """A session of the collection with its child session."""
+    contents = files(name)
+    return read(session(contents), beside(contents, name))

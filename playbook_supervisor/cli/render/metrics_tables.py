@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from playbook_supervisor.audit.metrics import DurationStats, Figures, Known, Metrics, WaitTimes
+from playbook_supervisor.audit.metrics import (
+    DurationStats,
+    Figures,
+    Item,
+    Known,
+    Metrics,
+    WaitTimes,
+)
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import Record
@@ -82,9 +89,13 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
 
 
 def _names(steps: Sequence[Figures]) -> list[str]:
-    """The names of steps, with the playbook if there are several."""
+    """The names of steps, with the playbook if there are several, and the items of a loop."""
     several = len({step.playbook for step in steps}) > 1
-    return [_name(f"{step.playbook} {step.name}" if several else step.name) for step in steps]
+    names = (f"{step.playbook} {step.name}" if several else step.name for step in steps)
+    return [
+        _name(f"{name}[{len(step.items)}]" if step.items else name)
+        for name, step in zip(names, steps, strict=True)
+    ]
 
 
 def _name(text: str) -> str:
@@ -224,6 +235,18 @@ def _figures(figures: Figures, kind: str) -> Json:
         **_if_known("cost_usd", _known_json(figures.cost_usd)),
         **_if_known("input_tokens", _known_json(figures.input_tokens)),
         **_if_known("output_tokens", _known_json(figures.output_tokens)),
+        **({"items": [_item(each) for each in figures.items]} if figures.items else {}),
+    }
+
+
+def _item(item: Item) -> Json:
+    return {
+        **({"session": item.session} if item.session else {}),
+        "number": item.number,
+        **({"item": item.item} if item.item else {}),
+        "status": item.status,
+        "attempts": item.attempts,
+        **({} if item.worked is None else {"total_seconds": item.worked / 1000}),
     }
 
 
