@@ -14,7 +14,9 @@ from playbook_supervisor.project.schema import examine
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Document
+    from playbook_supervisor.formats.problems import Severity
     from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.project.child_playbooks import Children
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.lint import Lookup
     from playbook_supervisor.project.policy_files import PolicyRule
@@ -118,6 +120,13 @@ class _Project:
         return project_rules(self.root, self.config)
 
     @cached_property
+    def children(self) -> Children | None:
+        """The playbooks that steps here run; None outside of a repository."""
+        from playbook_supervisor.project.child_playbooks import Children
+
+        return None if self.root is None else Children(self.root)
+
+    @cached_property
     def playbooks(self) -> tuple[Playbook, ...]:
         if self.root is None:
             return ()
@@ -148,6 +157,8 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     warnings = lint(playbook, document, command=command, config=config, stem=stem)
     found = [*problems, *warnings]
     found += _step_kinds(playbook, document, project.root if config else None, config)
+    if not anywhere and any(step.child for step in playbook.steps):
+        found += _children(playbook, document, project, path, in_project=bool(stem))
     found += _tightened(playbook, document, project)
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     unchecked += () if config else (CHECK,)
@@ -165,6 +176,23 @@ def _step_kinds(
     for each in faults(playbook, site):
         path, error = ("steps", each.index, *each.path), each.error
         yield problem_at(document, path, error.code, error.message, error.guidance)
+
+
+def _children(
+    playbook: Playbook, document: Document, project: _Project, file: Path, *, in_project: bool
+) -> Iterator[Problem]:
+    """What is wrong with the children: a warning where another project may be meant."""
+    from playbook_supervisor.project.child_lint import lint
+
+    if project.children is None:
+        return
+    severity: Severity = "error" if in_project else "warning"
+    for fault in project.children.faults(playbook, file):
+        path, error = ("steps", fault.index, *fault.place), fault.error
+        yield problem_at(
+            document, path, error.code, error.message, error.guidance, severity=severity
+        )
+    yield from lint(project.children.of(playbook), document)
 
 
 def _not_allowed(

@@ -86,7 +86,8 @@ def run(
     if start or drive.mode is Mode.AUTONOMOUS:
         locate.require_no_agent(store, "run --from" if start else "run --mode autonomous")
     request = creation.prepare(store, reference, args, start=start)
-    agent = agent_for(request.tightened, drive.agent, request.config, root)
+    children = request.tightened_children
+    agent = agent_for(request.tightened, drive.agent, request.config, root, children)
     require_executable(request, root)
     if agent is not None:
         budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
@@ -99,7 +100,7 @@ def run(
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
     changed_settings.tell(supervisor, observer)
-    agent = agent_for(request.tightened, drive.agent, supervisor.config, root)
+    agent = agent_for(request.tightened, drive.agent, supervisor.config, root, children)
     if agent is not None and (unkept := budget.unkept(agent, request.tightened)):
         observer.on_notice(unkept)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
@@ -134,7 +135,7 @@ def resume(
         locate.require_human(store, session_id, "resume --accept-config")
     authorization.refuse_living_client(store.runtime(session_id))
     with store.open(session_id) as opened:
-        status = machine.status(opened.state)
+        status, children = machine.status(opened.state), opened.pinned.tightened_children
     supervisor = Supervisor(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over or (status is SessionStatus.FAILED and not retry):
@@ -154,7 +155,7 @@ def resume(
     asked = drive.limits or budget.NO_LIMITS
     merged = budget.merged(asked, known.limits)
     playbook = supervisor.look().state.playbook
-    if agent := agent_for(playbook, agent_name, supervisor.config, supervisor.root):
+    if agent := agent_for(playbook, agent_name, supervisor.config, supervisor.root, children):
         budget.require_enforceable(agent, asked)
         if said := budget.unenforceable(agent, merged):
             observer.on_notice(said)

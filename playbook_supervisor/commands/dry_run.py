@@ -143,7 +143,7 @@ def _agent(
     drive: DriveOptions, request: RunRequest, root: Path, refusals: list[PlaybookError]
 ) -> tuple[str, bool]:
     """The agent's name, and whether it reads Claude Code's command files."""
-    if not needs_agent(request.tightened, drive.agent):
+    if not needs_agent(request.tightened, drive.agent, request.tightened_children):
         return "", False
     name = drive.agent or request.config.agent
     reads_commands = name == registry.DEFAULT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Set
-from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError, StepError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.creation import RunRequest
 
+NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
 _SCHEMA = "PB-CHECK-SCHEMA"
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
 
@@ -107,45 +108,48 @@ def faults(
 
 def require_executable(request: RunRequest, root: Path) -> None:
     """The first fault of a run that is to begin, which names the step: CheckError, PolicyError."""
-    playbook = request.tightened
-    values = playbook.values(request.args)
-    for fault in faults(playbook, Site(root, request.config), values):
+    site, playbook = Site(root, request.config), request.tightened
+    _require_sound(playbook, site, playbook.values(request.args))
+    for child in request.tightened_children.values():
+        _require_sound(child, site)
+
+
+def _require_sound(playbook: Playbook, site: Site, values: Mapping[str, str] | None = None) -> None:
+    for fault in faults(playbook, site, values):
         error, step = fault.error, playbook.steps[fault.index].id
         kind = type(error) if isinstance(error, PolicyError) else CheckError
         message = f"step {step}: {error.message}"
         raise kind(error.code, message, where=playbook.name, guidance=error.guidance)
 
 
-def needs_agent(playbook: Playbook, spec: str = "", root: Path | None = None) -> bool:
+def needs_agent(
+    playbook: Playbook, spec: str = "", children: Mapping[str, Playbook] = NO_CHILDREN
+) -> bool:
     """Whether a run has to have an agent: one is named (`--agent`), or a step needs one.
 
-    With `root`, also a step of a child playbook.
+    `children` are the playbooks that its steps can reach, by name.
     """
-    return bool(spec) or any(
-        step.needs_agent
-        for each in (playbook, *(_children(playbook, root) if root else ()))
-        for step in each.steps
-        if step.autonomy is not Autonomy.SKIP
-    )
+    if spec:
+        return True
+    due = [playbook]
+    for each in due:
+        runs = [step for step in each.steps if step.autonomy is not Autonomy.SKIP]
+        if any(step.needs_agent for step in runs):
+            return True
+        below = dict.fromkeys(step.child for step in runs if step.child in children)
+        due += [children[name] for name in below if children[name] not in due]
+    return False
 
 
-def _children(playbook: Playbook, root: Path) -> Iterator[Playbook]:
-    """The playbooks that its steps can reach, each once; one that is not valid fails its step."""
-    from playbook_supervisor.project import library
-
-    seen, due = set[str](), [playbook]
-    while due:
-        for step in due.pop().steps:
-            if step.child and step.child not in seen:
-                seen.add(step.child)
-                with suppress(PlaybookError):
-                    due.append(library.find(root, step.child_reference).playbook)
-                    yield due[-1]
-
-
-def agent_for(playbook: Playbook, spec: str, config: Config, root: Path) -> Agent | None:
+def agent_for(
+    playbook: Playbook,
+    spec: str,
+    config: Config,
+    root: Path,
+    children: Mapping[str, Playbook] = NO_CHILDREN,
+) -> Agent | None:
     """The chosen agent; None if none is needed. Errors as `agents.registry.choose`."""
-    if not needs_agent(playbook, spec, root):
+    if not needs_agent(playbook, spec, children):
         return None
     from playbook_supervisor.agents.registry import choose
 

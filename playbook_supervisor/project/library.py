@@ -171,7 +171,31 @@ def find(root: Path, reference: str) -> PlaybookFile:
         raise ArgumentError("PB-ARG-PLAYBOOK", f"no playbook is called {printable(reference)!r}")
     if "/" in reference or "." in reference:
         return _at(root, reference)
-    files = _files(root)
+    return _named(root, reference, _files(root))
+
+
+class Library:
+    """The playbooks that the steps of a project's playbooks name; each file is read once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._found: dict[str, PlaybookFile] = {}
+
+    def find(self, reference: str) -> PlaybookFile:
+        """The file of a child. Errors as the function `find`; a path is one from the root."""
+        if reference not in self._found:
+            if "/" in reference or "." in reference:
+                self._found[reference] = _at_path(self._root, reference, self._root / reference)
+            else:
+                self._found[reference] = _named(self._root, reference, self._files)
+        return self._found[reference]
+
+    @cached_property
+    def _files(self) -> list[PlaybookFile]:
+        return _files(self._root)
+
+
+def _named(root: Path, reference: str, files: Sequence[PlaybookFile]) -> PlaybookFile:
     # A file too broken to state a name is found by its file name, to report what is wrong with it.
     found = [
         each for each in files if each.may_state(reference) and each.stated_name == reference
@@ -198,7 +222,11 @@ def _readable(found: PlaybookFile) -> PlaybookFile:
 def _at(root: Path, reference: str) -> PlaybookFile:
     top, here = Path(os.path.realpath(root)), Path.cwd() / reference
     from_here = Path.cwd().is_relative_to(top) and os.path.lexists(here)
-    file = Path(os.path.realpath(here if from_here else top / reference))
+    return _at_path(root, reference, here if from_here else top / reference)
+
+
+def _at_path(root: Path, reference: str, path: Path) -> PlaybookFile:
+    top, file = Path(os.path.realpath(root)), Path(os.path.realpath(path))
     try:
         return _readable(PlaybookFile(file, top))
     except FileNotFoundError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
@@ -18,6 +19,8 @@ from playbook_supervisor.project.conditions import (
     require_answerable,
     run_checks,
 )
+from playbook_supervisor.project.library import PlaybookFile
+from playbook_supervisor.project.references import is_known
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record, replace
@@ -32,12 +35,16 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.checkout import Checkout
 
 
+NO_CHILDREN: Mapping[str, PlaybookFile] = MappingProxyType({})
+
+
 class RunRequest(Record):
     """A run that a person asked for, checked: it can begin. `warnings` are sentences for them.
 
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
     session keeps of it. `policy` is what the project asks of its steps, None if it has no policies.
-    `missing` are its commands that are not installed here.
+    `missing` are its commands that are not installed here. `children` are the playbooks that its
+    steps can reach, by name; their commands and policies count, too.
     """
 
     playbook: Playbook
@@ -49,11 +56,21 @@ class RunRequest(Record):
     warnings: tuple[str, ...]
     missing: tuple[str, ...]
     policy: Policy | None
+    children: Mapping[str, PlaybookFile]
 
     @property
     def tightened(self) -> Playbook:
         """The playbook as the session will run it."""
         return bound(tightened(self.playbook, self.policy or Policy()), self.args)
+
+    @property
+    def tightened_children(self) -> dict[str, Playbook]:
+        """The children by name, as their sessions will run them, but for the values of args."""
+        policy = self.policy or Policy()
+        return {
+            name: tightened(child.playbook, policy.child(name))
+            for name, child in self.children.items()
+        }
 
     def require_commands(self, root: Path) -> None:
         """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look."""
@@ -88,12 +105,14 @@ def prepare(
     playbook = found_file.playbook
     if start and start not in playbook:
         raise _unknown_step(playbook, start)
-    policy = policy_in_force(root, playbook, settings)
+    children = _children(root, playbook, found_file)
+    policy = policy_in_force(root, playbook, settings, children)
     if policy is not None:
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
-    missing, warnings = _commands(playbook, root)
-    if tree is None and not any(step.namespace == "branch" for step in playbook.steps):
+    steps = [*playbook.steps, *(step for each in children.values() for step in each.playbook.steps)]
+    missing, warnings = _commands(steps, root)
+    if tree is None and not any(step.namespace == "branch" for step in steps):
         warnings = [*_on_default_branch(store.checkout), *warnings]
     branch = store.checkout.branch if branch is None else branch
     feature = features.of_branch(branch)
@@ -106,30 +125,47 @@ def prepare(
     args = without_absent_checks(playbook, args, settings.checks)
     runs = bound(tightened(playbook, policy or Policy()), args)
     require_answerable(_asked(runs), settings)
+    for child in children.values():
+        require_answerable(filter(is_known, _asked(child.playbook)), settings)
     warnings += _result_exists(runs, start, Workspace(root, feature, branch, settings))
-    text = found_file.data
     return RunRequest(
         playbook=playbook,
         source=found_file.source,
-        text=_as_yaml(text) if found_file.file.suffix == ".json" else text,
+        text=_kept(found_file),
         config=settings,
         feature=feature,
         args=args,
         warnings=tuple(warnings),
         missing=missing,
         policy=policy,
+        children=children,
     )
 
 
-def policy_in_force(root: Path, playbook: Playbook, settings: Config) -> Policy | None:
-    """What the project's policies ask of a playbook; None where it has none.
+def _children(root: Path, playbook: Playbook, file: PlaybookFile) -> Mapping[str, PlaybookFile]:
+    """What the steps of the playbook can reach, by name. CheckError if a step could not run it."""
+    if not any(step.child for step in playbook.steps):
+        return {}
+    from playbook_supervisor.project.child_playbooks import Children
+
+    return Children(root).required(playbook, file)
+
+
+def policy_in_force(
+    root: Path,
+    playbook: Playbook,
+    settings: Config,
+    children: Mapping[str, PlaybookFile] = NO_CHILDREN,
+) -> Policy | None:
+    """What the project's policies ask of a playbook and its children; None where it has none.
 
     CheckError PB-CHECK-POLICY where one of them is not valid.
     """
     from playbook_supervisor.project import policy_files
 
     rules = policy_files.project_rules(root, settings)
-    return policy_files.merged(rules, playbook) if rules else None
+    below = [child.playbook for child in children.values()]
+    return policy_files.merged(rules, playbook, below) if rules else None
 
 
 def begin(
@@ -160,6 +196,7 @@ def begin(
             args=request.args,
             definition=request.playbook,
             policy=request.policy,
+            children={name: _kept(child) for name, child in request.children.items()},
             session_id=reserved,
             driver=replace(driver, start=start),
         )
@@ -193,11 +230,14 @@ def _running(playbook: Playbook, start: str) -> list[Step]:
     return [step for step in steps if step.autonomy is not Autonomy.SKIP]
 
 
-def _as_yaml(text: bytes) -> bytes:
-    """A JSON playbook as YAML, which JSON without tabs and escapes is."""
+def _kept(file: PlaybookFile) -> bytes:
+    """What a session keeps of a playbook. JSON without tabs and escapes is YAML."""
+    if file.file.suffix != ".json":
+        return file.data
     import json
 
-    return json.dumps(json.loads(text.decode("utf-8-sig")), indent=2, ensure_ascii=False).encode()
+    data = json.loads(file.data.decode("utf-8-sig"))
+    return json.dumps(data, indent=2, ensure_ascii=False).encode()
 
 
 def _matches(store: SessionStore, session_id: str, request: RunRequest) -> bool:
@@ -234,10 +274,10 @@ def _on_default_branch(here: Checkout) -> tuple[str, ...]:
     )
 
 
-def _commands(playbook: Playbook, root: Path) -> tuple[tuple[str, ...], list[str]]:
+def _commands(steps: Sequence[Step], root: Path) -> tuple[tuple[str, ...], list[str]]:
     """The commands that are not installed, and warnings of these and of closed ones."""
     index = CommandIndex(root, home=Path.home())
-    commands = dict.fromkeys(step.command for step in playbook.steps if step.namespace == SLASH)
+    commands = dict.fromkeys(step.command for step in steps if step.namespace == SLASH)
     found = {command: index.resolve(command) for command in commands}
     missing = tuple(command for command, file in found.items() if file is None)
     closed = [command for command, file in found.items() if file is not None and file.closed]

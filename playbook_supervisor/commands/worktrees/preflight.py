@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
@@ -18,6 +19,7 @@ from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project import config, library
+from playbook_supervisor.project.child_playbooks import Children
 from playbook_supervisor.project.conditions import Workspace, artifacts, probe
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.slash_commands import CommandIndex
@@ -47,6 +49,7 @@ class Preflight(Record):
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
         """What would run there on that branch. Errors as for `creation.prepare`."""
         elsewhere = self._commands_elsewhere()
+        self._export_children(reference)
         try:
             request = creation.prepare(self.store, reference, given, tree=self.tree, branch=branch)
             if not elsewhere:
@@ -56,6 +59,9 @@ class Preflight(Record):
             unknown = error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED")
             if unknown and self._in_checkout(reference):
                 raise self._not_committed(f"the playbook {reference}", [reference]) from error
+            if error.code == "PB-CHECK-CHILD" and self._complete_in_checkout(reference):
+                cure = "" if self.own_tip else "Commit the playbooks that its steps run."
+                raise self._error(f"{error.message} on {self.base.name}", [], cure) from error
             raise self._of_this_commit(error) from error
         return request
 
@@ -88,6 +94,28 @@ class Preflight(Record):
             return bool(library.find(self.store.checkout.root, reference))
         except PlaybookError:
             return False
+
+    def _complete_in_checkout(self, reference: str) -> bool:
+        """Whether the checkout has all playbooks that the steps run."""
+        root = self.store.checkout.root
+        try:
+            found = library.find(root, reference)
+            Children(root).required(found.playbook, found)
+        except PlaybookError:
+            return False
+        return True
+
+    def _export_children(self, reference: str) -> None:
+        """Add the playbooks that steps name by a path: they may lie anywhere in the commit."""
+        due = [reference]
+        for each in due:
+            with suppress(PlaybookError):  # what is wrong with it is reported with the rest
+                steps = library.find(self.tree, each).playbook.steps
+                below = dict.fromkeys(step.child_reference for step in steps if step.child)
+                due += [name for name in below if name not in due]
+                paths = [name for name in below if "/" in name and ".." not in Path(name).parts]
+                if absent := [path for path in paths if not (self.tree / path).exists()]:
+                    export(self.store.checkout.root, self.base.commit, absent, self.tree)
 
     def _missing_files(self) -> Iterator[str]:
         """Our commands and settings that the checkout has, or that the client needs."""
