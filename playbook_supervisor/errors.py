@@ -203,6 +203,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-COND-SENT-BACK": "The next attempt is told what the person said.",
     "PB-COND-OUTPUT": "Provide it, or let a step make it: `playbook resume {session} --retry`.",
     "PB-COND-TRIGGER": "Answer the gate; the message names the report that contains the finding.",
+    "PB-COND-UNTIL": "The next round is told what does not hold yet.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
     "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
@@ -231,6 +232,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-STEP-CRASHED": "`playbook resume {session} --retry` runs the step again.",
     "PB-STEP-DATA": "Let the earlier step print what this one uses, or correct the reference.",
     "PB-STEP-DEPTH": "Let the playbooks call each other less deeply, or raise `limits.max_depth`.",
+    "PB-STEP-ITEMS": "Correct the list, or `max`, and begin a new session.",
     "PB-STEP-FAILED": "Its last lines say why; fix that and run the step again.",
     "PB-STEP-FORGE": "gh's last lines say why; fix that and run the step again.",
     "PB-STEP-GIT": "Git's last lines say why; fix that and run the step again.",

@@ -106,8 +106,9 @@ class Probed(Record):
     `as_waived` matters only if the condition does not hold. It is false if the evidence is known to
     differ from what a human waived earlier in this session. `code` is the error code if it does not
     hold and there is a more telling one: `PB-STEP-DATA` for data that a step lacks, before it runs,
-    and `PB-COND-OUTPUT` for an output of the playbook, which the step that settles last answers
-    for.
+    `PB-STEP-ITEMS` for a loop that has no list of items, `PB-COND-UNTIL` for a condition until
+    which the step is repeated, and `PB-COND-OUTPUT` for an output of the playbook, which the step
+    that settles last answers for.
     """
 
     name: str
@@ -153,13 +154,14 @@ class Report(Record):
 
     `passed_over` is evidence, not empty, that the step is not to run: its `when` is false, or all
     its `skip_if` hold. It counts for the `untried` only. `session` is the child session that is to
-    do the step's work, where it is one.
+    do the step's work, where it is one. `item` is what the journal says of the item of a loop.
     """
 
     conditions: tuple[Probed, ...] = ()
     findings: tuple[Finding, ...] = ()
     passed_over: str = ""
     session: str = ""
+    item: str = ""
 
 
 # ── observations ──────────────────────────────────────────────────────────────────────────
@@ -230,11 +232,17 @@ class Begun(Record):
 
 
 class Checked(Record):
-    """The answer to a `Check`: step id → report, for every member."""
+    """The answer to a `Check`: step id → report, for every member.
+
+    A loop whose number of items is not known yet is the only member of its check. It is answered
+    with this number, `items`, and reports on the items that are to run first. Without items the
+    report on the loop itself says why: it is passed over, or something does not hold.
+    """
 
     at: int
     id: str
     reports: Mapping[str, Report]
+    items: int = 0
 
 
 class Returned(Record):

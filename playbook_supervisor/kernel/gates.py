@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from playbook_supervisor.kernel.directives import Answered, Ask, Attempt
-from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import (
     ABORTED,
     SENT_BACK,
@@ -62,6 +62,9 @@ PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.CHECKPOINT})
 """Why a gate opens where nothing has failed: the playbook asks for it."""
 PASSED_ALONE = PLANNED - {G.APPROVAL}
 """The gates that autonomous mode passes by itself; an approval needs a person."""
+
+_OF_LOOP = frozenset({G.GATE_ALWAYS, G.APPROVAL})
+"""The gates that are asked once for all items of a loop."""
 
 _FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
 
@@ -161,6 +164,38 @@ def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
     )
 
 
+def passed(state: State, step: Step, reason: GateReason) -> bool:
+    """Whether the gate that the step has before it in any case was passed, for it or its loop."""
+    loop = state.loop is not None
+    entries = state.entries if loop else state.attempts(step.id)
+    return continued(entries, reason) or (loop and _passed(reason, step.id) in state.past.passed)
+
+
+def passed_for_loop(entries: Iterable[Entry]) -> frozenset[str]:
+    """The gates of loops that were passed at these entries, as `Past.passed` has them."""
+    return frozenset(
+        _passed(gate.reason, entry.step_id)
+        for entry in entries
+        if entry.items
+        for gate in entry.gates
+        if gate.reason in _OF_LOOP and gate.resolution is Resolution.CONTINUE
+    )
+
+
+def _passed(reason: GateReason, step_id: str) -> str:
+    return f"{reason}:{base_of(step_id)}"
+
+
+def is_of_loop(entry: Entry) -> bool:
+    """Whether the last gate of the entry is asked once for all items of its loop."""
+    return bool(entry.items and entry.gates) and entry.gates[-1].reason in _OF_LOOP
+
+
+def skips_loop(entry: Entry) -> bool:
+    """Whether a person skipped the loop at its gate."""
+    return is_of_loop(entry) and entry.resolution is Resolution.SKIP
+
+
 def rechecked(entry: Entry) -> bool:
     """Whether a human answered `continue` after the run: the worker's error no longer counts."""
     return any(
@@ -176,7 +211,10 @@ def question(ask: Ask, entry: Entry, what: str, *, done: int, total: int) -> str
     """
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
-    text = _QUESTIONS[ask.reason, ask.place].format(step=ask.member.step.id, what=what, error=error)
+    step = ask.member.step.id
+    if is_of_loop(entry):
+        step, what = base_of(step), f"{what}, for each of {counted(entry.items)}"
+    text = _QUESTIONS[ask.reason, ask.place].format(step=step, what=what, error=error)
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:
         text = f"Still the case (answer accept to go on anyway): {text}"
@@ -197,6 +235,11 @@ def parts_of_error(error: str) -> tuple[str, str]:
     else:
         at, end = LONGEST_ERROR, ""
     return error[:at], error[at + len(end) :]
+
+
+def counted(items: int) -> str:
+    """`12 items`."""
+    return f"{items} {'item' if items == 1 else 'items'}"
 
 
 def progress(done: int, total: int) -> str:

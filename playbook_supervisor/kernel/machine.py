@@ -28,7 +28,7 @@ from playbook_supervisor.kernel.directives import (
     Run,
     TakenUp,
 )
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Playbook, Step, item_number
 from playbook_supervisor.kernel.phases import attempt, failures, positions, status, steps_done
 from playbook_supervisor.kernel.recovery import untried
 from playbook_supervisor.kernel.state import Entry, Event, Position, State, cached_query
@@ -117,6 +117,8 @@ def decide(state: State, observation: Observation) -> tuple[Event, ...]:
     moves = _moves(state, observation)
     if moves is None:
         raise _refused(state, observation)
+    if isinstance(observation, Checked) and observation.items:
+        state = state.expanded(observation.items)
     rows: list[tuple[Step, Transition]] = []
     for step, move in moves:
         # `--from` also concerns later phases, whose steps are all due
@@ -170,7 +172,7 @@ def _moves(state: State, observation: Observation) -> Moves | None:
         case Begun(start=start):
             return _begun_later(state, start)
         case Checked():
-            return _checked(asked, observation)
+            return _checked(state, asked, observation)
         case Returned(id=id_):
             return [] if has_returned(state, id_) else _of_attempt(state, id_, Move.RETURNED)
         case Lost(id=id_, finished=finished):
@@ -189,41 +191,40 @@ def _moves(state: State, observation: Observation) -> Moves | None:
 
 
 def _begun_later(state: State, start: str) -> Moves | None:
-    if not state.pristine or (start and start not in state.playbook):
-        return None
     steps = state.playbook.steps
     names = [step.id for step in steps]
+    if not state.pristine or (start and start not in names):
+        return None
     return [(step, Move.BEGUN_LATER) for step in steps[: names.index(start) if start else 0]]
 
 
-def _checked(asked: Directive, checked: Checked) -> Moves | None:
+def _checked(state: State, asked: Directive, checked: Checked) -> Moves | None:
     if not isinstance(asked, Check) or asked.id != checked.id:
         return None
-    if any(member.step.id not in checked.reports for member in asked.members):
+    steps = [member.step for member in asked.members]
+    if checked.items:
+        loop = steps[0].for_each
+        if loop is None or not 0 < checked.items <= loop.most:
+            return None
+        steps = [*(state.expanded(checked.items).phase or ())]
+    if any(step.id not in checked.reports for step in steps):
         return None
     move = Move.CHECKED_BEFORE if asked.place is Place.BEFORE else Move.CHECKED_AFTER
-    return [(member.step, move) for member in asked.members]
+    return [(step, move) for step in steps]
 
 
 def require_known(state: State, attempt_id: str) -> None:
     """StateError `PB-STATE-REFUSED` for an attempt that never began."""
-    if not _in_the_past(state, attempt_id) and all(each.id != attempt_id for each in state.entries):
+    if not phases.in_the_past(state, attempt_id) and all(
+        each.id != attempt_id for each in state.entries
+    ):
         raise _refused(state, Returned(state.latest, attempt_id, Outcome()))
 
 
 def has_returned(state: State, attempt_id: str) -> bool:
     """Whether the journal has the return of this attempt, also of a settled phase."""
     returned = (entry.id for entry in state.entries if entry.has_returned)
-    return _in_the_past(state, attempt_id) or attempt_id in returned
-
-
-def _in_the_past(state: State, attempt_id: str) -> bool:
-    """Whether it is an attempt of a settled phase."""
-    step_id, _, _ = attempt_id.rpartition("#")
-    if state.playbook.phase_of.get(step_id, state.past.phases) >= state.past.phases:
-        return False
-    attempts = range(1, state.past.retried.get(step_id, 1) + 1)
-    return any(attempt_id == f"{step_id}#{number}" for number in attempts)
+    return phases.in_the_past(state, attempt_id) or attempt_id in returned
 
 
 def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:
@@ -249,7 +250,7 @@ def _answered(state: State, asked: Directive, answered: Answered) -> Moves | Non
     step = asked.member.step
     moves = [(step, ANSWERED[answered.resolution])]
     if answered.resolution is Resolution.ABORT:
-        moves += [(other, move) for other, move in _open(state) if other is not step]
+        moves += [(other, move) for other, move in _open(state) if other.id != step.id]
     return moves
 
 
@@ -303,21 +304,7 @@ def _with_entry(state: State, entry: Entry) -> State:
     state = state.with_entry(entry)
     if not phases.complete(state):
         return state
-    past = replace(
-        state.past,
-        phases=state.past.phases + 1,
-        steps=state.past.steps + len(state.phase or ()),
-        entries=state.past.entries + len(state.entries),
-        waived=state.waived,
-        latest=state.latest,
-        retried={**state.past.retried, **_retried(state.entries)},
-        failures=phases.failures(state),
-    )
-    return State(state.playbook, past)
-
-
-def _retried(entries: Iterable[Entry]) -> dict[str, int]:
-    return {entry.step_id: entry.attempt for entry in entries if entry.attempt > 1}
+    return State(state.playbook, phases.passed(state))
 
 
 def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
@@ -328,16 +315,30 @@ def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
     """
     state = State(playbook)
     for entry in entries:
-        due = {step.id for step in state.phase or ()}
+        known = _with_items_of(state, entry)
+        due = {step.id for step in known.phase or ()}
         if entry.step_id not in due:
             raise _diverged(entry, " or ".join(sorted(due)) or "nothing more")
         step = playbook.step(entry.step_id)
-        expected = attempt(state, step)
-        where = phases.position(step, state.attempts(step.id))
+        expected = attempt(known, step)
+        where = positions(known)[step.id]
         if where is not Position.DUE or entry.attempt != expected.number:
             raise _diverged(entry, f"{expected.id}, which is {where}")
         state = _with_entry(state, entry)
     return state
+
+
+def _with_items_of(state: State, entry: Entry) -> State:
+    """The state, which may learn from an entry how many items the loop that is due has.
+
+    StateError `PB-STATE-DIVERGED` if that cannot be.
+    """
+    if entry.items == state.items or not (entry.items or item_number(entry.step_id)):
+        return state
+    loop = state.loop.for_each if state.loop is not None else None
+    if state.items or loop is None or not 0 < entry.items <= loop.most:
+        raise _diverged(entry, f"{gates.counted(state.items)}, not {entry.items}")
+    return state.expanded(entry.items)
 
 
 def _diverged(entry: Entry, expected: str) -> StateError:

@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Transform,
     Trigger,
 )
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 
 FIRST_VERSION = "1.0"
 """The version of kai's playbooks, which have slash commands and conditions without parameters."""
@@ -74,6 +74,19 @@ class Reviewers(Record):
 NO_REVIEWERS = Reviewers()
 
 
+class Loop(Record):
+    """What a step is repeated for: each item of a list that an earlier step or an arg brought.
+
+    `source` is `$plan.json.tasks` or `$files`; `{{name}}` stands for the item. A list of more than
+    `most` items is refused before the first. `at_once` items run together.
+    """
+
+    source: str
+    name: str
+    most: int = 100
+    at_once: int = 1
+
+
 class Step(Record):
     """One unit of work (kai data model, Step; `model` comes from kai's real playbooks).
 
@@ -83,7 +96,9 @@ class Step(Record):
     `with:` of the file and `output_schema` a JSON Schema, both as JSON text; `stdin` and `when`
     refer to earlier steps (`$build.stdout`); the paths in `outputs` must exist after the step.
     `approval` asks for a gate before the step that only a person passes, `checkpoint` for one after
-    it.
+    it. The step runs again until all of `until` hold, at most `rounds` times.
+    A step with `for_each` is a loop: it is never run itself, but once for each item, as the steps
+    `build[1]`, `build[2]` and so on, whose `item` are names and the values that they stand for.
     Text is empty if the playbook does not set it.
     """
 
@@ -111,6 +126,10 @@ class Step(Record):
     feedback: bool = True
     approval: bool = False
     checkpoint: bool = False
+    for_each: Loop | None = None
+    until: tuple[str, ...] = ()
+    rounds: int = 0
+    item: tuple[tuple[str, str], ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -146,7 +165,12 @@ class Step(Record):
     @property
     def conditions(self) -> tuple[str, ...]:
         """All that it names, those that skip it last."""
-        return (*self.preconditions, *self.postconditions, *self.skip_if)
+        return (*self.preconditions, *self.judging, *self.skip_if)
+
+    @property
+    def judging(self) -> tuple[str, ...]:
+        """All that must hold after it has run."""
+        return (*self.postconditions, *self.until)
 
     @property
     def needs_agent(self) -> bool:
@@ -155,7 +179,24 @@ class Step(Record):
 
 
 Phase = tuple[Step, ...]
-"""The steps that are due together: one step, or the adjacent steps of one parallel group."""
+"""The steps that are due together: one step, the adjacent steps of one parallel group, or items."""
+
+
+def base_of(step_id: str) -> str:
+    """The step of the playbook: `build` for its item `build[2]`, and for itself."""
+    return step_id.partition("[")[0]
+
+
+def item_number(step_id: str) -> int:
+    """Which item of its loop it is, from 1: 2 for `build[2]`; 0 for any other step."""
+    number = step_id.partition("[")[2].removesuffix("]")
+    known = number.isascii() and number.isdecimal() and step_id == item_id(step_id, int(number))
+    return int(number) if known else 0
+
+
+def item_id(step_id: str, number: int) -> str:
+    """`build[2]`, the step for the second item of the loop `build`."""
+    return f"{base_of(step_id)}[{number}]"
 
 
 def base_of(step_id: str) -> str:
@@ -197,11 +238,23 @@ class Playbook(Record, slots=False):
         return {step.id: step for step in self.steps}
 
     def __contains__(self, step_id: str) -> bool:
-        return step_id in self._by_id
+        return step_id in self._by_id or self._is_item(step_id)
 
     def step(self, step_id: str) -> Step:
-        """The step with this id; KeyError if there is none."""
+        """The step with this id, which may be an item of a loop; KeyError if there is none.
+
+        The `when` of a loop is asked once, so an item has none.
+        """
+        if self._is_item(step_id):
+            loop = self._by_id[base_of(step_id)]
+            return replace(loop, id=step_id, for_each=None, when="")
         return self._by_id[step_id]
+
+    def _is_item(self, step_id: str) -> bool:
+        if not item_number(step_id):
+            return False
+        loop = self._by_id.get(base_of(step_id))
+        return loop is not None and loop.for_each is not None
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:
         """The value of each declared arg; empty for one that was not given."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.model import Step, base_of, item_number
 from playbook_supervisor.kernel.recovery import another_follows, due_at, tolerated
 from playbook_supervisor.kernel.state import (
     NOT_STARTED,
     Change,
     Entry,
     Event,
+    Past,
     Position,
     State,
     cached_query,
@@ -54,8 +56,14 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
 
 @cached_query
 def positions(state: State) -> Mapping[str, Position]:
-    """Step id → position, for the members of the due phase, in order."""
-    return {step.id: position(step, state.attempts(step.id)) for step in state.phase or ()}
+    """Step id → position, for the members of the due phase, in order.
+
+    A person who skips a loop at its gate skips all items that have not begun.
+    """
+    where = {step.id: position(step, state.attempts(step.id)) for step in state.phase or ()}
+    if state.loop is not None and any(map(gates.skips_loop, state.entries)):
+        return {name: Position.SKIPPED if at is Position.DUE else at for name, at in where.items()}
+    return where
 
 
 def attempt(state: State, step: Step) -> Attempt:
@@ -83,8 +91,18 @@ def start_together(state: State, events: Sequence[Event], at: int) -> tuple[Even
     if any(not tolerated(entry, step(entry.step_id).error_policy) for entry in failed):
         return _none_starts(state, events, at)
     if any(event.change is Change.GATE_OPENED for event in events):
-        return tuple(event for event in events if event.change not in _STARTS)
+        return _without_starts(events)
     return tuple(events)
+
+
+def _without_starts(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The gate of a loop is asked alone, for the first item that is not passed over."""
+    kept: list[Event] = []
+    for event in (event for event in events if event.change not in _STARTS):
+        kept.append(event)
+        if event.change is Change.GATE_OPENED and gates.is_of_loop(event.entry):
+            break
+    return tuple(kept)
 
 
 def _none_starts(state: State, events: Sequence[Event], at: int) -> tuple[Event, ...]:
@@ -121,6 +139,52 @@ def complete(state: State) -> bool:
     return all(where in _COMPLETE for where in positions(state).values()) and not _aborted(state)
 
 
+def passed(state: State) -> Past:
+    """The past in which the due phase, which is complete, is settled.
+
+    Of a loop that has further items, only those that ran together are.
+    """
+    past, phase, loop = state.past, state.phase or (), state.loop
+    settled = past.looped + len(phase) if loop is not None and state.items else 0
+    over = settled >= state.items or any(map(gates.skips_loop, state.entries))
+    retried = {entry.step_id: entry.attempt for entry in state.entries if entry.attempt > 1}
+    return replace(
+        past,
+        phases=past.phases + over,
+        steps=past.steps + (0 if not over else 1 if settled else len(phase)),
+        looped=0 if over else settled,
+        items={**past.items, loop.id: state.items} if loop and settled else past.items,
+        passed=past.passed | gates.passed_for_loop(state.entries),
+        entries=past.entries + len(state.entries),
+        waived=state.waived,
+        latest=state.latest,
+        retried={**past.retried, **retried},
+        failures=failures(state),
+    )
+
+
+def in_the_past(state: State, attempt_id: str) -> bool:
+    """Whether it is an attempt of a settled phase."""
+    step_id, _, _ = attempt_id.rpartition("#")
+    past, base, number = state.past, base_of(step_id), item_number(step_id)
+    index = state.playbook.phase_of.get(base, past.phases + 1)
+    if number:
+        settled = past.looped if index == past.phases else past.items.get(base, 0)
+        if index > past.phases or number > settled:
+            return False
+    elif index >= past.phases or step_id != base:
+        return False
+    attempts = range(1, past.retried.get(step_id, 1) + 1)
+    return any(attempt_id == f"{step_id}#{number}" for number in attempts)
+
+
+def items_settled(state: State) -> int:
+    """How many items of the loop that is due are settled for good; 0 if no loop is due."""
+    if not state.items:
+        return 0
+    return state.past.looped + sum(where in _COMPLETE for where in positions(state).values())
+
+
 def current_step(state: State) -> str:
     """The id of the first step that is not settled for good; empty when all are."""
     return next((name for name, where in positions(state).items() if where not in _COMPLETE), "")
@@ -129,8 +193,10 @@ def current_step(state: State) -> str:
 def steps_done(state: State) -> int:
     """How many steps are done, skipped, or failed and tolerated: the `done` of the progress.
 
-    The step at which a session was aborted is none of them.
+    The step at which a session was aborted is none of them. A loop is one step.
     """
+    if state.items:
+        return state.past.steps
     aborted = {entry.step_id for entry in state.entries if entry.resolution is Resolution.ABORT}
     here = positions(state).items()
     return state.past.steps + sum(

@@ -22,6 +22,7 @@ from playbook_supervisor.kernel.state import (
     INTERRUPTED,
     NOT_STARTED,
     OUTPUT,
+    UNTIL,
     Change,
     Entry,
     Event,
@@ -93,12 +94,13 @@ def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
 def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     """Whether another attempt follows the last, failed one.
 
-    It does after a human's `retry` and after an interruption. Without either it does if the policy
+    It does after a human's `retry`, after an interruption, and where the step is repeated until
+    something holds. Otherwise it does if the policy
     retries the error, as often in a session as it says, however many attempts humans and crashes
     have added (kai FR30), and never after an error that the worker reports as lasting.
     """
     last = attempts[-1]
-    if last.resolution is Resolution.RETRY or last.error_code == INTERRUPTED:
+    if last.resolution is Resolution.RETRY or last.error_code in (INTERRUPTED, UNTIL):
         return True
     handling = policy.handling(*last.error_codes)
     if handling.reaction is not Reaction.RETRY or last.error_lasts or not _failed_in_its_run(last):
@@ -141,5 +143,5 @@ def _failed_in_its_run(entry: Entry) -> bool:
         entry.ran
         and entry.status is EntryStatus.FAILED
         and entry.resolution not in (Resolution.RETRY, Resolution.ABORT)
-        and entry.error_code not in (INTERRUPTED, OUTPUT)
+        and entry.error_code not in (INTERRUPTED, OUTPUT, UNTIL)
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property, wraps
 
-from playbook_supervisor.kernel.model import Phase, Playbook
+from playbook_supervisor.kernel.model import Phase, Playbook, Step, item_id, item_number
 from playbook_supervisor.kernel.vocabulary import (
     Decision,
     EntryStatus,
@@ -41,8 +41,9 @@ SENT_BACK = "PB-COND-SENT-BACK"
 UNTIL = "PB-COND-UNTIL"
 DATA = "PB-STEP-DATA"
 CHILD = "PB-STEP-CHILD"
+ITEMS = "PB-STEP-ITEMS"
 
-NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA})
+NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA, ITEMS})
 """Codes of entries that failed before their launch."""
 
 
@@ -69,6 +70,7 @@ class Entry(Record):
     `session` is the child session that does the work of a step with a playbook of its own.
     In a settled entry, `launched_at` is None if it equals `started_at`, and `returned_at` is None
     if it equals `completed_at`. `human_response` and `resolution` repeat those of the last gate.
+    The attempt at an item of a loop says how many `items` there are, and which `item` this is.
     """
 
     step_id: str
@@ -95,6 +97,8 @@ class Entry(Record):
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
     output: str = ""
     session: str = ""
+    items: int = 0
+    item: str = ""
 
     @property
     def id(self) -> str:
@@ -220,10 +224,16 @@ def merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Past(Record):
-    """A summary of the settled phases."""
+    """A summary of the settled phases. A loop is one phase of the playbook, and one step."""
 
     phases: int = 0
     steps: int = 0
+    looped: int = 0
+    """How many items of the loop that is due are settled."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """Loop → how many items it has, if it has begun."""
+    passed: frozenset[str] = frozenset()
+    """The gates that hold beyond the attempt that was asked about: `gate_always:build`."""
     entries: int = 0
     waived: frozenset[str] = frozenset()
     latest: int = 0
@@ -241,11 +251,36 @@ class State(Record, slots=False):
     past: Past = Past()
     entries: tuple[Entry, ...] = ()
 
-    @property
+    @cached_property
     def phase(self) -> Phase | None:
-        """The due phase; None when all are settled."""
+        """The due phase; None when all are settled. Of a loop, the items that run together."""
+        phases, loop = self.playbook.phases, self.loop
+        if loop is None or loop.for_each is None or not self.items:
+            return phases[self.past.phases] if self.past.phases < len(phases) else None
+        first = self.past.looped + 1
+        behind = min(self.items + 1, first + loop.for_each.at_once)
+        return tuple(self.playbook.step(item_id(loop.id, n)) for n in range(first, behind))
+
+    @property
+    def loop(self) -> Step | None:
+        """The loop that is due; None if something else is, or nothing."""
         phases = self.playbook.phases
-        return phases[self.past.phases] if self.past.phases < len(phases) else None
+        step = phases[self.past.phases][0] if self.past.phases < len(phases) else None
+        return step if step is not None and step.for_each else None
+
+    @cached_property
+    def items(self) -> int:
+        """How many items the loop that is due has; 0 if that is not known, or no loop is due."""
+        if (loop := self.loop) is None:
+            return 0
+        known = (entry.items for entry in self.entries if entry.items)
+        return next(known, self.past.items.get(loop.id, 0))
+
+    def expanded(self, items: int) -> State:
+        """The state in which the loop that is due is known to have this number of items."""
+        assert self.loop is not None  # noqa: S101 - callers have looked
+        known = {**self.past.items, self.loop.id: items}
+        return replace(self, past=replace(self.past, items=known))
 
     @cached_property
     def _by_step(self) -> dict[str, tuple[Entry, ...]]:
@@ -292,6 +327,7 @@ class State(Record, slots=False):
             decision=Decision.AUTO,
             started_at=at,
             attempt=attempts[-1].attempt + 1 if attempts else 1,
+            items=self.items if item_number(step_id) else 0,
         )
 
     def with_entry(self, entry: Entry) -> State:

@@ -17,13 +17,14 @@ from playbook_supervisor.kernel.directives import (
     Standing,
 )
 from playbook_supervisor.kernel.error_policy import Reaction
-from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.model import Step, item_number
 from playbook_supervisor.kernel.recovery import untried
 from playbook_supervisor.kernel.state import (
     OUTPUT,
     POSTCONDITION,
     PRECONDITION,
     TRIGGERED,
+    UNTIL,
     Change,
     Entry,
     Event,
@@ -57,9 +58,13 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     report = checked.reports[step.id]
     attempts = state.attempts(step.id)
     open_entry = attempts[-1] if attempts and not attempts[-1].settled else None
-    entry = open_entry or state.next_entry(step.id, at)
+    entry = open_entry or replace(state.next_entry(step.id, at), item=report.item)
     if step.autonomy is Autonomy.SKIP or (report.passed_over and untried(attempts)):
         return _pass_over(entry, report, at)
+    required = gates.required_before(step)
+    asks = required is not None and not gates.passed(state, step, required)
+    if required and asks and item_number(step.id):  # before anything is looked at for the items
+        return gates.open_gate(entry, required, Place.BEFORE, at)
     not_held = [probed for probed in report.conditions if not probed.held]
     waived = tuple(each.name for each in not_held if _accepted_for(attempts, each))
     failing = [probed for probed in not_held if probed.name not in waived]
@@ -75,11 +80,13 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         only_carried = len(carried) == len(failing)
         asked_before = any(gate.reason is reason for gate in entry.gates)
         reaction = step.error_policy.handling(*entry.error_codes).reaction
-        if reaction is Reaction.GATE or only_carried or asked_before:
+        decides = reaction is Reaction.GATE or only_carried or asked_before
+        if decides and step.for_each is None:  # a person cannot change the list, which is settled
             return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
         return settle(entry, EntryStatus.FAILED, at)
-    required = gates.required_before(step)
-    if required and not gates.continued(attempts, required):
+    if step.for_each is not None:
+        return _pass_over(entry, report, at)
+    if required and asks:
         return gates.open_gate(entry, required, Place.BEFORE, at)
     breaking = _undecided_breaking_changes(entry, report)
     if step.autonomy is Autonomy.GATE_ON_BREAKING and breaking:
@@ -119,8 +126,11 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     erred = entry.erred and not rechecked
     failing, missing = _failing_after(report)
     findings = _findings_to_raise(step, report)
-    triggers = _fired_triggers(step, erred=erred, findings=findings, failing=failing)
     entry = replace(entry, evidence=_evidence(report))
+    if not (erred or findings or missing) and _another_round(state, step, failing):
+        entry = replace(entry, error=_describe_conditions(failing), error_code=UNTIL)
+        return settle(entry, EntryStatus.FAILED, at)
+    triggers = _fired_triggers(step, erred=erred, findings=findings, failing=failing)
     if not (triggers or erred or failing or missing):
         if step.checkpoint and not gates.continued((entry,), GateReason.CHECKPOINT):
             return gates.open_gate(entry, GateReason.CHECKPOINT, Place.AFTER, at)
@@ -171,6 +181,12 @@ def _failing_after(report: Report) -> tuple[list[Probed], list[Probed]]:
     failing = [probed for probed in report.conditions if not probed.held]
     missing = [probed for probed in failing if probed.code == OUTPUT]
     return [probed for probed in failing if probed not in missing], missing
+
+
+def _another_round(state: State, step: Step, failing: list[Probed]) -> bool:
+    """Whether all that fails are conditions until which the step is repeated, and it may be."""
+    rounds = 1 + sum(entry.error_code == UNTIL for entry in state.attempts(step.id))
+    return bool(failing) and rounds < step.rounds and all(each.code == UNTIL for each in failing)
 
 
 def _accepted_for(attempts: tuple[Entry, ...], probed: Probed) -> bool:

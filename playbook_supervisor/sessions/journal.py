@@ -61,6 +61,8 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         completed_at=maybe(entry.completed_at),
         duration_seconds=duration,
         attempt=entry.attempt if entry.attempt > 1 else None,
+        items=entry.items or None,
+        item=entry.item,
         trigger=entry.trigger,
         human_response=entry.human_response,
         resolution=entry.resolution,
@@ -155,6 +157,8 @@ def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
         agent=fields.record("agent"),
         output=fields.text("output"),
         session=fields.text("session"),
+        items=fields.maybe_integer("items", least=1) or 0,
+        item=fields.text("item"),
     )
 
 

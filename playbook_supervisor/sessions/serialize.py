@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.directives import (
     impossible_figures,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Reviewers, Step
+from playbook_supervisor.kernel.model import Arg, Limits, Loop, Playbook, Reviewers, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
@@ -54,7 +54,7 @@ def playbook_to_json(playbook: Playbook) -> Json:
 
 
 def _stated(record: Record) -> Json:
-    """The fields that differ from their defaults; limits and reviewers as a mapping."""
+    """The fields that differ from their defaults; limits, reviewers and a loop as mappings."""
     defaults = type(record).__defaults__
     return {
         name: _shape(value)
@@ -67,7 +67,7 @@ def _shape(value: object) -> object:
     match value:
         case ErrorPolicy():
             return value.written
-        case Limits() | Reviewers():
+        case Limits() | Reviewers() | Loop():
             return _stated(value)
         case _:
             return value
@@ -103,6 +103,10 @@ def _reviewers(shape: Json) -> Reviewers:
     return Reviewers(**{name: tuple(names) for name, names in shape.items()})
 
 
+def _loop(shape: Json) -> Loop:
+    return Loop(**shape)
+
+
 _KINDS: Mapping[str, Callable[[Any], object]] = {
     "type": ArgType,
     "values": tuple,
@@ -112,6 +116,8 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "preconditions": tuple,
     "postconditions": tuple,
     "skip_if": tuple,
+    "until": tuple,
+    "for_each": _loop,
     "escalation_triggers": _triggers,
     "output": OutputFormat,
     "outputs": tuple,
@@ -139,7 +145,7 @@ def state_to_json(state: State) -> Json:
     """The summary of the settled phases and the entries of the due one, without the playbook."""
     past = state.past
     return {
-        "past": as_mapping(past) | {"waived": sorted(past.waived)},
+        "past": as_mapping(past) | {"waived": sorted(past.waived), "passed": sorted(past.passed)},
         "entries": [entry_to_json(entry) for entry in state.entries],
     }
 
@@ -148,7 +154,7 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
     """The inverse of `state_to_json`, for the playbook that the session runs."""
     fields = JsonFields(shape)
     past = Fields(fields.mapping("past"))
-    retried = Fields(past.mapping("retried"))
+    retried, items = Fields(past.mapping("retried")), Fields(past.mapping("items"))
     return State(
         playbook,
         Past(
@@ -159,6 +165,9 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
             latest=past.integer("latest"),
             retried={step: retried.integer(step) for step in past.mapping("retried")},
             failures=past.maybe_integer("failures") or 0,
+            looped=past.maybe_integer("looped") or 0,
+            items={loop: items.integer(loop) for loop in past.mapping("items")},
+            passed=frozenset(past.texts("passed")),
         ),
         tuple(entry_of(entry) for entry in fields.each("entries")),
     )

@@ -41,12 +41,14 @@ from playbook_supervisor.kernel.machine import (
     replay,
     status,
 )
-from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.model import Step, base_of, item_number
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.state import (
     INTERRUPTED,
+    ITEMS,
     NOT_STARTED,
     OUTPUT,
+    UNTIL,
     Change,
     Entry,
     Event,
@@ -189,11 +191,11 @@ def in_order(now: Moment) -> None:
         step = now.before.playbook.step(name)
         if event.change is Change.LAUNCHED:
             for other, phase in phase_of.items():
-                if phase < phase_of[name]:
-                    before = last[other]
-                    goes_on = tolerated(now.before.playbook.step(other), before)
-                    assert before.status in SETTLED or goes_on
-                    assert before.resolution is not Resolution.ABORT
+                if phase < phase_of[base_of(name)]:
+                    for before in (each for id_, each in last.items() if base_of(id_) == other):
+                        goes_on = tolerated(now.before.playbook.step(other), before)
+                        assert before.status in SETTLED or goes_on or raised(before)
+                        assert before.resolution is not Resolution.ABORT
         if event.entry.status is EntryStatus.SKIPPED:
             match now.observation:
                 case Checked(reports=reports):
@@ -245,7 +247,7 @@ def passed_by_a_human(now: Moment) -> None:
                 assert any(
                     gate.reason == reason and gate.resolution is Resolution.CONTINUE
                     for entry in now.written
-                    if entry.step_id == step.id
+                    if base_of(entry.step_id) == base_of(step.id)
                     for gate in entry.gates
                 )
 
@@ -262,14 +264,16 @@ def escalated(now: Moment) -> None:
         if former is None or former.returned_at is None:
             continue
         step = now.before.playbook.step(former.step_id)
-        fired = fires(step, former, now.observation)
+        known = [entry for entry in now.journal if entry.step_id == step.id]
+        rounds = 1 + sum(entry.error_code == UNTIL for entry in known)
+        fired = fires(step, former, now.observation, rounds)
         if fired:
             assert event.change is Change.GATE_OPENED
             assert event.entry.gates[-1].reason.value == fired[0].value
 
 
-def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
-    """The declared triggers that a check after the run must fire."""
+def fires(step: Step, entry: Entry, checked: Checked, rounds: int) -> list[Trigger]:
+    """The declared triggers that a check after the run of this round must fire."""
     report = checked.reports[step.id]
     fixed = any(
         gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
@@ -287,13 +291,20 @@ def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
         fire.add(Trigger.VERDICT_FAIL)
     if not all(probed.held for probed in report.conditions):
         fire.add(Trigger.POSTCONDITION_FAIL)
+    until = {probed.name for probed in report.conditions if probed.code == UNTIL}
+    failing = {probed.name for probed in report.conditions if not probed.held}
+    others = fire & (declared | {Trigger.SUBAGENT_ERROR}) - {Trigger.POSTCONDITION_FAIL}
+    if failing == until and not others and rounds < step.rounds:  # the next one begins
+        fire -= {Trigger.POSTCONDITION_FAIL}
     return [trigger for trigger in Trigger if trigger in fire & declared]
 
 
 def retried_as_allowed(now: Moment) -> None:
     """8: at most 1 + 1 automatic attempts under `retry_once`, 1 + N under `retry:N`, else one."""
-    for step in now.before.playbook.steps:
-        attempts = [entry for entry in now.written if entry.step_id == step.id]
+    for name in last_entries(now.written):
+        step = now.before.playbook.step(name)
+        attempts = [entry for entry in now.written if entry.step_id == name]
+        assert sum(entry.error_code == UNTIL for entry in attempts) < max(1, step.rounds)
         for number, former in enumerate(filter(by_itself, attempts[:-1]), 1):
             assert number <= step.error_policy.handling(*former.error_codes).retries
         assert [entry.attempt for entry in attempts] == list(range(1, len(attempts) + 1))
@@ -301,7 +312,8 @@ def retried_as_allowed(now: Moment) -> None:
 
 def by_itself(entry: Entry) -> bool:
     """Whether the attempt failed, and neither a human nor a crash is why another follows."""
-    return entry.resolution is not Resolution.RETRY and entry.error_code != INTERRUPTED
+    repeated = entry.error_code in (INTERRUPTED, UNTIL)
+    return entry.resolution is not Resolution.RETRY and not repeated
 
 
 def waits(now: Moment) -> None:
@@ -341,7 +353,7 @@ def tolerated(step: Step, entry: Entry) -> bool:
         entry.status is EntryStatus.FAILED
         and word in ("continue", "ignore")
         and entry.resolution not in (Resolution.ABORT, Resolution.RETRY)
-        and entry.error_code not in (INTERRUPTED, NOT_STARTED, OUTPUT)
+        and entry.error_code not in (INTERRUPTED, NOT_STARTED, OUTPUT, UNTIL)
     )
 
 
@@ -354,6 +366,33 @@ def keeps_its_child(now: Moment) -> None:
         else:
             assert entry.session == (former.session if former else "")
         assert not (entry.session and entry.error_code == INTERRUPTED)
+
+
+def raised(entry: Entry) -> bool:
+    """Whether a loop that had no list of items was taken up, and then had one."""
+    return entry.error_code == ITEMS and entry.resolution is Resolution.RETRY
+
+
+def looped(now: Moment) -> None:
+    """The items of a loop begin in order, so many at a time, and none runs again once it is done.
+
+    All their entries say how many there are.
+    """
+    for loop in (step for step in now.before.playbook.steps if step.for_each):
+        assert loop.for_each is not None
+        entries = [each for each in now.written if item_number(each.step_id)]
+        entries = [each for each in entries if base_of(each.step_id) == loop.id]
+        assert len({each.items for each in entries}) <= 1
+        assert all(0 < item_number(each.step_id) <= each.items for each in entries)
+        finished: set[int] = set()
+        for entry in entries:
+            number = item_number(entry.step_id)
+            assert number not in finished
+            batch = (number - 1) // loop.for_each.at_once
+            assert finished >= set(range(1, batch * loop.for_each.at_once + 1))
+            goes_on = tolerated(now.before.playbook.step(entry.step_id), entry)
+            if entry.status in SETTLED or goes_on:
+                finished.add(number)
 
 
 def in_time(now: Moment) -> None:
@@ -412,11 +451,13 @@ def rows(now: Moment) -> set[Row]:
 
     Each of them is a row of the table, and no other step of the phase changes its position.
     """
-    before = positions(now.before)
+    before = dict(positions(now.before))
+    if isinstance(now.observation, Checked) and now.observation.items:
+        before = dict.fromkeys(now.observation.reports, Position.DUE)
     # the steps of a phase that is complete are where their entries say
     last = last_entries(now.written)
     after = {
-        name: here if (here := positions(now.after).get(name)) else settled(now, last[name])
+        name: here if (here := positions(now.after).get(name)) else settled(now, last.get(name))
         for name in before
     }
     if isinstance(now.observation, Begun):
@@ -424,14 +465,18 @@ def rows(now: Moment) -> set[Row]:
     else:
         moved = dict(moves(now, before))
         met = {(before[name], move, after[name]) for name, move in moved.items()}
-        assert all(before[name] is after[name] for name in before if name not in moved)
+        skipped = isinstance(now.observation, Answered) and now.before.loop is not None
+        for name in (name for name in before if name not in moved):
+            assert before[name] is after[name] or (skipped and after[name] is Position.SKIPPED)
     for where, move, then in met:
         assert then in TABLE[where, move].then, (where, move, then)
     return met
 
 
-def settled(now: Moment, entry: Entry) -> Position:
-    """The position of a step whose phase is complete."""
+def settled(now: Moment, entry: Entry | None) -> Position:
+    """The position of a step whose phase is complete; without an entry, its loop was skipped."""
+    if entry is None:
+        return Position.SKIPPED
     goes_on = tolerated(now.before.playbook.step(entry.step_id), entry)
     return Position.TOLERATED if goes_on else Position(entry.status)
 
@@ -442,8 +487,9 @@ def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Mo
     match now.observation:
         case Checked():
             assert isinstance(now.asked, Check)
-            for member in now.asked.members:
-                yield member.step.id, Move(f"checked {now.asked.place}")
+            names = [member.step.id for member in now.asked.members]
+            for name in [*now.observation.reports] if now.observation.items else names:
+                yield name, Move(f"checked {now.asked.place}")
         case Returned(id=id_) if now.events:
             yield step_of(id_), Move.RETURNED
         case Lost(id=id_, finished=finished):
@@ -484,6 +530,7 @@ LAWS: tuple[Law, ...] = (
     waits,
     forgiven,
     keeps_its_child,
+    looped,
     in_time,
     well_formed,
 )

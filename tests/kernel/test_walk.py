@@ -50,12 +50,13 @@ from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Report
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.machine import decide, directive, status
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Loop, Playbook, Step
 from playbook_supervisor.kernel.phases import position, positions
-from playbook_supervisor.kernel.state import OUTPUT, Entry, Position, State
+from playbook_supervisor.kernel.state import OUTPUT, UNTIL, Entry, Position, State
 from playbook_supervisor.kernel.table import TABLE, Move
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
+    Condition,
     GateReason,
     Place,
     Resolution,
@@ -63,6 +64,8 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 
+UNTIL_DONE = (Condition.TASKS_DONE,)
+LOOPS = (None, None, Loop("$x", "y", 3), Loop("$x", "y", 4, at_once=2))
 CONDITIONS = frozenset((*PRE, *POST))
 JUDGED = (
     "PB-AGENT-FAILED",
@@ -96,6 +99,10 @@ def canonical(state: State) -> Hashable:
     """The part of a state that can matter later: no times, numbers, messages or evidence."""
     return (
         state.past.phases,
+        state.past.looped,
+        state.past.passed,
+        state.items,
+        any(map(gates.skips_loop, state.entries)),
         state.pristine,
         state.waived & CONDITIONS,
         tuple(_canonical(step, state.attempts(step.id)) for step in state.phase or ()),
@@ -125,6 +132,7 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
         ),
         step.error_policy == BY_CODE and entry.error_codes,
+        sum(one.error_code == UNTIL for one in attempts),
         entry.has_returned,
         bool(step.when) and any(one.ran and one.error_code != OUTPUT for one in attempts),
     )
@@ -301,6 +309,29 @@ def test_steps_with_a_child_session_obey_every_law(
     assert figures.states > 0
 
 
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize("kind", ["failed", "gate", "asked", "approved", "skip"])
+def test_loops_obey_every_law(kind: str, at_once: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Up to three items, before another step."""
+    ending = replace((ENDINGS | PEOPLE)[kind], id="a", for_each=Loop("$x", "y", 3, at_once))
+    done = replace(ENDINGS["done"], id="z")
+    figures = walk(book(ending, done), FEWEST, stride=9)
+    print_figures(capsys, f"a loop, {kind}, {at_once} at once", figures)
+    assert figures.states > 0
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.default.word)
+def test_rounds_obey_every_law(policy: ErrorPolicy, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = Figures()
+    for triggers in ((), (Trigger.POSTCONDITION_FAIL,)):
+        repeated = step(policy=policy, pre=(), triggers=triggers, until=UNTIL_DONE, rounds=3)
+        figures += walk(book(repeated), FEW, stride=9)
+    print_figures(capsys, f"rounds, {policy.default.word}", figures)
+    assert figures.states > 0
+
+
 @pytest.mark.long
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
@@ -393,6 +424,9 @@ def random_book(dice: random.Random) -> Playbook:
                     post=dice.choice(((), POST)),
                     triggers=tuple(one for one in Trigger if dice.random() < 0.3),
                     group=group,
+                    for_each=None if group else dice.choice(LOOPS),
+                    until=UNTIL_DONE,
+                    rounds=dice.choice((1, 3)),
                 )
             )
     return book(*steps)

@@ -37,7 +37,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, directive, evolve, status
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_id, item_number
 from playbook_supervisor.kernel.state import Entry, Event, Gate, State
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
@@ -94,6 +94,9 @@ def step(
     command: str = "",
     approval: bool = False,
     checkpoint: bool = False,
+    for_each: Loop | None = None,
+    until: tuple[Condition, ...] = (),
+    rounds: int = 0,
 ) -> Step:
     """A plain step; the arguments say what differs."""
     return Step(
@@ -109,6 +112,9 @@ def step(
         outputs=("dist",) if last else (),
         approval=approval,
         checkpoint=checkpoint,
+        for_each=for_each,
+        until=until,
+        rounds=rounds,
     )
 
 
@@ -124,6 +130,19 @@ def missing(*names: str, as_waived: bool = True) -> Report:
     return Report(
         tuple(Probed(name, Answer.NOT_HELD, f"{name}.md is missing", as_waived) for name in names)
     )
+
+
+def not_yet(*names: str) -> Report:
+    """A report on conditions until which the step is repeated."""
+    failing = (
+        Probed(name, Answer.NOT_HELD, f"{name} fails", code="PB-COND-UNTIL") for name in names
+    )
+    return Report(tuple(failing))
+
+
+def no_items(evidence: str = "$list.json is no list") -> Report:
+    """A report on a loop that has no list of items."""
+    return Report((Probed("for_each", Answer.ERROR, evidence, code="PB-STEP-ITEMS"),))
 
 
 def passed(report: Report | None = None) -> Report:
@@ -227,16 +246,20 @@ class Scene:
     def checked(self, **reports: Report) -> tuple[Event, ...]:
         """Answer the check. The conditions of members that are not named hold."""
         check = self.check
-        return self.sees(
-            Checked(
-                self.tick(),
-                check.id,
-                {
-                    member.step.id: reports.get(member.step.id, all_held(member, check.place))
-                    for member in check.members
-                },
-            )
-        )
+        found = {
+            member.step.id: reports.get(member.step.id, all_held(member, check.place))
+            for member in check.members
+        }
+        return self.sees(Checked(self.tick(), check.id, found))
+
+    def lists(self, items: int, **reports: Report) -> tuple[Event, ...]:
+        """Answer the check of a loop: it has this number of items. `s1` reports on the first."""
+        (member,) = self.check.members
+        found = {
+            item.id: reports.get(f"s{item_number(item.id)}", held(*item.preconditions))
+            for item in self.state.expanded(items).phase or ()
+        }
+        return self.sees(Checked(self.tick(), self.check.id, found, items))
 
     def returned(self, *attempts: str, error: Failure | None = None) -> None:
         """These attempts return; all running ones if none is named."""
@@ -265,7 +288,7 @@ class Scene:
 
 def all_held(member: Attempt, place: Place) -> Report:
     before = place is Place.BEFORE
-    return held(*(member.step.preconditions if before else member.step.postconditions))
+    return held(*(member.step.preconditions if before else member.step.judging))
 
 
 # ── every possible observation ────────────────────────────────────────────────────────────
@@ -297,6 +320,8 @@ FEWEST = replace(FEW, standings=(None,), failures=(None,))
 def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
     """Every possible report for this member."""
     before = place is Place.BEFORE
+    if step.for_each:
+        return (passed(), no_items())
     conditions = step.preconditions if before else step.postconditions
     probes = product(
         *(
@@ -316,6 +341,11 @@ def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
         for second in verdicts
     ]
     found = [Report(conditions, found) for conditions, found in product(probes, findings)]
+    if step.until and not before:
+        found += [
+            replace(each, conditions=(*each.conditions, *not_yet(*step.until).conditions))
+            for each in found
+        ]
     if step.when and before:
         found.append(passed())
     if step.has_child and before:
@@ -336,6 +366,7 @@ def legal(
     asked = directive(state)
     match asked:
         case Check(id=id_, place=place, members=members):
+            yield from _expanding(state, asked, at, offer)
             choices = []
             for member in members:
                 key = member.step, place
@@ -369,6 +400,16 @@ def legal(
             yield Begun(at, name.id)
 
 
+def _expanding(state: State, check: Check, at: int, offer: Offer) -> Iterator[Observation]:
+    """The answers to the check of a loop that has items."""
+    loop = check.members[0].step.for_each
+    for items in range(1, loop.most + 1) if loop else ():
+        batch = state.expanded(items).phase or ()
+        for chosen in product(*(reports(item, Place.BEFORE, offer) for item in batch)):
+            found = dict(zip([item.id for item in batch], chosen, strict=True))
+            yield Checked(at, check.id, found, items)
+
+
 Pick = Callable[[int], int]
 """The number of options → the index of the chosen one."""
 
@@ -382,6 +423,9 @@ def any_legal(state: State, at: int, pick: Pick) -> Observation:
         return Cancelled(at, Cancellation.ABORT, by="Ann")
     if pick(20) == 0:
         return Cancelled(at, Cancellation.INTERRUPT)
+    if isinstance(asked, Check) and asked.members[0].step.for_each and pick(8):
+        answers = list(_expanding(state, asked, at, FEW))
+        return answers[pick(len(answers))]
     if isinstance(asked, Check):
         found = {}
         for member in asked.members:
@@ -429,6 +473,11 @@ def _stale_checks(asked: Directive, names: list[str], at: int) -> Iterator[Obser
             if stale != outstanding:
                 yield Checked(at, stale, full)
     yield Checked(at, "", full)
+    if isinstance(asked, Check):
+        first = asked.members[0].step
+        many = first.for_each.most + 1 if first.for_each else 1
+        items = {item_id(first.id, number): Report() for number in range(1, many + 1)}
+        yield Checked(at, outstanding, {**full, **items}, many)
     if outstanding:
         yield Checked(at, outstanding, {})
         yield Checked(at, outstanding + "0", full)
@@ -445,13 +494,16 @@ def _foreign_returns(
             yield Lost(at, member.id, finished=True)
             yield Lost(at, member.id, finished=False)
     past = {s.id for phase in state.playbook.phases[: state.past.phases] for s in phase}
+    if state.loop:
+        past |= {item_id(state.loop.id, number + 1) for number in range(state.past.looped)}
     tried = [entry.id for entry in journal] + [f"{name}#1" for name in names]
     for id_ in dict.fromkeys((*tried, *(f"{name}#99" for name in names), "zz#1", "a", "#", "")):
         if id_ in running:
             continue
         yield Lost(at, id_, finished=id_ in tried)
         entry = next((entry for entry in journal if entry.id == id_), None)
-        if id_.partition("#")[0] not in past and not (entry and entry.has_returned):
+        name = id_.partition("#")[0]
+        if not {name, base_of(name)} & past and not (entry and entry.has_returned):
             yield Returned(at, id_, Outcome())
 
 
