@@ -94,6 +94,8 @@ def entries(draw: st.DrawFn) -> Entry:
         gates=tuple(draw(st.lists(gates(), max_size=3))),
         agent=draw(st.dictionaries(step_ids | some_text.filter(_one_line), texts | numbers)),
         output=draw(texts),
+        items=draw(st.integers(min_value=0, max_value=12)),
+        item=draw(texts),
     )
 
 
@@ -105,7 +107,17 @@ def _one_line(text: str) -> bool:
 def pasts(draw: st.DrawFn) -> Past:
     count = st.integers(min_value=0, max_value=10_000)
     waived = draw(st.frozensets(st.sampled_from([*Condition]), max_size=3))
-    return Past(draw(count), draw(count), draw(count), waived, draw(times), failures=draw(count))
+    return Past(
+        draw(count),
+        draw(count),
+        draw(count),
+        waived,
+        draw(times),
+        failures=draw(count),
+        looped=draw(count),
+        items=draw(st.dictionaries(step_ids, count, max_size=2)),
+        passed=draw(st.frozensets(some_text, max_size=2)),
+    )
 
 
 limits = st.builds(

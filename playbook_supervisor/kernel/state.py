@@ -228,12 +228,6 @@ class Past(Record):
 
     phases: int = 0
     steps: int = 0
-    looped: int = 0
-    """How many items of the loop that is due are settled."""
-    items: Mapping[str, int] = field(default_factory=dict)
-    """Loop → how many items it has, if it has begun."""
-    passed: frozenset[str] = frozenset()
-    """The gates that hold beyond the attempt that was asked about: `gate_always:build`."""
     entries: int = 0
     waived: frozenset[str] = frozenset()
     latest: int = 0
@@ -242,6 +236,12 @@ class Past(Record):
     """Step → its last attempt, for steps with more than one."""
     failures: int = 0
     """How many steps failed and were tolerated."""
+    looped: int = 0
+    """How many items of the loop that is due are settled."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """Loop → how many items it has, if it has begun."""
+    passed: frozenset[str] = frozenset()
+    """The gates that hold beyond the attempt that was asked about: `gate_always:build`."""
 
 
 class State(Record, slots=False):

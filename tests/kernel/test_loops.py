@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kernel.world import (
@@ -53,6 +55,10 @@ def asks(scene: Scene) -> tuple[str, ...]:
     return tuple(member.id for member in scene.check.members)
 
 
+def runs(scene: Scene) -> tuple[str, ...]:
+    return scene.running
+
+
 def run(scene: Scene) -> None:
     """What is launched returns, and is judged."""
     scene.returned()
@@ -66,7 +72,7 @@ def test_a_loop_is_checked_as_one_step_until_its_items_are_known() -> None:
     scene = loop()
     assert scene.check.id == "before:build#1.0"
     scene.lists(3)
-    assert scene.running == ("build[1]#1",)
+    assert runs(scene) == ("build[1]#1",)
     assert (scene.last.items, scene.last.id) == (3, "build[1]#1")
 
 
@@ -86,12 +92,12 @@ def test_items_run_one_after_the_other() -> None:
 def test_items_run_as_many_at_once_as_the_loop_says() -> None:
     scene = loop(replace(BUILD, for_each=TWO_AT_ONCE))
     scene.lists(3)
-    assert scene.running == ("build[1]#1", "build[2]#1")
+    assert runs(scene) == ("build[1]#1", "build[2]#1")
     scene.returned("build[2]#1")
-    assert scene.running == ("build[1]#1",)
+    assert runs(scene) == ("build[1]#1",)
     run(scene)
     scene.checked()
-    assert scene.running == ("build[3]#1",)
+    assert runs(scene) == ("build[3]#1",)
 
 
 def test_a_loop_is_one_step_of_the_progress_and_counts_its_items_by_itself() -> None:
@@ -147,7 +153,7 @@ def test_a_list_that_cannot_be_used_can_be_tolerated() -> None:
 def test_more_items_than_the_loop_allows_are_refused(items: int) -> None:
     scene = loop()
     found = {f"build[{number}]": Report() for number in range(1, 8)}
-    with pytest.raises(StateError, match="before:build#1.0"):
+    with pytest.raises(StateError, match=r"before:build#1\.0"):
         scene.sees(Checked(1, scene.check.id, found, items))
 
 
@@ -174,7 +180,7 @@ def test_each_item_has_its_own_retry() -> None:
     scene = loop(replace(BUILD, error_policy=ErrorPolicy.RETRY_ONCE))
     scene.lists(2)
     for attempts in (("build[1]#1", "build[1]#2"), ("build[2]#1", "build[2]#2")):
-        assert scene.running == attempts[:1]
+        assert runs(scene) == attempts[:1]
         scene.returned(error=AGENT_FAILED)
         scene.checked()
         assert asks(scene) == attempts[1:]
@@ -240,7 +246,7 @@ def test_a_report_of_a_settled_item_is_repeated_and_of_no_item_refused() -> None
             "build[x]#1",
             "z[1]#1",
         ):
-            with pytest.raises(StateError, match="PB-STATE-REFUSED|not expected"):
+            with pytest.raises(StateError, match="is not expected"):
                 decide(scene.state, Returned(scene.now, name, Outcome()))
 
 
@@ -248,17 +254,17 @@ def test_a_report_of_a_settled_item_is_repeated_and_of_no_item_refused() -> None
 
 
 @pytest.mark.parametrize("asking", [{"autonomy": Autonomy.GATE_ALWAYS}, {"approval": True}])
-def test_the_gate_of_a_loop_is_asked_once_for_all_its_items(asking: dict[str, object]) -> None:
+def test_the_gate_of_a_loop_is_asked_once_for_all_its_items(asking: dict[str, Any]) -> None:
     scene = loop(replace(BUILD, for_each=TWO_AT_ONCE, **asking))
     scene.lists(3)
     assert scene.gate.id == "build[1]#1?1"
     assert [entry.id for entry in scene.journal] == ["build[1]#1"]
     scene.says("continue")
     scene.checked()
-    assert scene.running == ("build[1]#1", "build[2]#1")
+    assert runs(scene) == ("build[1]#1", "build[2]#1")
     run(scene)
     scene.checked()
-    assert scene.running == ("build[3]#1",)
+    assert runs(scene) == ("build[3]#1",)
     assert replay(scene.playbook, scene.journal) == scene.state
 
 
@@ -372,28 +378,24 @@ def test_each_item_of_a_loop_has_its_own_rounds() -> None:
         pytest.param({"items": 0}, id="no number of items"),
         pytest.param({"items": 6}, id="more than the loop allows"),
         pytest.param({"items": 3}, id="another number than before"),
-        pytest.param({"step_id": "build[2]"}, id="the second item first"),
+        pytest.param({"step_id": "build[1]"}, id="the first item again"),
         pytest.param({"step_id": "z[1]"}, id="an item of no loop"),
         pytest.param({"step_id": "build[01]"}, id="no item"),
     ],
 )
-def test_a_journal_whose_items_do_not_fit_diverges(changed: dict[str, object]) -> None:
+def test_a_journal_whose_items_do_not_fit_diverges(changed: dict[str, Any]) -> None:
     scene = loop(replace(BUILD, for_each=TWO_AT_ONCE))
     scene.lists(2)
     first, second = scene.journal
-    journal = (
-        (first, replace(second, **changed))
-        if "items" in changed
-        else (
-            replace(first, **changed),
-            second,
-        )
-    )
-    if changed == {"step_id": "build[2]"}:
-        scene = loop()
-        journal = (replace(first, step_id="build[2]"),)
     with pytest.raises(StateError, match="the journal records"):
-        replay(scene.playbook, journal)
+        replay(scene.playbook, [first, replace(second, **changed)])
+
+
+def test_a_journal_that_begins_inside_a_loop_diverges() -> None:
+    scene = loop()
+    scene.lists(2)
+    with pytest.raises(StateError, match="the journal records"):
+        replay(scene.playbook, [replace(scene.last, step_id="build[2]")])
 
 
 def test_a_step_that_is_no_loop_has_no_items() -> None:

@@ -254,7 +254,6 @@ class Scene:
 
     def lists(self, items: int, **reports: Report) -> tuple[Event, ...]:
         """Answer the check of a loop: it has this number of items. `s1` reports on the first."""
-        (member,) = self.check.members
         found = {
             item.id: reports.get(f"s{item_number(item.id)}", held(*item.preconditions))
             for item in self.state.expanded(items).phase or ()
