@@ -199,23 +199,6 @@ def item_id(step_id: str, number: int) -> str:
     return f"{base_of(step_id)}[{number}]"
 
 
-def base_of(step_id: str) -> str:
-    """The step of the playbook: `build` for its item `build[2]`, and for itself."""
-    return step_id.partition("[")[0]
-
-
-def item_number(step_id: str) -> int:
-    """Which item of its loop it is, from 1: 2 for `build[2]`; 0 for any other step."""
-    number = step_id.partition("[")[2].removesuffix("]")
-    known = number.isascii() and number.isdecimal() and step_id == item_id(step_id, int(number))
-    return int(number) if known else 0
-
-
-def item_id(step_id: str, number: int) -> str:
-    """`build[2]`, the step for the second item of the loop `build`."""
-    return f"{base_of(step_id)}[{number}]"
-
-
 class Playbook(Record, slots=False):
     """An ordered list of steps, at least one (kai data model, Playbook).
 
