@@ -148,7 +148,7 @@ class LoggedWatcher(NullObserver):
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         if event.change in (Change.DONE, Change.FAILED, Change.SKIPPED):
-            self.log.say("settled", event.entry.id)
+            self.log.say("settled", event.id)
 
 
 class Ana:

@@ -215,6 +215,8 @@ def answer(
             guidance=f"Begin or end with one of: {choices}; as in `{asked.choices[1]}: REASON`.",
         )
     answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
+    if reply.resolution is Resolution.ABORT and asked.member.within:
+        answered = session_control.end_tree(supervisor).after(answered)
     if said := _settings_notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)

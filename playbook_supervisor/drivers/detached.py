@@ -29,7 +29,7 @@ from playbook_supervisor.kernel.directives import Attempt, Check, Run
 from playbook_supervisor.kernel.model import NO_LIMITS
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.snapshot import Snapshot, for_us, running
+from playbook_supervisor.sessions.snapshot import Snapshot, due_children, for_us, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import ancestry, checkout
@@ -126,6 +126,8 @@ def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
             if isinstance(snapshot.directive, Check):
                 if supervisor.delay(snapshot):
                     break  # `next --wait` waits for the time of a retry
+                snapshot = supervisor.advance()
+            elif due_children(snapshot):
                 snapshot = supervisor.advance()
             elif lost := _left_behind(supervisor, due, begun):
                 snapshot = supervisor.lose(lost)

@@ -95,12 +95,12 @@ class Runner(Record, frozen=False):
                     for event in snapshot.events:
                         if event.change is Change.LAUNCHED:
                             self._launched.add(event.id)
-                        self.observer.on_event(event, snapshot.of(event))
+                        self.observer.on_event(event, snapshot)
                     self._show_notices(snapshot)
                     snapshot, result = self._interruptible(partial(self._carry_out, snapshot))
                 if result.why == "interrupted":
                     self._show_notices(result.snapshot)
-                self._write_copies()
+                self.supervisor.copy()
             self.observer.on_end(result.snapshot)
         except BaseException:
             for _ in self._workers.stop():  # this process can no longer take their outcomes
@@ -198,13 +198,10 @@ class Runner(Record, frozen=False):
         """Wait for the next event; copies are written as soon as that takes a moment."""
         with suppress(Empty):
             return self._workers.events.get(timeout=_QUIET)
-        self._write_copies()
+        self.supervisor.copy()
         with suppress(Empty):
             return self._workers.events.get(timeout=timeout)
         return None
-
-    def _write_copies(self) -> None:
-        self.supervisor.copy()
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
@@ -213,7 +210,7 @@ class Runner(Record, frozen=False):
         if self.mode is Mode.AUTONOMOUS and passable:
             resolution = Resolution.CONTINUE
             return self._answer(gate, resolution, resolution.value, AUTONOMOUS), None
-        self._write_copies()
+        self.supervisor.copy()
         context = gate_context(snapshot)
         self.observer.on_gate(snapshot)
         if self.prompter is None:

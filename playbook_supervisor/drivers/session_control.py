@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.drivers import detached
+from playbook_supervisor.drivers import detached, driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.principal import Principal
@@ -40,3 +40,11 @@ def abort(supervisor: Supervisor, words: str, by: Principal) -> Snapshot:
     detached.end(supervisor.private)
     supervisor.end_workers()
     return supervisor.abort(words or Resolution.ABORT.value, by)
+
+
+def end_tree(supervisor: Supervisor) -> Snapshot:
+    """After an abort of a child, end the sessions above it; a runner does that by itself."""
+    if driver_lock.living(supervisor.private) is not None:
+        return supervisor.look()
+    with driver_lock.driving(supervisor.private, "abort"):
+        return supervisor.advance()

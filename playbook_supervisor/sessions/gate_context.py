@@ -94,8 +94,8 @@ def gate_context(snapshot: Snapshot) -> GateContext | None:
     """The context of the gate that the snapshot asks about; None if it asks nothing."""
     if not isinstance(snapshot.directive, Ask):
         return None
-    playbook, policy = snapshot.state.playbook, snapshot.policy
-    return context_of(snapshot.store, snapshot.manifest, playbook, policy, snapshot.config)
+    own = snapshot.of(snapshot.directive.member)
+    return context_of(own.store, own.manifest, own.state.playbook, own.policy, own.config)
 
 
 def context_of(

@@ -136,21 +136,22 @@ class Terminal:
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         with self._lock:
             self._update(snapshot)
-            self._attempts[event.entry.id] = event.entry
+            if not event.within:
+                self._attempts[event.entry.id] = event.entry
             if event.change is Change.LAUNCHED:
-                self._lines.pop(event.entry.step_id, None)
+                self._lines.pop(_top_step(event.id), None)
         self._begin()
 
     def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker has printed a line, which is shown beside its step."""
         with self._lock:
-            self._lines[attempt.step.id] = first_line(line)
+            self._lines[_top_step(attempt.id)] = first_line(line)
         if self._level >= Level.DEBUG:
             self._print_above(f"{attempt.id}: {first_line(line)}")
 
     def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
         with self._lock:
-            self._lines[attempt.step.id] = check_line(check, seconds)
+            self._lines[_top_step(attempt.id)] = check_line(check, seconds)
 
     def on_gate(self, snapshot: Snapshot) -> None:
         with self._lock:
@@ -304,3 +305,8 @@ def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
             table.add_row(Text(fitted(row[0], room)), *map(Text, row[1:]))
         console.print()
         console.print(table)
+
+
+def _top_step(attempt_id: str) -> str:
+    """The step of the list for an attempt: that for which its child session works."""
+    return attempt_id.partition("#")[0]

@@ -57,7 +57,8 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
     entry = event.entry
     match event.change:
         case Change.LAUNCHED:
-            command = _started(snapshot, snapshot.state.playbook.step(entry.step_id))
+            own = snapshot.of(event)
+            command = _started(own, own.state.playbook.step(entry.step_id))
             return f"{stamp(entry.launched_at or entry.started_at)} {event.id} start {command}"
         case Change.ANSWERED:
             return _answered(event)
