@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import crash
 import pytest
 from crash import Ana, Log, LoggedAgent, LoggedSupervisor, LoggedWatcher, ended, forked, fresh
-from stored import FEATURE, Scene, step
+from stored import FEATURE, Scene, playbook, step
 
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.drivers.headless import Runner
@@ -46,7 +45,7 @@ DONE = {"first", "one", "one/plan", "one/pr", "two", "two/fix", "two/inner", "la
 
 def define(scene: Scene) -> None:
     for name, steps in CHILDREN.items():
-        text = crash.playbook(*steps).decode().replace("name: sample", f"name: {name}", 1)
+        text = playbook(*steps).decode().replace("name: sample", f"name: {name}", 1)
         scene.write(f".playbooks/playbooks/{name}.yaml", text.replace("1.0", "1.1", 1))
 
 
@@ -61,7 +60,7 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     if sessions := tops_of(scene):
         (session_id,) = sessions
     else:
-        text = crash.playbook(*TOP).replace(b"1.0", b"1.1", 1)
+        text = playbook(*TOP).replace(b"1.0", b"1.1", 1)
         session_id = scene.store.create(playbook="sample", text=text, feature=FEATURE, args={})
     supervisor = LoggedSupervisor(scene.store, session_id)
     supervisor.log = log

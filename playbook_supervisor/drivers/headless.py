@@ -131,9 +131,7 @@ class Runner(Record, frozen=False):
         match snapshot.directive:
             case Finish(status=status):
                 return snapshot, DriveResult(snapshot, status.value)
-            case Run() if due_children(snapshot):
-                return self.supervisor.advance(), None
-            case Run(members=members):
+            case Run(members=members) if not due_children(snapshot):
                 for attempt in members:
                     if attempt.id not in self._launched:
                         return self._recover(attempt)

@@ -59,7 +59,7 @@ def journal(project: Project, playbook: str) -> list[dict[str, Any]]:
 
 
 def worker(project: Project, playbook: str, attempt: str) -> Path:
-    session = manifests(project)[playbook]["session_id"]
+    session: str = manifests(project)[playbook]["session_id"]
     return project.root / ".git/playbook" / session / f"worker-{attempt}"
 
 
@@ -232,9 +232,8 @@ def test_the_agents_of_parallel_children_work_at_once(project: Project) -> None:
     held = Held.put(project)
     with project.spawn("run", "top", "--agent", held.agent) as runner:
         assert eventually(lambda: len(project.sessions) == 3)
-        for child in ("publish", "second"):
-            busy = worker(project, child, "write#1")
-            assert eventually(lambda busy=busy: worker_alive(busy))
+        busy = [worker(project, child, "write#1") for child in ("publish", "second")]
+        assert eventually(lambda: all(map(worker_alive, busy)))
         held.let_go()
         runner.communicate(timeout=60)
     assert runner.returncode == 4
