@@ -43,10 +43,11 @@ DONE = {"first", "one", "one/plan", "one/pr", "two", "two/fix", "two/inner", "la
 }
 
 
-def define(scene: Scene) -> None:
-    for name, steps in CHILDREN.items():
-        text = playbook(*steps).decode().replace("name: sample", f"name: {name}", 1)
-        scene.write(f".playbooks/playbooks/{name}.yaml", text.replace("1.0", "1.1", 1))
+def children() -> dict[str, bytes]:
+    return {
+        name: playbook(*steps).replace(b"sample", name.encode(), 1).replace(b"1.0", b"1.1", 1)
+        for name, steps in CHILDREN.items()
+    }
 
 
 def tops_of(scene: Scene) -> list[str]:
@@ -61,7 +62,9 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
         (session_id,) = sessions
     else:
         text = playbook(*TOP).replace(b"1.0", b"1.1", 1)
-        session_id = scene.store.create(playbook="sample", text=text, feature=FEATURE, args={})
+        session_id = scene.store.create(
+            playbook="sample", text=text, feature=FEATURE, args={}, children=children()
+        )
     supervisor = LoggedSupervisor(scene.store, session_id)
     supervisor.log = log
     pending = supervisor.look().pending
@@ -125,7 +128,6 @@ def test_a_run_with_children_killed_at_any_write_is_resumed_to_its_end(
     broken: list[str] = []
     for point in itertools.count(shard + 1, 16):
         scene, log, agent = fresh(tmp_path / "work", SCRIPT)
-        define(scene)
         driven = partial(drive, scene, log, agent)
         code = ended(forked(driven, point))
         if code == 0:

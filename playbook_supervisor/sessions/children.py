@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from playbook_supervisor.errors import CODES, ArgumentError, CheckError, PolicyError
+from playbook_supervisor.errors import CODES, ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.state import CHILD, Entry, Position
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.project import arguments, features, library, secrets, session_settings
+from playbook_supervisor.project import arguments, features, secrets, session_settings
 from playbook_supervisor.project.bound_conditions import without_absent_checks
 from playbook_supervisor.project.references import fill
 from playbook_supervisor.sessions import step_data
-from playbook_supervisor.sessions.creation import policy_in_force
-from playbook_supervisor.sessions.pinned_inputs import Inherited, PinnedChild
+from playbook_supervisor.sessions.pinned_inputs import Inherited
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_process import branches
@@ -46,15 +45,17 @@ def create_missing(parent: Supervisor, child: Supervisor, attempt: Attempt) -> F
     with store.open(parent.id) as opened:
         manifest, playbook, config = opened.manifest, opened.playbook, opened.config
         settings = opened.pinned.files.get(session_settings.FILE)
+    with store.open(parent.top.id) as opened:
+        pinned = opened.pinned
     with store.creating():
         if store.drives(child.id) or child.id in store.ids():
             return None
         try:
             values = playbook.values(manifest.args)
-            found = _definition(parent, attempt.step, config)
+            found = pinned.child(attempt.step.child)
             given = _mapped(attempt.step, values)
             feature, args = _args(parent, found.playbook, given, config)
-        except (ArgumentError, CheckError, PolicyError) as error:
+        except (ArgumentError, CheckError, StateError) as error:
             message = f"its child session cannot begin: {error.message}"
             return Failure(CHILD, message, error.guidance, error.code, lasts=True)
         store.create(
@@ -74,20 +75,6 @@ def too_deep(limit: int) -> Failure:
     """The failure of a step whose child would have too many sessions above it."""
     message = f"its child session would be more than {limit} levels deep"
     return Failure("PB-STEP-DEPTH", message, CODES["PB-STEP-DEPTH"], lasts=True)
-
-
-def _definition(parent: Supervisor, step: Step, config: Config) -> PinnedChild:
-    """The child's playbook and policy as they were when the top session began.
-
-    Those of the project, for a session that keeps none.
-    """
-    top = parent.top
-    with top.store.open(top.id) as opened:
-        if step.child in opened.pinned.children:
-            return opened.pinned.child(step.child)
-    found = library.find(parent.root, step.child_reference)
-    policy = policy_in_force(parent.root, found.playbook, config)
-    return PinnedChild(found.playbook, found.data, policy)
 
 
 def _mapped(step: Step, values: Mapping[str, str]) -> list[str]:

@@ -52,7 +52,19 @@ def define(scene: Scene, name: str, *steps: dict[str, object] | str, **top: obje
 def parent(scene: Scene, *steps: dict[str, object] | str, **top: object) -> Supervisor:
     """A session of a playbook with these steps that has not begun."""
     made = text("parent", steps, **top).encode()
-    name = scene.store.create(playbook="parent", text=made, feature="013-x", args={})
+    return begun(scene, made, {})
+
+
+def begun(scene: Scene, made: bytes, args: dict[str, str]) -> Supervisor:
+    """A session of this playbook, which keeps those of the project."""
+    files = scene.root.glob(".playbooks/playbooks/*.yaml")
+    name = scene.store.create(
+        playbook="parent",
+        text=made,
+        feature="013-x",
+        args=args,
+        children={file.stem: file.read_bytes() for file in files},
+    )
     return Supervisor(scene.store, name)
 
 
@@ -126,10 +138,7 @@ def test_a_child_knows_the_args_that_are_mapped_to_it_and_nothing_else(scene: Sc
         args=[{"name": n, "description": n, "required": True} for n in ("name", "secret")],
     )
     given = {"name": "Ann", "secret": "not yours"}
-    top = Supervisor(
-        scene.store,
-        scene.store.create(playbook="parent", text=made.encode(), feature="013-x", args=given),
-    )
+    top = begun(scene, made.encode(), given)
     snapshot = top.begin()
     assert top.work(snapshot, work(snapshot)).args == "Ann & co low"
     manifest = scene.manifest(child_of(scene, top))
@@ -282,6 +291,14 @@ def test_a_new_attempt_is_a_new_child(scene: Scene) -> None:
     assert child_of(scene, top).id != child_of(scene, top, "release#2").id
     top.report("release#2/plan#1", failed())
     assert leaves(top.take_up()) == ["release#3/plan#1"]
+
+
+def test_a_child_runs_what_it_was_when_the_session_began(scene: Scene) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, "first", calls())
+    top.begin()
+    define(scene, "child", "other")
+    assert leaves(top.report("first#1", OK)) == ["release#1/plan#1"]
 
 
 def test_a_child_that_cannot_begin_is_a_failure_and_no_session(scene: Scene) -> None:
