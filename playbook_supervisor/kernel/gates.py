@@ -87,7 +87,7 @@ _QUESTIONS: dict[tuple[GateReason, Place], str] = {
         "{step} found a breaking change: {error}. "
         "Accept it and go on, continue to check again, retry the step, or abort?"
     ),
-    (G.SUBAGENT_ERROR, Place.AFTER): f"The agent failed at {{step}}: {{error}}. {_FIX_OR_RETRY}",
+    (G.SUBAGENT_ERROR, Place.AFTER): f"{{worker}}: {{error}}. {_FIX_OR_RETRY}",
     (G.VERDICT_FAIL, Place.AFTER): (
         f"The verdict of {{step}} is not PASS: {{error}}. {_FIX_OR_RETRY}"
     ),
@@ -212,9 +212,12 @@ def question(ask: Ask, entry: Entry, what: str, *, done: int, total: int) -> str
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
     step = ask.member.step.id
+    worker = f"The agent failed at {step}" if ask.member.step.needs_agent else f"{step} failed"
     if is_of_loop(entry):
         step, what = base_of(step), f"{what}, for each of {counted(entry.items)}"
-    text = _QUESTIONS[ask.reason, ask.place].format(step=step, what=what, error=error)
+    text = _QUESTIONS[ask.reason, ask.place].format(
+        step=step, what=what, error=error, worker=worker
+    )
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:
         text = f"Still the case (answer accept to go on anyway): {text}"

@@ -605,6 +605,15 @@ def test_a_question_says_what_happened_what_is_asked_and_the_progress(
     assert said_by(scene, done=3, total=8) == said
 
 
+def test_a_question_names_no_agent_where_a_program_failed() -> None:
+    program = step(triggers=(Trigger.SUBAGENT_ERROR,), command="cli make")
+    scene = Scene(book(program))
+    scene.worked(Failure("PB-STEP-EXIT", "make ended with exit status 2"))
+    scene.checked(a=found())
+    said = said_by(scene, done=0, total=1)
+    assert said.startswith("a failed: make ended with exit status 2. Fix it and continue,")
+
+
 @pytest.mark.parametrize("error", ["the build\n  is broken " + "and so on " * 999, "x" * 9999])
 def test_a_question_is_short_even_if_the_error_is_long(error: str) -> None:
     """kai S-U2: the choices come after the error and must not be cut off."""
