@@ -30,5 +30,5 @@ def graph(playbook: str, *, session: str) -> int:
       playbook graph auto-feature --session 20260219-a7k
     """
     diagram = diagrams.graph(playbook, session=session)
-    output.write(flowchart(diagram.playbook, diagram.entries, diagram.manifest))
+    output.write(flowchart(diagram.playbook, diagram.entries, diagram.manifest, diagram.children))
     return 0

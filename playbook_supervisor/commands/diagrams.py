@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.commands import view
+from playbook_supervisor.commands import locate, view
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
@@ -14,9 +15,10 @@ from playbook_supervisor.sessions.manifest import Manifest
 
 
 class Diagram(Record):
-    """A playbook; with a session also its journal and its session.yaml."""
+    """A playbook and those that it can reach; with a session also its journal and session.yaml."""
 
     playbook: Playbook
+    children: Mapping[str, Playbook]
     entries: tuple[Entry, ...] = ()
     manifest: Manifest | None = None
 
@@ -36,7 +38,8 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
                 "neither a playbook nor a session is named",
                 guidance="For example: playbook graph auto-feature; `playbook list` names all.",
             )
-        return Diagram(view.load_playbook(reference, cwd=cwd))
+        named = view.load_playbook(reference, cwd=cwd)
+        return Diagram(named, _children(named, cwd))
     shown = view.show(session, cwd=cwd)
     if shown.problem:
         raise shown.problem
@@ -53,11 +56,20 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
         )
     name = playbook.name
     if reference and reference != name:
-        named = view.load_playbook(reference, cwd=cwd).name
-        if named != name:
+        other = view.load_playbook(reference, cwd=cwd).name
+        if other != name:
             raise ArgumentError(
                 "PB-ARG-USAGE",
-                f"session {session} runs {name}, not {named}",
+                f"session {session} runs {name}, not {other}",
                 guidance=f"Use: playbook graph --session {session}",
             )
-    return Diagram(playbook, shown.entries, manifest)
+    children = pinned_inputs.pinned_children(shown.seen.store.folder(shown.seen.session_id))
+    return Diagram(playbook, children, shown.entries, manifest)
+
+
+def _children(playbook: Playbook, cwd: Path | None) -> Mapping[str, Playbook]:
+    if not any(step.child for step in playbook.steps):
+        return {}
+    from playbook_supervisor.project.child_playbooks import Children
+
+    return Children(locate.store(cwd).checkout.root).reachable(playbook)

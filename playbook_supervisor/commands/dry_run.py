@@ -21,6 +21,8 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.project import conditions, features
+from playbook_supervisor.project.child_outline import OutlinedStep, outline
+from playbook_supervisor.project.child_playbooks import given
 from playbook_supervisor.project.references import interpolate, shown
 from playbook_supervisor.project.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
@@ -51,7 +53,7 @@ class PlannedStep(Record):
     `command` is what a person would type, without its arguments; `found` is that slash command as
     it is installed, if it is one and it is there; `runs` is false for a step that the playbook
     or `--from` leaves out. `skip_if` are the conditions that skip it if all hold when it is due.
-    `people` are those who may answer for it.
+    `people` are those who may answer for it, `below` the steps of the playbook that it runs.
     """
 
     step: Step
@@ -64,6 +66,7 @@ class PlannedStep(Record):
     skip_if: tuple[Probed, ...]
     effects: tuple[Effect, ...]
     people: tuple[str, ...]
+    below: tuple[OutlinedStep, ...]
 
 
 class RunPlan(Record):
@@ -231,7 +234,7 @@ def _phases(
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     index = CommandIndex(root, home=Path.home())
-    values = playbook.values(request.args)
+    values, children = playbook.values(request.args), request.tightened_children
 
     def planned(step: Step) -> PlannedStep:
         goes = runs.get(step.id, False)
@@ -245,7 +248,7 @@ def _phases(
             step=step,
             command=shown(step.command, values),
             found=index.resolve(step.command),
-            args=interpolate(step.args, values).strip(),
+            args=_args(step, values),
             runs=goes,
             preconditions=tuple(
                 Need(now[each], _provider(each, now, earlier))
@@ -255,9 +258,18 @@ def _phases(
             skip_if=tuple(now[each] for each in (step.skip_if if goes else ())),
             effects=tuple(effect for effect in tightenings if effect.step == step.id),
             people=tuple(" or ".join(demand.answered_by) for demand in policy.people(step.id)),
+            below=outline(playbook, step, children),
         )
 
     return tuple(tuple(map(planned, phase)) for phase in playbook.phases)
+
+
+def _args(step: Step, values: Mapping[str, str]) -> str:
+    """What a slash command or a child is given."""
+    if step.child:
+        pairs = given(step, values).items()
+        return ", ".join(f"{name}={value}" for name, value in pairs if value)
+    return interpolate(step.args, values).strip()
 
 
 def _known_later(condition: str) -> str:

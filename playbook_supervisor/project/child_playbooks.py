@@ -80,6 +80,11 @@ class Children:
         """
         yield from _Tree(self, playbook, file).faults()
 
+    def reachable(self, playbook: Playbook) -> dict[str, Playbook]:
+        """The children that it can reach and that are valid, by name, the nearest first."""
+        found = _Tree(self, playbook, None).reachable.values()
+        return {file.name: file.playbook for file in found}
+
     def required(self, playbook: Playbook, file: PlaybookFile) -> dict[str, PlaybookFile]:
         """The files of all children that it can reach, by name. CheckError for the first fault."""
         tree = _Tree(self, playbook, file.file)

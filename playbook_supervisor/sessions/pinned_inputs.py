@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from playbook_supervisor.errors import ArgumentError, CheckError, StateError
+from playbook_supervisor.errors import ArgumentError, CheckError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import config, session_policy, session_settings
@@ -193,6 +194,16 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
 def has_settings(runtime: Runtime) -> bool:
     """Whether the session has settings of its own; an earlier version pinned none."""
     return _SETTINGS.file in runtime.digests
+
+
+def pinned_children(folder: Path) -> dict[str, Playbook]:
+    """The child playbooks in a session's folder, to be shown; without those that are not valid."""
+    found = {}
+    for path in sorted((folder / CHILDREN).glob("*.yaml")):
+        with suppress(PlaybookError):
+            name = child_file(path.stem)
+            found[path.stem] = _read_playbook(read_file(folder, name), shown(folder, name))
+    return found
 
 
 def replace_settings(

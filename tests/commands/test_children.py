@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 from project import Project
+
+from playbook_supervisor.project.schema import schema_text
 
 FOLDER = ".playbooks/playbooks"
 STEP = "  - {{id: {}, command: {}, autonomy: auto, error_policy: stop{}}}\n"
@@ -269,7 +272,7 @@ def test_something_should_prove_what_a_child_did(project: Project) -> None:
 
 # ── before a run ────────────────────────────────────────────────────────────────────────────
 
-BEGINNINGS = [("run",), ("begin",), ("run", "--dry-run"), ("start",)]
+BEGINNINGS: list[tuple[str, ...]] = [("run",), ("begin",), ("run", "--dry-run"), ("start",)]
 
 
 def refused(project: Project, words: tuple[str, ...], name: str = "top") -> tuple[int, str]:
@@ -372,3 +375,80 @@ def test_a_child_in_json_is_kept_as_yaml(project: Project) -> None:
     write(project, "top", LEAF, "playbook team/b.json")
     assert project.playbook("begin", "top").code == 0
     assert json.loads((project.session / "playbooks/b.yaml").read_text()) == child
+
+
+# ── pictures of the tree ────────────────────────────────────────────────────────────────────
+
+
+def nested(project: Project) -> None:
+    """`top` runs `b`, which runs `c` and, on a condition, `top`."""
+    write(
+        project,
+        "top",
+        LEAF,
+        "playbook b, with: {args: {what: '{{it}}', why: ''}}",
+        args="[{name: it, description: I, required: true}]",
+    )
+    write(
+        project,
+        "b",
+        "playbook c",
+        "playbook top, when: $s1.approved, with: {args: {it: x}}",
+        args="[{name: what, description: W, required: true}, "
+        "{name: why, description: W, required: false}]",
+    )
+    write(project, "c", LEAF, "checkpoint, with: {message: Ship it?}")
+
+
+def test_a_plan_shows_what_children_would_do(project: Project) -> None:
+    nested(project)
+    project.write(".playbooks/policies/t.yaml", "match: {playbook: c}\nautonomy: gate_always\n")
+    done = project.playbook("run", "top", "this", "--dry-run")
+    assert done.code == 0
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    first = lines.index("2 s2 playbook b what=this")
+    assert lines[first + 1 : first + 6] == [
+        "runs the playbook b, in a session of its own",
+        "s1 playbook c",
+        "s1/s1 cli make gate_always",
+        "s1/s2 checkpoint gate_always",
+        "s2 playbook top as above",
+    ]
+
+
+def test_a_plan_as_json_has_them_as_a_list(project: Project) -> None:
+    nested(project)
+    shape = project.playbook("run", "top", "this", "--dry-run", "--json").json
+    jsonschema.Draft7Validator(json.loads(schema_text("plan"))).validate(shape)
+    (planned,) = shape["phases"][1]["steps"]
+    assert planned["children"] == [
+        {"id": "s1", "command": "playbook c", "autonomy": "auto"},
+        {"id": "s1/s1", "command": "cli make", "autonomy": "auto"},
+        {"id": "s1/s2", "command": "checkpoint", "autonomy": "auto"},
+        {"id": "s2", "command": "playbook top", "autonomy": "auto", "again": True},
+    ]
+
+
+def test_a_chart_draws_each_child_once(project: Project) -> None:
+    nested(project)
+    chart = project.playbook("graph", "top").out
+    assert [
+        chart.count(f'subgraph c{number}["{name}"]')
+        for number, name in enumerate(["b", "c", "top"], 1)
+    ] == [1, 1, 1]
+    for line in ("s2 -.->|runs| c1", "c1s1 -.->|runs| c2", "c2s1 --> c2s2"):
+        assert f"  {line}\n" in chart
+
+
+def test_a_chart_of_a_session_draws_the_children_that_it_keeps(project: Project) -> None:
+    nested(project)
+    project.playbook("begin", "top", "this")
+    write(project, "c", LEAF, LEAF, LEAF)
+    chart = project.playbook("graph", "--session", project.session.name).out
+    assert "c2s1" in chart
+    assert "Ship it?" in chart
+
+
+def test_a_playbook_whose_children_are_missing_is_still_drawn(project: Project) -> None:
+    write(project, "top", "playbook nowhere")
+    assert "playbook nowhere" in project.playbook("graph", "top").out

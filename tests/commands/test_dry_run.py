@@ -14,6 +14,7 @@ from project import FEATURE, Project
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
+from playbook_supervisor.cli.render.plan_json import as_json
 from playbook_supervisor.commands import driving, dry_run, locate
 from playbook_supervisor.commands.dry_run import RunPlan
 from playbook_supervisor.drivers import driver_lock
@@ -131,7 +132,7 @@ def test_what_is_missing_is_what_nothing_before_provides(
     assert "gate   gate_on_breaking: asks you if a report says breaking" in said
     assert "runs   /review, built into Claude Code" in said
     assert [line for line in said if line.startswith("needs  ? pr_created")]
-    shape = rendered.as_json(shown)
+    shape = as_json(shown)
     (review,) = [
         step for phase in shape["phases"] for step in phase["steps"] if step["command"] == "/review"
     ]
@@ -140,7 +141,7 @@ def test_what_is_missing_is_what_nothing_before_provides(
     assert f"missing: {tasks}" in said
     assert "fails  retries once, then stops" in said
     assert "fails  asks you on subagent_error; else stops" in said
-    conforms("plan", rendered.as_json(shown))
+    conforms("plan", as_json(shown))
 
 
 def test_says_what_each_error_policy_does(project: Project) -> None:
@@ -153,7 +154,7 @@ def test_says_what_each_error_policy_does(project: Project) -> None:
         "fails  asks you on verdict_fail; else on PB-STEP-TIMEOUT retries once, then stops; "
         "on PB-STEP-FAILED asks you; else stops",
     ]
-    phases = conforms("plan", rendered.as_json(shown))["phases"]
+    phases = conforms("plan", as_json(shown))["phases"]
     *_, retried, by_code = (phase["steps"][0]["error_policy"] for phase in phases)
     assert (retried, by_code["PB-STEP-FAILED"]) == ("retry:3", "gate")
 
@@ -223,7 +224,7 @@ def test_says_what_version_1_1_adds_to_a_step(project: Project) -> None:
         "gate  checkpoint: asks you before it runs",
         "asks  Fine?",
     ]
-    shape = conforms("plan", rendered.as_json(shown))
+    shape = conforms("plan", as_json(shown))
     assert (shape["outputs"], shape["limits"]) == (
         ["dist/report.md"],
         {"max_cost_usd": 2.5, "max_turns": 9},
@@ -275,7 +276,7 @@ def test_says_what_policies_make_of_it_and_who_is_asked(project: Project) -> Non
     assert "policy release.yaml: gate_always instead of auto, also spec_exists" in said
     assert "gate   gate_always: approved automatically" in said
     assert "gate   gate_always: asks *@example.org or ada@x before it runs" in said
-    shape = conforms("plan", rendered.as_json(shown))
+    shape = conforms("plan", as_json(shown))
     policies = [phase["steps"][0]["policies"][0] for phase in shape["phases"]]
     assert [(each["step"], each["was"], each["autonomy"]) for each in policies] == [
         ("qa-plan", "auto", "gate_always"),
@@ -335,7 +336,7 @@ def test_an_open_session_refuses_another_and_a_pending_one_is_continued(
     pending = begin_only(project)
     shown = plan(project, "gated")
     assert (shown.adopts, shown.exit_code) == (pending, 0)
-    assert rendered.as_json(shown)["adopts"] == pending
+    assert as_json(shown)["adopts"] == pending
     assert rendered.verdict(shown) == (
         f"The run would continue session {pending}. Nothing was created."
     )

@@ -6,7 +6,9 @@ and journals appears only in escaped labels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice, pairwise
+from types import MappingProxyType
 
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import first_line
@@ -26,6 +28,8 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.preview import template_of
 
+NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
+_CHILDREN = 20  # that are drawn
 _LABEL = 60  # characters in a line of a label
 # Anywhere in the text, `%%{…}%%` is a directive and a backtick begins Markdown. `$$` begins
 # mathematics even as character references.
@@ -47,9 +51,15 @@ _STYLES = (
 
 
 def flowchart(
-    playbook: Playbook, entries: Sequence[Entry] = (), manifest: Manifest | None = None
+    playbook: Playbook,
+    entries: Sequence[Entry] = (),
+    manifest: Manifest | None = None,
+    children: Mapping[str, Playbook] = NO_CHILDREN,
 ) -> str:
-    """The chart; with `entries` and `manifest` of a session it shows the progress."""
+    """The chart; with `entries` and `manifest` of a session it shows the progress.
+
+    Each of the first `children` is drawn once, beside the flow of the playbook.
+    """
     attempts: dict[str, list[Entry]] = {}
     for entry in entries:
         attempts.setdefault(entry.step_id, []).append(entry)
@@ -69,6 +79,7 @@ def flowchart(
     if ended:
         completed = ended.status is SessionStatus.COMPLETED
         chart.line(f"class finish {'done' if completed else 'failed'}")
+    chart.children(playbook, children)
     return "\n".join(["flowchart TD", *chart.lines, *(f"  {style}" for style in _STYLES)])
 
 
@@ -160,6 +171,26 @@ class _Chart:
             self.line("end")
         self._exits = [exit_ for each in drawn for exit_ in self._exits_of(each)]
 
+    def children(self, playbook: Playbook, known: Mapping[str, Playbook]) -> None:
+        """Each child as a chain of its steps; a dotted line leads to it from what runs it."""
+        drawn = dict(islice(known.items(), _CHILDREN))
+        boxes = {name: f"c{number}" for number, name in enumerate(drawn, 1)}
+        for name, child in drawn.items():
+            self.line(f'subgraph {boxes[name]}["{_escaped(name)}"]')
+            nodes = [f"{boxes[name]}s{number}" for number in range(1, len(child.steps) + 1)]
+            for node, step in zip(nodes, child.steps, strict=True):
+                self.node(node, "[{}]", "<br/>".join(_does(step)))
+            for before, after in pairwise(nodes):
+                self.line(f"{before} --> {after}")
+            self.line("end")
+        tops = [(f"s{number}", step) for number, step in enumerate(playbook.steps, 1)]
+        for name, child in drawn.items():
+            below = enumerate(child.steps, 1)
+            tops += [(f"{boxes[name]}s{number}", step) for number, step in below]
+        for node, step in tops:
+            if step.child in boxes:
+                self.line(f"{node} -.->|runs| {boxes[step.child]}")
+
     def _step(self, drawn: _Drawn) -> None:
         if drawn.before:
             self._gate(drawn.before, waits=drawn.waits(Place.BEFORE))
@@ -190,8 +221,7 @@ class _Chart:
 
 def _label(drawn: _Drawn) -> list[str]:
     step = drawn.step
-    does = template_of(step) if step.is_checkpoint else f"{step.command} {step.args}"
-    lines = [f"<b>{_escaped(step.id)}</b>", _escaped(does)]
+    lines = _does(step)
     if step.preconditions:
         lines.append(_escaped(f"needs {', '.join(step.preconditions)}"))
     if step.postconditions:
@@ -202,6 +232,11 @@ def _label(drawn: _Drawn) -> list[str]:
     elif step.autonomy is Autonomy.SKIP:
         lines.append("– skipped by the playbook")
     return lines
+
+
+def _does(step: Step) -> list[str]:
+    does = template_of(step) if step.is_checkpoint else f"{step.command} {step.args}"
+    return [f"<b>{_escaped(step.id)}</b>", _escaped(does)]
 
 
 def _on_failure(policy: ErrorPolicy) -> list[str]:

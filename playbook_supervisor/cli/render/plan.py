@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from playbook_supervisor.cli.render.json_shapes import tightening
 from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
 from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
-from playbook_supervisor.kernel.model import SLASH, Limits, Step
+from playbook_supervisor.kernel.model import SLASH, Limits
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, OutputFormat
 from playbook_supervisor.kernel.when import parse
+from playbook_supervisor.project.child_outline import OutlinedStep
 from playbook_supervisor.project.references import output_reference
 from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.preview import message_of
-from playbook_supervisor.sessions.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE = 400
@@ -114,6 +113,8 @@ def _step(
         yield f"      policy {first_line(f'{effect.policy}: {effect.summary}', paint.room)}"
     for label, text in _facts(planned, plan):
         yield f"      {label:6} {first_line(text, paint.room) or paint('not installed here', _RED)}"
+    for each in planned.below:
+        yield f"      {'  ' * each.depth}{paint(_outlined(each, paint.room), _DIM)}"
     named = [need.probed.name for need in planned.preconditions]
     named += [probed.name for probed in (*planned.postconditions, *planned.skip_if)]
     longest = max(map(len, named), default=0)
@@ -125,6 +126,15 @@ def _step(
         yield f"      makes  {_probed(probed, longest, paint)}"
     if failing := _failing(planned):
         yield f"      fails  {failing}"
+
+
+def _outlined(each: OutlinedStep, room: int) -> str:
+    step = each.step
+    words = [each.id, step.command, step.args]
+    words += ["as above"] if each.again else []
+    words += [str(step.autonomy)] if step.autonomy is not Autonomy.AUTO else []
+    words += ["approval"] if step.approval else []
+    return first_line("  ".join(filter(None, words)), room)
 
 
 def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
@@ -218,6 +228,8 @@ def _runs(planned: PlannedStep, root: Path) -> str:
     found, step = planned.found, planned.step
     if step.is_checkpoint:
         return ""
+    if step.child:
+        return f"the playbook {step.child}, in a session of its own"
     if not step.needs_agent:
         return f"{step.namespace}, without an agent"
     if step.namespace != SLASH:
@@ -227,10 +239,11 @@ def _runs(planned: PlannedStep, root: Path) -> str:
         return ""
     if found.file is None:
         return f"{found.name}, built into Claude Code"
-    return f"{_shown(found.file, root)}{', not available to models' if found.closed else ''}"
+    return f"{shown_file(found.file, root)}{', not available to models' if found.closed else ''}"
 
 
-def _shown(file: Path, root: Path) -> str:
+def shown_file(file: Path, root: Path) -> str:
+    """The path of a command's file: from the repository's top, if it lies there."""
     return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 
@@ -249,87 +262,3 @@ def _probed(probed: Probed, longest: int, paint: _Paint) -> str:
 def _evidence(probed: Probed, longest: int, paint: _Paint) -> str:
     room = max(paint.room - longest - 4, _EVIDENCE)
     return f"{probed.name:{longest}}  {first_line(probed.evidence, room)}"
-
-
-# ── JSON ────────────────────────────────────────────────────────────────────────────────────
-
-
-def as_json(plan: RunPlan) -> dict[str, Any]:
-    """`run --dry-run --json`."""
-    shape: dict[str, Any] = {
-        "protocol": PROTOCOL,
-        "playbook": plan.playbook.name,
-        "file": plan.file,
-        "feature": plan.feature,
-        "branch": plan.branch,
-        "args": dict(plan.args),
-        "mode": plan.mode,
-        "agent": plan.agent,
-        "phases": [_phase(phase, plan.root) for phase in plan.phases],
-        "missing": list(plan.missing),
-        "warnings": list(plan.warnings),
-        "refusals": [error.as_mapping() for error in plan.refusals],
-        "exit_code": plan.exit_code,
-    }
-    if limits := _given(plan.playbook.limits):
-        shape["limits"] = limits
-    if plan.playbook.outputs:
-        shape["outputs"] = list(plan.playbook.outputs)
-    return shape | ({"adopts": plan.adopts} if plan.adopts else {})
-
-
-def _phase(phase: Sequence[PlannedStep], root: Path) -> dict[str, Any]:
-    group = phase[0].step.parallel_group
-    steps = [_step_shape(planned, root) for planned in phase]
-    return {**({"group": group} if group else {}), "steps": steps}
-
-
-def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
-    step, found = planned.step, planned.found
-    shape: dict[str, Any] = {
-        "step": step.id,
-        "runs": planned.runs,
-        "command": found.name if found else planned.command,
-        **({"file": _shown(found.file, root)} if found and found.file else {}),
-        **({"builtin": True} if found and found.builtin else {}),
-        **({"closed": True} if found and found.closed else {}),
-        "args": planned.args,
-        "autonomy": step.autonomy,
-        "error_policy": step.error_policy.written,
-        "preconditions": [
-            _condition(need.probed) | ({"from": need.provider} if need.provider else {})
-            for need in planned.preconditions
-        ],
-        "postconditions": [_condition(probed) for probed in planned.postconditions],
-    }
-    if planned.skip_if:
-        shape["skip_if"] = [_condition(probed) for probed in planned.skip_if]
-    for key, value in _STATED.items():
-        if stated := value(step):
-            shape[key] = stated
-    if step.escalation_triggers:
-        shape["escalation_triggers"] = list(step.escalation_triggers)
-    if planned.effects:
-        shape["policies"] = [tightening(effect) for effect in planned.effects]
-    return shape
-
-
-_STATED: Mapping[str, Callable[[Step], object]] = {
-    "title": lambda step: step.title,
-    "model": lambda step: step.model,
-    "when": lambda step: step.when,
-    "stdin": lambda step: step.stdin,
-    "output": lambda step: step.output if step.output is OutputFormat.JSON else "",
-    "cwd": lambda step: step.cwd,
-    "tools": lambda step: list(step.tools),
-    "limits": lambda step: _given(step.limits),
-}
-"""What the plan says of a step only where the playbook states it."""
-
-
-def _given(limits: Limits) -> dict[str, Any]:
-    return {key: value for key, value in as_mapping(limits).items() if value is not None}
-
-
-def _condition(probed: Probed) -> dict[str, Any]:
-    return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}

@@ -1,0 +1,106 @@
+"""The plan of a run as one JSON object (`schema plan`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from playbook_supervisor.cli.render.json_shapes import tightening
+from playbook_supervisor.cli.render.plan import shown_file
+from playbook_supervisor.commands.dry_run import PlannedStep, RunPlan
+from playbook_supervisor.kernel.directives import Probed
+from playbook_supervisor.kernel.model import Limits, Step
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.records import as_mapping
+from playbook_supervisor.sessions.serialize import PROTOCOL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def as_json(plan: RunPlan) -> dict[str, Any]:
+    """`run --dry-run --json`."""
+    shape: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "playbook": plan.playbook.name,
+        "file": plan.file,
+        "feature": plan.feature,
+        "branch": plan.branch,
+        "args": dict(plan.args),
+        "mode": plan.mode,
+        "agent": plan.agent,
+        "phases": [_phase(phase, plan.root) for phase in plan.phases],
+        "missing": list(plan.missing),
+        "warnings": list(plan.warnings),
+        "refusals": [error.as_mapping() for error in plan.refusals],
+        "exit_code": plan.exit_code,
+    }
+    if limits := _given(plan.playbook.limits):
+        shape["limits"] = limits
+    if plan.playbook.outputs:
+        shape["outputs"] = list(plan.playbook.outputs)
+    return shape | ({"adopts": plan.adopts} if plan.adopts else {})
+
+
+def _phase(phase: Sequence[PlannedStep], root: Path) -> dict[str, Any]:
+    group = phase[0].step.parallel_group
+    steps = [_step_shape(planned, root) for planned in phase]
+    return {**({"group": group} if group else {}), "steps": steps}
+
+
+def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
+    step, found = planned.step, planned.found
+    shape: dict[str, Any] = {
+        "step": step.id,
+        "runs": planned.runs,
+        "command": found.name if found else planned.command,
+        **({"file": shown_file(found.file, root)} if found and found.file else {}),
+        **({"builtin": True} if found and found.builtin else {}),
+        **({"closed": True} if found and found.closed else {}),
+        "args": planned.args,
+        "autonomy": step.autonomy,
+        "error_policy": step.error_policy.written,
+        "preconditions": [
+            _condition(need.probed) | ({"from": need.provider} if need.provider else {})
+            for need in planned.preconditions
+        ],
+        "postconditions": [_condition(probed) for probed in planned.postconditions],
+    }
+    if planned.skip_if:
+        shape["skip_if"] = [_condition(probed) for probed in planned.skip_if]
+    for key, value in _STATED.items():
+        if stated := value(step):
+            shape[key] = stated
+    if step.escalation_triggers:
+        shape["escalation_triggers"] = list(step.escalation_triggers)
+    if planned.below:
+        shape["children"] = [
+            {"id": each.id, "command": each.step.command, "autonomy": each.step.autonomy}
+            | ({"again": True} if each.again else {})
+            for each in planned.below
+        ]
+    if planned.effects:
+        shape["policies"] = [tightening(effect) for effect in planned.effects]
+    return shape
+
+
+_STATED: Mapping[str, Callable[[Step], object]] = {
+    "title": lambda step: step.title,
+    "model": lambda step: step.model,
+    "when": lambda step: step.when,
+    "stdin": lambda step: step.stdin,
+    "output": lambda step: step.output if step.output is OutputFormat.JSON else "",
+    "cwd": lambda step: step.cwd,
+    "tools": lambda step: list(step.tools),
+    "limits": lambda step: _given(step.limits),
+}
+"""What the plan says of a step only where the playbook states it."""
+
+
+def _given(limits: Limits) -> dict[str, Any]:
+    return {key: value for key, value in as_mapping(limits).items() if value is not None}
+
+
+def _condition(probed: Probed) -> dict[str, Any]:
+    return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}
