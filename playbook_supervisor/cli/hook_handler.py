@@ -123,7 +123,7 @@ def _settled(reply: HookReply) -> list[str]:
         return []
     from playbook_supervisor.cli.render import text
 
-    return [text.settled_line(entry) for entry in reply.closed]
+    return [text.settled_line(event) for event in reply.closed]
 
 
 def _permission(decision: str, reason: str) -> dict[str, Any]:

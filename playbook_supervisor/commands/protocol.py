@@ -120,7 +120,6 @@ def report(
     """
     from playbook_supervisor.drivers.claude_code import binding
     from playbook_supervisor.formats.sanitize import printable
-    from playbook_supervisor.kernel import machine
     from playbook_supervisor.kernel.directives import Failure, Outcome
     from playbook_supervisor.sessions.serialize import outcome_from_json
 
@@ -133,13 +132,14 @@ def report(
     _require_an_agents(supervisor.look(), attempt)
     if given is not None:
         snapshot = supervisor.advance()
-        machine.require_known(snapshot.state, attempt)
+        supervisor.require_known(attempt)
         return _with_details(supervisor, snapshot, given)
+    place = supervisor.place_of(attempt)
     snapshot = supervisor.report(attempt, reported)
-    if any(event.entry.id == attempt for event in snapshot.events):
+    if place and any(event.id == attempt for event in snapshot.events):
         from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
 
-        keep_words(supervisor.private, attempt, reported.output, secret_values(os.environ))
+        keep_words(*place, reported.output, secret_values(os.environ))
     return _reply(supervisor, snapshot)
 
 

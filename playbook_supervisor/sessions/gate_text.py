@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.gates import PLANNED, parts_of_error
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
 
 TYPE_CHECKING = False
@@ -74,9 +74,10 @@ def _head(context: GateContext) -> list[str]:
     return head + ([*said, *judged] if after else [*judged, *said])
 
 
-def settled_line(entry: Entry) -> str:
+def settled_line(event: Event) -> str:
     """A settled attempt in one line, with its reason: `plan ✓ 45 s · plan_exists: …`."""
-    return _settled(entry, reason(entry))
+    place = f"{event.within}/" if event.within else ""
+    return f"{place}{_settled(event.entry, reason(event.entry))}"
 
 
 def _step(entry: Entry, context: GateContext) -> str:

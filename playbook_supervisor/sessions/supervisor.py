@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
     Answered,
     Attempt,
@@ -196,6 +197,23 @@ class Supervisor(TreeNode):
     def worker_file(self, attempt: Attempt) -> Path:
         """The file that every process of the attempt's worker inherits, open and locked."""
         return self.of(attempt).private / f"worker-{attempt.own_id}"
+
+    def require_known(self, attempt_id: str) -> None:
+        """StateError PB-STATE-REFUSED for an attempt that never began, here or in a child."""
+        from playbook_supervisor.sessions import tree
+
+        tree.require_known(self, attempt_id)
+
+    def place_of(self, attempt_id: str) -> tuple[Path, str] | None:
+        """The local folder of the attempt's session, and its id there; None if that has ended."""
+        *places, own_id = attempt_id.split("/")
+        found = self
+        try:
+            for place in places:
+                found = found.child(place)
+        except StateError:
+            return None
+        return found.private, own_id
 
     def log_file(self, attempt: Attempt) -> Path:
         """The log of the attempt."""

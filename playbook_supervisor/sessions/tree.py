@@ -151,6 +151,16 @@ def below(node: Supervisor, path: str, act: Callable[[Supervisor, str], Snapshot
     node.tell(place, act(node.child(place), rest))
 
 
+def require_known(node: Supervisor, path: str) -> None:
+    """StateError PB-STATE-REFUSED if the path names no attempt that ever began."""
+    place, _, rest = path.partition("/")
+    with node.store.open(node.id) as opened:
+        machine.require_known(opened.state, place)
+        returned = machine.has_returned(opened.state, place)
+    if rest and not returned:
+        require_known(node.child(place), rest)
+
+
 def abort_children(node: Supervisor, snapshot: Snapshot, text: str, by: Principal) -> None:
     """End the children that have not ended, each after its own children."""
     for place, below in snapshot.children.items():

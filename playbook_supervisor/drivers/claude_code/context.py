@@ -10,7 +10,7 @@ from pathlib import Path
 from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -47,7 +47,7 @@ class HookReply(Record):
     end: str = ""
     ring: str = ""
     shown: str = ""
-    closed: tuple[Entry, ...] = ()
+    closed: tuple[Event, ...] = ()
 
 
 class HookContext(Record, frozen=False):

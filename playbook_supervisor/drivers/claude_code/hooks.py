@@ -30,6 +30,7 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.settled_entries import settled_events
 from playbook_supervisor.sessions.snapshot import for_us
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
@@ -117,13 +118,12 @@ def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | Non
         return None
     bound, snapshot = hook.bound, reply.snapshot
     if bound.unseen:
-        reported = {event.entry.id for event in snapshot.events} if snapshot else set()
-        waited = [
-            each for each in hook.store.journal(bound.session).entries if each.id in bound.unseen
-        ]
-        settled = {each.id for each in waited if each.completed_at is not None}
-        bound.unseen = [id_ for id_ in bound.unseen if id_ not in settled]
-        reply = replace(reply, closed=tuple(e for e in waited if e.id in settled - reported))
+        reported = {event.id for event in snapshot.events} if snapshot else set()
+        settled = settled_events(hook.store, bound.session, bound.unseen)
+        gone = {event.id for event in settled}
+        bound.unseen = [id_ for id_ in bound.unseen if id_ not in gone]
+        closed = tuple(event for event in settled if event.id not in reported)
+        reply = replace(reply, closed=closed)
     if snapshot is not None and (own := for_us(snapshot)):
         bound.unseen = [attempt.id for attempt in own]
     return reply

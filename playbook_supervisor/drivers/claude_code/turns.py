@@ -227,7 +227,8 @@ def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snap
     agent = {key: value for key, value in known.items() if value}
     from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
 
-    keep_words(hook.private, attempt, text, secret_values(hook.environment))
+    if place := hook.supervisor.place_of(attempt):
+        keep_words(*place, text, secret_values(hook.environment))
     snapshot = hook.supervisor.report(attempt, Outcome(error, text, agent))
     del bound.workers[attempt]
     bound.forget(worker.agent)

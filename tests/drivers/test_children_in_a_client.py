@@ -1,0 +1,219 @@
+"""Child sessions in a client: agents, programs and gates by the path of their attempts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bound import Conversation
+from project import Project
+
+TOP = """\
+name: top
+description: Look twice
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: release, command: playbook below}
+  - {id: last, command: /qa.plan}
+"""
+BELOW = """\
+name: below
+description: Look, build and ask
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: look, command: /qa.plan}
+  - {id: build, command: cli echo built}
+  - {id: ask, command: checkpoint, with: {message: "Is it right?"}}
+"""
+
+
+@pytest.fixture
+def tree(project: Project) -> Project:
+    project.write(".playbooks/playbooks/top.yaml", TOP)
+    project.write(".playbooks/playbooks/below.yaml", BELOW)
+    project.commit("Two playbooks")
+    return project
+
+
+@pytest.fixture
+def conversation(tree: Project) -> Iterator[Conversation]:
+    with Conversation(tree) as conversation:
+        yield conversation
+
+
+def directive(said: str) -> Any:
+    line = next(line for line in said.splitlines() if line.startswith("playbook-directive: "))
+    return json.loads(line.removeprefix("playbook-directive: "))
+
+
+def told(reply: Any) -> Any:
+    return directive(reply["hookSpecificOutput"]["additionalContext"])
+
+
+def journals(project: Project) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each session, by the playbook's name."""
+    found = {}
+    for folder in project.sessions:
+        manifest = yaml.safe_load((folder / "session.yaml").read_bytes())
+        entries = yaml.safe_load((folder / "journal.yaml").read_bytes())["entries"]
+        found[manifest["playbook"]] = entries
+    return found
+
+
+def agent(conversation: Conversation, attempt: str, *, receipt: bool = True) -> Any:
+    """An agent does the work of the attempt; what the client is told when it comes back."""
+    name = f"of {attempt}"
+    called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"use of {attempt}"}
+    allowed = conversation.hook("PreToolUse", **called, tool_input={"prompt": attempt})
+    given = allowed["hookSpecificOutput"]
+    assert given["permissionDecision"] == "allow", given
+    assert given["updatedInput"]["description"] == f"{attempt} /qa.plan"
+    ran: dict[str, Any] = {"tool_input": {"skill": "qa.plan"}, "tool_response": {"success": True}}
+    if receipt:
+        conversation.hook("PostToolUse", agent_id=name, tool_name="Skill", **ran)
+    said = [{"type": "text", "text": f"{attempt} is done"}]
+    back = {"status": "completed", "agentId": name, "content": said}
+    return conversation.hook("PostToolUse", **called, tool_response=back)
+
+
+def test_a_client_drives_a_child_as_it_drives_every_session(
+    tree: Project, conversation: Conversation
+) -> None:
+    """cat FR-9.1: its agents, its programs behind `next --wait`, and its gate in the dialog."""
+    due = told(conversation.types("run", "top"))
+    assert [step["id"] for step in due["steps"]] == ["release#1/look#1"]
+    assert due["playbook"] == "top"
+    reply = agent(conversation, "release#1/look#1")
+    assert "release#1/look ✓" in json.dumps(reply, ensure_ascii=False)
+    assert (told(reply)["directive"], told(reply)["steps"]) == ("wait", ["release#1/build#1"])
+    asked = directive(conversation.runs("next", "--wait").out)
+    assert asked["gate"]["id"] == "release#1/ask#1?1"
+    dialog: dict[str, Any] = {"tool_name": "AskUserQuestion", "tool_use_id": "dialog"}
+    shown = conversation.hook("PreToolUse", **dialog, tool_input={"questions": []})
+    (question,) = shown["hookSpecificOutput"]["updatedInput"]["questions"]
+    assert question["question"].startswith("Is it right?")
+    answer = {"answers": {question["question"]: "continue"}}
+    due = told(conversation.hook("PostToolUse", **dialog, tool_response=answer))
+    assert [step["id"] for step in due["steps"]] == ["last#1"]
+    entries = journals(tree)
+    assert [entry["status"] for entry in entries["below"]] == ["done"] * 3
+    assert entries["below"][2]["gates"][0]["resolution"] == "continue"
+    finished = told(agent(conversation, "last#1"))
+    assert (finished["directive"], finished["status"]) == ("finish", "completed")
+    kept = list((tree.root / ".git/playbook").glob("*/logs/look#1.log"))
+    assert [file.read_text().strip() for file in kept] == ["release#1/look#1 is done"]
+
+
+def test_an_answer_can_be_typed_at_the_gate_of_a_child(
+    tree: Project, conversation: Conversation
+) -> None:
+    conversation.types("run", "top")
+    agent(conversation, "release#1/look#1")
+    conversation.runs("next", "--wait")
+    conversation.hook("Stop", background_tasks=[])
+    due = told(conversation.hook("UserPromptSubmit", prompt="looks fine, continue"))
+    assert [step["id"] for step in due["steps"]] == ["last#1"]
+    assert journals(tree)["below"][2]["human_response"] == "looks fine, continue"
+
+
+def test_an_abort_typed_at_the_gate_of_a_child_ends_the_tree(
+    tree: Project, conversation: Conversation
+) -> None:
+    conversation.types("run", "top")
+    agent(conversation, "release#1/look#1")
+    conversation.runs("next", "--wait")
+    conversation.hook("Stop", background_tasks=[])
+    conversation.hook("UserPromptSubmit", prompt="abort")
+    for folder in tree.sessions:
+        assert yaml.safe_load((folder / "session.yaml").read_bytes())["status"] == "aborted"
+
+
+def test_an_agent_without_the_receipt_of_its_command_fails_its_child(
+    tree: Project, conversation: Conversation
+) -> None:
+    conversation.types("run", "top")
+    finished = told(agent(conversation, "release#1/look#1", receipt=False))
+    assert (finished["directive"], finished["status"]) == ("finish", "failed")
+    entry = journals(tree)["top"][0]
+    assert (entry["error_code"], entry["error_cause"]) == ("PB-STEP-CHILD", "PB-AGENT-NO-RECEIPT")
+
+
+def test_only_the_path_of_a_due_attempt_launches_an_agent(conversation: Conversation) -> None:
+    conversation.types("run", "top")
+    for wrong in ("look#1", "release#1", "release#1/build#1", "release#2/look#1"):
+        called = conversation.hook(
+            "PreToolUse", tool_name="Agent", tool_use_id="x", tool_input={"prompt": wrong}
+        )
+        assert called["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_a_turn_does_not_end_while_an_attempt_of_a_child_is_due(
+    conversation: Conversation,
+) -> None:
+    conversation.types("run", "top")
+    stopped = json.dumps(conversation.hook("Stop", background_tasks=[]))
+    assert "release#1/look#1" in stopped
+
+
+@pytest.mark.parametrize("tool", ["Edit", "Write"])
+def test_the_journal_of_a_child_is_kept_from_every_agent(
+    tree: Project, conversation: Conversation, tool: str
+) -> None:
+    conversation.types("run", "top")
+    files = [folder / "journal.yaml" for folder in tree.sessions]
+    assert len(files) == 2
+    for file in files:
+        named: dict[str, Any] = {"tool_name": tool, "tool_input": {"file_path": str(file)}}
+        refused = conversation.hook("PreToolUse", agent_id="of look", **named)
+        assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_an_interrupted_agent_of_a_child_is_due_again_in_the_same_child(
+    tree: Project, conversation: Conversation
+) -> None:
+    """The next prompt after Esc interrupts the work; a resume hands it out again."""
+    conversation.types("run", "top")
+    conversation.dies()
+    with Conversation(tree, client="another") as other:
+        due = told(other.types("resume"))
+        (step,) = due["steps"]
+        assert step["step"] == "look"
+        assert step["id"].startswith("release#1/look#")
+        agent(other, step["id"])
+    assert len(tree.sessions) == 2
+
+
+def test_a_client_without_hooks_reports_the_attempts_of_children(tree: Project) -> None:
+    begun = tree.playbook("begin", "top", "--json").json
+    assert [step["id"] for step in begun["steps"]] == ["release#1/look#1"]
+    assert begun["steps"][0]["prompt"].startswith("Run the Skill `qa.plan`")
+    reported = tree.playbook("report", "release#1/look#1", "--json").json
+    assert (reported["directive"], reported["steps"]) == ("wait", ["release#1/build#1"])
+    again = tree.playbook("report", "release#1/look#1", "--json").json
+    assert again["steps"] == ["release#1/build#1"]
+    refused = tree.playbook("report", "release#1/nothing#1")
+    assert refused.code == 3
+    asked = tree.process("next", "--wait", "--json").json
+    assert asked["gate"]["id"] == "release#1/ask#1?1"
+    assert tree.playbook("report", "release#1/build#1").code == 0
+
+
+def test_the_marker_and_the_binding_are_those_of_the_top_session(
+    tree: Project, conversation: Conversation
+) -> None:
+    conversation.types("run", "top")
+    bound = [path.parent.name for path in (tree.root / ".git/playbook").glob("*/claude.json")]
+    tops = [
+        folder.name
+        for folder in tree.sessions
+        if "parent:" not in (Path(folder) / "session.yaml").read_text()
+    ]
+    assert bound == tops
