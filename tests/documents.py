@@ -67,7 +67,7 @@ from playbook_supervisor.project.config import Config
 
 told = {{key: os.environ["PLAYBOOK_" + key.upper()] for key in
         ("session", "directive", "step", "command", "args", "feature")}}
-attempt = int(told["directive"].partition("#")[2])
+attempt = int(told["directive"].rpartition("#")[2])
 streams = "--output-format=stream-json" in sys.argv
 prompt = sys.argv[-1] if streams else sys.stdin.read()
 call = Call(**told, attempt=attempt, prompt=prompt, cwd=Path.cwd())

@@ -176,7 +176,8 @@ def _broken(outcome: Outcome, message: str) -> Outcome:
 def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap: int) -> StepData:
     from playbook_supervisor.system.capture import Capture
 
-    has_json = "json" in named and _promises_json(step) and outcome.ok
+    has_data = step.has_child and outcome.data is not None  # of one that has failed, too
+    has_json = "json" in named and (has_data or (_promises_json(step) and outcome.ok))
     capture = Capture(cap)
     capture.add(outcome.output.encode("utf-8", "replace"))
     text = "stdout" in named

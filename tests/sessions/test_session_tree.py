@@ -262,6 +262,14 @@ def test_the_failure_of_a_child_is_an_error_of_its_step(scene: Scene) -> None:
     assert (settled["error_code"], settled["error_cause"]) == ("PB-STEP-CHILD", "PB-AGENT-FAILED")
 
 
+def test_a_later_step_can_read_how_a_child_has_failed(scene: Scene) -> None:
+    define(scene, "child", "plan")
+    asks = "$release.json.status == 'failed'".replace("'", '"')
+    top = parent(scene, calls(error_policy="continue"), step("mend", when=asks))
+    top.begin()
+    assert leaves(top.report("release#1/plan#1", failed())) == ["mend#1"]
+
+
 @pytest.mark.parametrize(
     ("policy", "ends"),
     [
