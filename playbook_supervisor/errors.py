@@ -21,7 +21,7 @@ class PlaybookError(Exception):
     `message` is one sentence. `source` is a file, folder or session, `position` a line and column
     in that file, `cause` the text of the underlying error. `details` are further lines for
     machines and `--json`; the message is clear without them. `session` is the id for commands
-    in the guidance, set where it is known.
+    in the guidance, set where it is known, and `resume_token` what resumes that session.
     """
 
     exit_code: ClassVar[int] = 70
@@ -46,6 +46,7 @@ class PlaybookError(Exception):
         self.source = where
         self.position = position
         self.session = ""
+        self.resume_token = ""
         self._guidance = guidance or _GUIDANCE.get(code, "")
         self.cause = cause
         self.details = details
@@ -153,6 +154,8 @@ _GUIDANCE: dict[str, str] = {
     "PB-ARG-PLAYBOOK": "`playbook list` shows the playbooks.",
     "PB-ARG-STEP": "`playbook show` lists the steps.",
     "PB-ARG-ANSWER": "Answer with one of the choices that the question names.",
+    "PB-ARG-REQUEST": "Send one JSON object; `playbook schema request` describes it.",
+    "PB-ARG-TOKEN": "Give the `resumeToken` of the last answer, whole and unchanged.",
     "PB-ARG-BASE": "Name a commit: a branch, a tag or an id; without --base it is HEAD.",
     "PB-ARG-BRANCH": "Choose a name that git allows and that conflicts with no other branch.",
     # the state of a session
@@ -185,6 +188,11 @@ _GUIDANCE: dict[str, str] = {
         "The journal and the playbook disagree; `playbook repair {session}` shows where."
     ),
     "PB-STATE-INTERRUPTED": "`playbook resume {session}` runs the step again.",
+    "PB-STATE-DEADLINE": "`playbook resume {session}` continues; allow it more time.",
+    "PB-STATE-PAUSED": "`playbook resume {session}` continues.",
+    "PB-STATE-TOKEN-FOREIGN": "Use it in the repository that made it, whole and unchanged.",
+    "PB-STATE-TOKEN-STALE": "`playbook resume --json` of that session gives the token of now.",
+    "PB-STATE-TOKEN-USED": "`playbook resume --json` of that session gives the token of now.",
     "PB-STATE-NOT-STARTED": (
         "Another step of the group failed first; `playbook resume {session} --retry`."
     ),

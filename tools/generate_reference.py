@@ -25,6 +25,7 @@ SHAPES = (
     "directive",
     "outcome",
     "run",
+    "request",
     "plan",
     "status",
     "show",

@@ -47,6 +47,7 @@ GROUPS = {
         "next": "Print the outstanding directive.",
         "report": "Report the outcome of an attempt and print the next directive.",
         "hook": "Answer a hook of Claude Code.",
+        "rpc": "Serve one request of a program: JSON in, JSON out.",
     },
 }
 """Each subcommand with the first line of its help, in the order of the program's help."""

@@ -11,7 +11,7 @@ from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
-from playbook_supervisor.commands import locate, protocol
+from playbook_supervisor.commands import envelope, locate, protocol
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
 from playbook_supervisor.kernel.state import Entry
@@ -24,10 +24,17 @@ _LAST_LINES = 15
 
 
 def drive_and_show(
-    drive: Callable[[Observer, Prompter | None], DriveResult], level: Level, *, json: bool
+    drive: Callable[[Observer, Prompter | None], DriveResult],
+    level: Level,
+    *,
+    json: bool,
+    asks: bool = True,
 ) -> int:
-    """Call `drive`, show its progress on stderr and its result; return the exit code."""
-    prompter = Prompt(shows_list(level)) if output.is_interactive() else None
+    """Call `drive`, show its progress on stderr and its result; return the exit code.
+
+    With `asks`, gates are asked at a terminal.
+    """
+    prompter = Prompt(shows_list(level)) if asks and output.is_interactive() else None
     with observing(level, protocol.entries) as observer:
         result = drive(observer, prompter)
     snapshot, entries = result.snapshot, protocol.entries(result.snapshot)
@@ -36,9 +43,8 @@ def drive_and_show(
     if json:
         if context is None and result.why != "interrupted":  # git may be what was hanging
             context = gate_context(snapshot)
-        output.write_json(
-            json_shapes.result(snapshot, result.why, result.exit_code, entries, context)
-        )
+        made = envelope.envelope(result, context)
+        output.write_json(json_shapes.result(result, made, entries, context))
     if result.why == "waiting":
         if prompter is None:  # otherwise the user has seen it
             output.inform(*(f"  {line}" for line in gate_text.lines(context)))

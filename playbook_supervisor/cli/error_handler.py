@@ -19,6 +19,8 @@ from playbook_supervisor.formats.sanitize import first_line
 INTERRUPTED = 130
 BUG = 70
 _LINE = 1_000
+_DRIVES = frozenset({"run", "resume", "rpc"})
+"""Commands whose errors are envelopes, too."""
 _NO_MEMORY = b"error: a limit of this system: not enough memory [PB-IO-LIMIT]\n"
 _LIMITS = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
@@ -78,7 +80,13 @@ def _of_the_machine(error: Exception) -> StorageError | None:
 def wants_json(argv: Sequence[str]) -> bool:
     """Whether the command prints one JSON object, and nothing else, to stdout."""
     options = _options(argv)
+    if _command(argv) == "rpc":
+        return True
     return "--json" in options or "--format=json" in options or "--format json" in " ".join(options)
+
+
+def _command(argv: Sequence[str]) -> str:
+    return next((word for word in argv if not word.startswith("-")), "")
 
 
 def _options(argv: Sequence[str]) -> list[str]:
@@ -93,13 +101,24 @@ def _print_error(error: PlaybookError, argv: Sequence[str]) -> int:
     return error.exit_code
 
 
+def write_error(error: PlaybookError, *, envelope: bool) -> None:
+    """Write the error to stdout; as an `envelope` of the Tyrum contract, where one is promised."""
+    shape: dict[str, object] = dict(error.as_mapping())
+    if error.details:
+        shape["details"] = list(error.details)
+    printed: dict[str, object] = {"protocol": 1}
+    if envelope and error.session:
+        printed["session"] = error.session
+    printed |= {"ok": False, "error": shape, "output": []} if envelope else {"error": shape}
+    if envelope and error.resume_token:
+        printed["resumeToken"] = error.resume_token
+    write_json(printed)
+    sys.stdout.flush()
+
+
 def _print_lines(error: PlaybookError, argv: Sequence[str]) -> None:
     if wants_json(argv):
-        shape: dict[str, object] = dict(error.as_mapping())
-        if error.details:
-            shape["details"] = list(error.details)
-        write_json({"protocol": 1, "error": shape})
-        sys.stdout.flush()
+        write_error(error, envelope=_command(argv) in _DRIVES)
     lines = [f"error: {first_line(error.message, _LINE)} [{error.code}]"]
     if error.where:
         lines.append(f"  at: {first_line(error.where, _LINE)}")

@@ -17,10 +17,22 @@ from playbook_supervisor.cli import options, output
     help="Use the project's present settings. Without it, the session keeps those with which it"
     " began.",
 )
+@click.option("--token", metavar="T", default="", help="The token of an earlier answer in JSON.")
+@click.option("--approve", is_flag=True, help="With --token: answer continue at its gate, resume.")
+@click.option("--deny", is_flag=True, help="With --token: abort its session.")
 @options.driving
 @options.json
 def resume(
-    named: str, *, session: str, retry: bool, accept_config: bool, json: bool, **values: object
+    named: str,
+    *,
+    session: str,
+    retry: bool,
+    accept_config: bool,
+    token: str,
+    approve: bool,
+    deny: bool,
+    json: bool,
+    **values: object,
 ) -> int:
     """Continue a session.
 
@@ -33,14 +45,28 @@ def resume(
       playbook resume 20260219-a7k
       playbook resume --retry
       playbook resume --kill --agent exec:./my-agent
+      playbook resume --token TOKEN --approve --json
     """
-    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need neither
-    from playbook_supervisor.commands import driving
+    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
+    from playbook_supervisor.commands import driving, resume_token
 
     def confirmed(question: str) -> bool:
         return output.is_interactive() and output.confirmed(question, default=False)
 
     chosen, drive = options.chosen_session(named, session), options.drive_options(values)
+    if token or approve or deny:
+        if not token or approve is deny:
+            raise click.UsageError("--token needs --approve or --deny, and these need --token")
+        if chosen or retry or accept_config:
+            raise click.UsageError("--token names its session and takes no other decision")
+        return drive_and_show(
+            lambda observer, _: resume_token.resume(
+                token, approve=approve, drive=drive, observer=observer
+            ),
+            options.level(),
+            json=json,
+            asks=False,
+        )
     return drive_and_show(
         lambda observer, prompter: driving.resume(
             chosen,

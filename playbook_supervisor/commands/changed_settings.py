@@ -7,7 +7,9 @@ from collections.abc import Callable
 from playbook_supervisor.commands import locate
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.observers import Observer
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.sessions import principal, settings_in_force
+from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 
@@ -34,3 +36,12 @@ def tell(
         observer.on_notice(f"{told}; accepted")
     elif told:
         observer.on_notice(settings_in_force.kept(told, session_id))
+
+
+def notice(store: SessionStore, session_id: str) -> str:
+    """What to know about the settings once an answer is recorded; no error can undo that."""
+    try:
+        told = settings_in_force.difference(store, session_id)
+    except PlaybookError as error:
+        return f"recorded, but the settings are not compared: {error.message}"
+    return settings_in_force.kept(told, session_id) if told else ""

@@ -32,14 +32,15 @@ from playbook_supervisor.drivers.observers import (
     Prompter,
 )
 from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
-from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.project.library import PlaybookFile
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
+from playbook_supervisor.sessions import creation, principal, selection
 from playbook_supervisor.sessions.manifest import NO_DRIVER, SESSION_ID, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
@@ -54,7 +55,7 @@ class DriveOptions(Record):
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
     turns and tool calls of a step, and the cost of the whole run. A resumed session remembers what
-    is left out.
+    is left out, except `max_output_bytes` of a step.
     """
 
     agent: str = ""
@@ -63,10 +64,11 @@ class DriveOptions(Record):
     idle: float | None = None
     kill: bool = False
     limits: Budget | None = None
+    max_output_bytes: int | None = None
 
 
 def run(
-    reference: str,
+    reference: str | PlaybookFile,
     args: Sequence[str] = (),
     *,
     cwd: Path | None = None,
@@ -159,12 +161,12 @@ def resume(
         budget.require_enforceable(agent, asked)
         if said := budget.unenforceable(agent, merged):
             observer.on_notice(said)
-    drive = DriveOptions(
+    drive = replace(
+        drive,
         agent=agent_name,
         mode=drive.mode or known.mode,
         wall=known.wall if drive.wall is None else drive.wall,
         idle=known.idle if drive.idle is None else drive.idle,
-        kill=drive.kill,
         limits=merged,
     )
     return _drive(supervisor, agent, drive, observer, prompter, start=known.start, retry=retry)
@@ -217,18 +219,9 @@ def answer(
     answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
     if reply.resolution is Resolution.ABORT and asked.member.within:
         answered = session_control.end_tree(supervisor).after(answered)
-    if said := _settings_notice(store, session_id):
+    if said := changed_settings.notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)
-
-
-def _settings_notice(store: SessionStore, session_id: str) -> str:
-    """What to know about the settings once an answer is recorded; no error can undo that."""
-    try:
-        told = settings_in_force.difference(store, session_id)
-    except PlaybookError as error:
-        return f"recorded, but the settings are not compared: {error.message}"
-    return settings_in_force.kept(told, session_id) if told else ""
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:
@@ -310,6 +303,7 @@ def _drive(
             mode=drive.mode or Mode.MANUAL,
             wall=drive.wall,
             idle=drive.idle,
+            max_output_bytes=drive.max_output_bytes,
             limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
             by=_person(store) if prompter else Principal(""),

@@ -8,12 +8,11 @@ from pathlib import Path
 from playbook_supervisor.commands import checking, driving, view
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import NullObserver
-from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport
-from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.project.arguments import by_name
 from playbook_supervisor.project.library import PlaybookFile
 from playbook_supervisor.sessions.snapshot import Snapshot
 
@@ -52,7 +51,7 @@ def run(
     """
     drive = driving.DriveOptions(agent=agent, mode=Mode(mode))
     observer = _EventObserver(on_event)
-    given = _named(args) if isinstance(args, Mapping) else list(args)
+    given = by_name(args) if isinstance(args, Mapping) else list(args)
     return driving.run(reference, given, cwd=_folder(cwd), drive=drive, observer=observer)
 
 
@@ -76,13 +75,6 @@ def resume(
             observer.on_event(event, snapshot)
     drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)
-
-
-def _named(args: Mapping[str, str]) -> list[str]:
-    for name in args:
-        if not name.replace("-", "_").isidentifier():
-            raise ArgumentError("PB-ARG-INVALID", f"no arg can be called {first_line(name, 40)!r}")
-    return [f"{name}={value}" for name, value in args.items()]
 
 
 class _EventObserver(NullObserver):

@@ -48,9 +48,9 @@ _Progress = tuple[Snapshot, DriveResult | None]
 class Runner(Record, frozen=False):
     """Drives one session; without an `agent`, one whose steps need none.
 
-    `wall` and `idle` are a step's deadlines in seconds, unless the playbook sets others. `kill`
-    ends workers that an earlier runner left behind, instead of waiting for them; `by` names the
-    person who answers here.
+    `wall` and `idle` are a step's deadlines in seconds, and `max_output_bytes` caps its output,
+    unless the playbook sets others. `kill` ends workers that an earlier runner left behind, instead
+    of waiting for them; `by` names the person who answers here.
     """
 
     supervisor: Supervisor
@@ -60,6 +60,7 @@ class Runner(Record, frozen=False):
     mode: Mode = Mode.MANUAL
     wall: float | None = None
     idle: float | None = None
+    max_output_bytes: int | None = None
     limits: Budget = budget.NO_LIMITS
     kill: bool = False
     by: Principal = Principal("")
@@ -155,7 +156,7 @@ class Runner(Record, frozen=False):
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
-        limits = Limits(timeout_seconds=self.wall, idle_timeout_seconds=self.idle)
+        limits = Limits(self.wall, self.idle, self.max_output_bytes)
         assignment = Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
         if attempt.step.needs_agent:
             assert self.agent is not None  # noqa: S101 - `commands.driving` chose one

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
@@ -62,6 +62,14 @@ def bind(
             details=tuple(map(wanted, playbook.args)),
         )
     return bound
+
+
+def by_name(values: Mapping[str, str]) -> list[str]:
+    """The arguments that give each arg its value. ArgumentError PB-ARG-INVALID for other names."""
+    for name in values:
+        if not re.match(_ARG_NAME, name):
+            raise ArgumentError("PB-ARG-INVALID", f"no arg can be called {first_line(name, 40)!r}")
+    return [f"{name}={value}" for name, value in values.items()]
 
 
 def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -52,14 +52,20 @@ _SHOWN = 12
 
 
 class PlaybookFile(Record, slots=False):
-    """A playbook file (Catalyst FR-1.4). It is read and parsed when it is first needed, once."""
+    """A playbook file (Catalyst FR-1.4). It is read and parsed when it is first needed, once.
+
+    Of a playbook that was given as `text`, the file exists only in messages.
+    """
 
     file: Path
     root: Path = field(repr=False)
+    text: bytes | None = field(default=None, repr=False)
 
     @cached_property
     def data(self) -> bytes:
         """Its bytes. StorageError, also for a symbolic link out of the repository (tyr 26)."""
+        if self.text is not None:
+            return self.text
         relative = os.path.relpath(self.file, self.root)
         return read_bytes(contained(self.root, relative), limit=MAX_BYTES)
 
@@ -135,6 +141,12 @@ class PlaybookFile(Record, slots=False):
             return name.encode() in self.data or b"\\" in self.data or not self.data.isascii()
         except PlaybookError:
             return False
+
+
+def of_text(root: Path, text: str) -> PlaybookFile:
+    """A playbook that a program gave as text: JSON if it begins with a brace, else YAML."""
+    name = "pipeline.json" if text.lstrip().startswith("{") else "pipeline.yaml"
+    return PlaybookFile(root / name, root, text.encode())
 
 
 # ── listing ─────────────────────────────────────────────────────────────────────────────────

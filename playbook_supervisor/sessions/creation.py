@@ -86,7 +86,7 @@ class RunRequest(Record):
 
 def prepare(
     store: SessionStore,
-    reference: str,
+    reference: str | library.PlaybookFile,
     given: Sequence[str],
     *,
     start: str = "",
@@ -101,7 +101,7 @@ def prepare(
     here = store.checkout.root
     root = tree or here
     settings = config.load(root)
-    found_file = library.find(root, reference)
+    found_file = library.find(root, reference) if isinstance(reference, str) else reference
     playbook = found_file.playbook
     if start and start not in playbook:
         raise _unknown_step(playbook, start)

@@ -84,10 +84,16 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
 
     StateError as `machine.decide`; nothing is kept of a return that changes nothing.
     """
-    returned, kept = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
-    events = machine.decide(opened.state, returned)
+    full, kept = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
+    outcome = for_journal(full)
+    events = machine.decide(opened.state, replace(returned, outcome=outcome))
     if kept is not None and events:
         opened.keep(kept)
+    step_id = returned.id.partition("#")[0]
+    if events and full.output and not opened.state.playbook.step(step_id).has_child:
+        from playbook_supervisor.sessions import last_output
+
+        last_output.keep(opened.private, full)
     opened.accept(events)
     return events
 
@@ -108,14 +114,14 @@ def last_speaker(playbook: Playbook) -> str:
 
 def judged(
     playbook: Playbook, returned: Returned, *, child: bool = False
-) -> tuple[Returned, StepData | None]:
-    """The return as it is journaled, and what is kept of its output; None for nothing.
+) -> tuple[Outcome, StepData | None]:
+    """The outcome as it counts, and what is kept of its output; None for nothing.
 
     A step that promises JSON and returned something else has failed with PB-STEP-OUTPUT.
     """
     step_id = returned.id.partition("#")[0]
     if step_id not in playbook:
-        return replace(returned, outcome=for_journal(returned.outcome)), None
+        return returned.outcome, None
     step = playbook.step(step_id)
     cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
     outcome = _harmless(returned.outcome)
@@ -123,7 +129,7 @@ def judged(
         outcome = _with_json(step, outcome, cap)
     named = read_later(playbook, child=child).get(step_id, frozenset())
     kept = _kept(returned.id, step, outcome, named, cap) if named else None
-    return replace(returned, outcome=for_journal(outcome)), kept
+    return outcome, kept
 
 
 def _promises_json(step: Step) -> bool:

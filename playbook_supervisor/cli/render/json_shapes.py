@@ -11,7 +11,6 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change, Entry
-from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.journal import entry_mapping, valued
 from playbook_supervisor.sessions.manifest import exceptions
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.install.changes import InstallPlan
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.proving import Proved
+    from playbook_supervisor.drivers.drive_result import DriveResult
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.project.library import PlaybookFile
@@ -113,24 +113,24 @@ def _without(shape: Json, key: str) -> Json:
 
 
 def result(
-    snapshot: Snapshot,
-    why: str,
-    exit_code: int,
+    result: DriveResult,
+    envelope: Json,
     entries: Sequence[Entry],
     context: GateContext | None = None,
 ) -> Json:
-    """How a drive ended (`run --json`, `resume --json`).
+    """How a drive ended (`run --json`, `resume --json`, `rpc`), beside its envelope.
 
     The key is `ending`, because `status` belongs to the envelope of the Tyrum contract.
     """
-    manifest = snapshot.manifest
+    snapshot, manifest = result.snapshot, result.snapshot.manifest
     shape: Json = {
         "protocol": PROTOCOL,
         "session": manifest.session_id,
+        **envelope,
         "playbook": manifest.playbook,
         "feature": manifest.feature,
-        "ending": why,
-        "exit_code": exit_code,
+        "ending": result.why,
+        "exit_code": result.exit_code,
         "progress": {"done": snapshot.done, "total": snapshot.total},
         **exceptions(manifest),
         "steps": [attempt(entry) for entry in entries],
@@ -140,9 +140,6 @@ def result(
         shape["gate"] = ask_to_json(ask, _NO_HEADER, snapshot.question, gate_context(context))[
             "gate"
         ]
-    failed = next((e for e in reversed(entries) if e.status is EntryStatus.FAILED), None)
-    if why == "failed" and failed is not None:
-        shape["error"] = error(failed)
     return shape
 
 
@@ -152,16 +149,6 @@ _NO_HEADER = SessionHeader("", "", "", 0, 1)
 def attempt(entry: Entry) -> Json:
     """An attempt: its id, and the keys of its journal entry."""
     return {"id": entry.id, **entry_mapping(entry)}
-
-
-def error(entry: Entry) -> Json:
-    """Why an attempt failed. Journals of the original tools hold no code."""
-    shape = {
-        "code": entry.error_code or "PB-AGENT-FAILED",
-        "message": entry.error,
-        "guidance": entry.error_guidance,
-    }
-    return shape | ({"cause": entry.error_cause} if entry.error_cause else {})
 
 
 def gate_context(context: GateContext | None) -> Json:
