@@ -432,10 +432,8 @@ def test_a_plan_as_json_has_them_as_a_list(project: Project) -> None:
 def test_a_chart_draws_each_child_once(project: Project) -> None:
     nested(project)
     chart = project.playbook("graph", "top").out
-    assert [
-        chart.count(f'subgraph c{number}["{name}"]')
-        for number, name in enumerate(["b", "c", "top"], 1)
-    ] == [1, 1, 1]
+    boxes = [line for line in chart.splitlines() if "subgraph" in line]
+    assert boxes == ['  subgraph c1["b"]', '  subgraph c2["c"]', '  subgraph c3["top"]']
     for line in ("s2 -.->|runs| c1", "c1s1 -.->|runs| c2", "c2s1 --> c2s2"):
         assert f"  {line}\n" in chart
 
