@@ -80,6 +80,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "http-options": options("http"),
     "mcp-options": options("mcp"),
     "checkpoint-options": options("checkpoint"),
+    "playbook-options": options("playbook"),
     "prompt-options": options("prompt"),
     "markdown-options": options("markdown"),
 }

@@ -48,7 +48,8 @@ _CHILD_RUNS = {
     "stdin": "A child sees nothing but its args; let an earlier step leave a file for it.",
     "cwd": "Remove it: a child runs at the top of the repository.",
     **dict.fromkeys(
-        ("output", "output_schema"), "Remove it: what a child leaves to others are files."
+        ("output", "output_schema"),
+        "Remove it: `$id.json` has `session`, `status` and `output` in any case.",
     ),
     **dict.fromkeys(("model", "tools"), "Write it into the steps of that playbook."),
     **dict.fromkeys(fields(Limits), "Write it into the steps or the `limits` of that playbook."),
