@@ -1,20 +1,29 @@
 """A deterministic supervisor for Claude Code slash commands.
 
-From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`. They are imported at their
-first use, so that `import playbook_supervisor` stays cheap.
+From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`, `envelope`. They are imported
+at their first use, so that `import playbook_supervisor` stays cheap.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.commands.python import (
         check,
+        envelope,
         list_playbooks,
         load_playbook,
         resume,
         run,
     )
 
-__all__ = ["__version__", "check", "list_playbooks", "load_playbook", "resume", "run"]
+__all__ = [
+    "__version__",
+    "check",
+    "envelope",
+    "list_playbooks",
+    "load_playbook",
+    "resume",
+    "run",
+]
 
 __version__ = "0.1.0"
 

@@ -14,6 +14,8 @@ from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
 from project import Project
 
+from playbook_supervisor.sessions import tokens
+
 pytestmark = pytest.mark.measured
 
 DECIDING = {
@@ -128,6 +130,36 @@ class TestCommandsThatOnlyAHumanMayRun:
             refused = conversation.project.playbook(*command, env=around)
             assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
         assert waits(conversation.project)
+
+
+class TestATokenOfABoundSession:
+    """tyr 22: a token is no way around the client's human."""
+
+    def test_decides_nothing_below_the_client(self, conversation: Conversation) -> None:
+        project = conversation.project
+        token = tokens.issue(project.root / ".git/playbook" / project.session.name, "publish#1?1")
+        command = ["resume", "--token", token, "--approve"]
+        refused = conversation.runs(*command)
+        assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
+        assert "only a human may run `playbook resume --token` here" in refused.err
+        assert waits(project)
+        request = {"action": "resume", "token": token, "approve": False}
+        answer = project.playbook("rpc", input=json.dumps(request), env=conversation.shell)
+        assert answer.json["error"]["code"] == "PB-STATE-HUMAN-ONLY"
+        assert waits(project)
+        with Terminal(project, *command) as terminal:
+            assert terminal.end() == 3  # a person may, but not while the client drives
+            assert "PB-STATE-DRIVEN" in terminal.shown
+        assert waits(project)
+
+    def test_of_a_headless_session_decides_where_an_answer_does(self, project: Project) -> None:
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
+        agent = project.script("default: {}\n")
+        ran = project.playbook("run", "gated", "--agent", agent, "--json")
+        token = ran.json["requiresApproval"]["resumeToken"]
+        with Conversation(project) as conversation:
+            done = conversation.runs("resume", "--token", token, "--approve", "--json")
+        assert (done.code, done.json["status"]) == (0, "ok")
 
 
 class TestASessionWhoseDriverIsUnknown:

@@ -1,4 +1,4 @@
-"""From Python: the five functions, and what they cost before they are asked for."""
+"""From Python: the six functions, and what they cost before they are asked for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.scripts import GATED
 from project import Project
 
 import playbook_supervisor
-from playbook_supervisor.errors import ArgumentError, CheckError
+from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.kernel.state import Change, Event
 
 WORKS = """
@@ -79,6 +80,22 @@ def test_a_program_lists_and_loads_playbooks(project: Project) -> None:
     assert not playbook_supervisor.check(bad).ok
     with pytest.raises(CheckError):
         playbook_supervisor.load_playbook("./bad.yaml", cwd=project.root)
+
+
+def test_a_program_decides_with_a_token(project: Project) -> None:
+    """tyr 8, 22: the envelope is that of `run --json`."""
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    agent, here = project.script("default: {}\n"), project.root
+    waits = playbook_supervisor.envelope(playbook_supervisor.run("gated", cwd=here, agent=agent))
+    assert (waits["protocol"], waits["session"]) == (1, project.session.name)
+    assert waits["requiresApproval"]["prompt"].startswith("Run /feature.pr")
+    token = waits["requiresApproval"]["resumeToken"]
+    with pytest.raises(ArgumentError, match="no other decision"):
+        playbook_supervisor.resume(token=token, answer="skip", cwd=here)
+    ended = playbook_supervisor.resume(token=token, approve=False, cwd=here)
+    assert playbook_supervisor.envelope(ended)["status"] == "cancelled"
+    with pytest.raises(StateError, match="has been used"):
+        playbook_supervisor.resume(token=token, cwd=here)
 
 
 def test_the_package_alone_imports_nothing() -> None:

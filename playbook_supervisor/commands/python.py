@@ -1,20 +1,27 @@
-"""The Python API: five functions on top of what the command line calls."""
+"""The Python API: six functions on top of what the command line calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.commands import checking, driving, view
+from playbook_supervisor.commands import checking, driving, resume_token, view
+from playbook_supervisor.commands import envelope as envelopes
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.project.arguments import by_name
 from playbook_supervisor.project.library import PlaybookFile
+from playbook_supervisor.sessions.serialize import PROTOCOL
 from playbook_supervisor.sessions.snapshot import Snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def list_playbooks(root: Path | str | None = None) -> tuple[PlaybookFile, ...]:
@@ -59,6 +66,8 @@ def resume(
     session: str = "",
     *,
     answer: str = "",
+    token: str = "",
+    approve: bool = True,
     cwd: Path | str | None = None,
     agent: str = "",
     retry: bool = False,
@@ -66,15 +75,33 @@ def resume(
 ) -> DriveResult:
     """Continue a session, after answering its open gate if an answer is given.
 
-    ArgumentError PB-ARG-ANSWER if it is not one of the gate's choices; nothing is recorded then.
+    A `token` of an `envelope` names the session itself: `approve` goes on, else it is aborted.
+    ArgumentError PB-ARG-ANSWER if the answer is not one of the gate's choices; StateError
+    PB-STATE-TOKEN-… if the token does not decide. Nothing is recorded then.
     """
     folder, observer = _folder(cwd), _EventObserver(on_event)
+    if token:
+        if session or answer or retry:
+            raise ArgumentError("PB-ARG-TOKEN", "a token takes no session and no other decision")
+        drive = driving.DriveOptions(agent=agent)
+        return resume_token.resume(
+            token, approve=approve, cwd=folder, drive=drive, observer=observer
+        )
     if answer:
         snapshot = driving.answer([answer], session=session, cwd=folder)
         for event in snapshot.events:
             observer.on_event(event, snapshot)
     drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)
+
+
+def envelope(result: DriveResult) -> dict[str, Any]:
+    """How a drive ended as `run --json` says it to programs: docs/rpc.md describes the keys.
+
+    It has a token that resumes the session, unless that is over.
+    """
+    session = {"protocol": PROTOCOL, "session": result.snapshot.session_id}
+    return session | envelopes.envelope(result)
 
 
 class _EventObserver(NullObserver):

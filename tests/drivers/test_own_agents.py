@@ -86,6 +86,12 @@ class TestAnAgent:
             assert f"but the agent of plan#1 in session {project.session.name}" in said
             assert "Leave it to a person: in a terminal of their own" in said
 
+    def test_decides_with_no_token(self, project: Project) -> None:
+        """Neither one that it has found nor one that it has made up."""
+        resumes = f"{' '.join(PROGRAM)} resume --token $PLAYBOOK_SESSION~session~{'0' * 32} --deny"
+        ((code, said),) = tries(project, [("plainly", ["sh", "-c", resumes])])
+        assert (code, "PB-STATE-HUMAN-ONLY" in said) == (3, True), said
+
     def test_is_recognised_after_any_change_to_its_process(self, project: Project) -> None:
         ways = [
             "plainly",
