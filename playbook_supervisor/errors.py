@@ -126,6 +126,8 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-ALLOW": "Write `# playbook: allow CODE because REASON` there, or remove it.",
     "PB-CHECK-CHILD": "Correct the step, or the playbook that it runs.",
     "PB-CHECK-CYCLE": "Remove one of the steps, or give it a `when` that ends the repetition.",
+    "PB-CHECK-DIALECT": "Write it as the message says; docs/dialects.md has what is translated.",
+    "PB-CHECK-TRANSLATED": "`playbook import FILE` writes the playbook that it is read as.",
     "PB-CHECK-LINT-ASKS": "Run that command yourself, before the playbook.",
     "PB-CHECK-LINT-CODE": "Name a code that a failure of this step can have.",
     "PB-CHECK-LINT-FEATURE": "Declare the arg `feature`.",

@@ -28,6 +28,7 @@ from playbook_supervisor.project import config, library
 from playbook_supervisor.project.checks import CLI
 from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
+from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import ensure_folder, write_atomically
@@ -121,7 +122,7 @@ def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
         yield Diagnosis("gh", "fine", "runs and is logged in")
 
 
-def _needs_gh(each: library.PlaybookFile) -> bool:
+def _needs_gh(each: PlaybookFile) -> bool:
     return not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
 
 

@@ -38,7 +38,7 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
-from playbook_supervisor.project.library import PlaybookFile
+from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import creation, principal, selection
 from playbook_supervisor.sessions.manifest import NO_DRIVER, SESSION_ID, Driver

@@ -15,7 +15,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.project.arguments import by_name
-from playbook_supervisor.project.library import PlaybookFile
+from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.sessions.serialize import PROTOCOL
 from playbook_supervisor.sessions.snapshot import Snapshot
 

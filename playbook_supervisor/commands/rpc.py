@@ -13,7 +13,7 @@ from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError
 from playbook_supervisor.kernel.state import INTERRUPTED
-from playbook_supervisor.project import library
+from playbook_supervisor.project import playbook_file
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import tokens
 from playbook_supervisor.sessions.store import DiskStore
@@ -52,7 +52,7 @@ def _carried_out(request: Request, store: DiskStore, observer: Observer) -> Driv
         )
     if not request.is_text:
         return driving.run(request.pipeline, request.args, drive=drive, observer=observer)
-    pipeline = library.of_text(store.checkout.root, request.pipeline)
+    pipeline = playbook_file.of_text(store.checkout.root, request.pipeline)
     try:
         return driving.run(pipeline, request.args, drive=drive, observer=observer)
     except CheckError as error:

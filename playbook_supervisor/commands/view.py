@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.features import Feature
-    from playbook_supervisor.project.library import PlaybookFile
+    from playbook_supervisor.project.playbook_file import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect, Policy
     from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import DiskStore

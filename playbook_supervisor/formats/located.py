@@ -7,11 +7,11 @@ or a number.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.errors import CheckError, StateError, TextPosition
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +84,14 @@ class Document(Record):
     data: Data
     source: str
     _root: _Node = field(default=(1, 1, 1, 1, None), repr=False, compare=False)
+    _origins: Mapping[Path, Path] | None = field(default=None, repr=False, compare=False)
+
+    def translated(self, data: Data, origins: Mapping[Path, Path]) -> Document:
+        """Other data with the places of these: path there → path here.
+
+        What lies below a path of `origins`, or is not there, has the place of the nearest one.
+        """
+        return replace(self, data=data, _origins=origins)
 
     def position(self, path: Sequence[str | int]) -> TextPosition:
         """Line and column of the value at `path`, or of its nearest ancestor that exists."""
@@ -100,6 +108,8 @@ class Document(Record):
 
     def _find(self, path: Sequence[str | int]) -> _Node:
         node = self._root
+        if self._origins is not None:
+            path = _origin(tuple(path), self._origins)
         for part in path:
             members = node[4]
             if isinstance(members, dict):
@@ -112,6 +122,13 @@ class Document(Record):
                 break
             node = inner
         return node
+
+
+def _origin(path: Path, origins: Mapping[Path, Path]) -> Path:
+    for length in range(len(path), 0, -1):
+        if path[:length] in origins:
+            return (*origins[path[:length]], *path[length:])
+    return ()
 
 
 def refuse(

@@ -38,7 +38,7 @@ class Problem(Record):
     def sentences(self) -> str:
         """The message and the guidance."""
         end = "" if self.message.endswith("?") else "."
-        return f"{self.message}{end} {self.guidance}"
+        return f"{self.message}{end} {self.guidance}".rstrip()
 
     @property
     def line(self) -> int:

@@ -15,7 +15,8 @@ from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.project.arguments import final_value, wanted
-from playbook_supervisor.project.library import Library, PlaybookFile
+from playbook_supervisor.project.library import Library
+from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.project.references import interpolate, is_known, names
 from playbook_supervisor.records import Record
 

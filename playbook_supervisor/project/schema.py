@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.located import yaml_values
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
-from playbook_supervisor.formats.strict_yaml import Document, Plain, load
+from playbook_supervisor.formats.strict_yaml import Document, Plain
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import (
     CHECKPOINT,
@@ -34,6 +34,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.project import condition_rules, format_version, rules
+from playbook_supervisor.project.dialects import registry
 from playbook_supervisor.project.requirement import Requirement, requirement
 from playbook_supervisor.project.schema_problems import SCHEMA, explain
 from playbook_supervisor.records import fields
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.formats.located import Data, Path
+    from playbook_supervisor.project.dialects.translation import Translation
 
 _SCHEMAS = FilePath(__file__).parent / "schemas"
 _BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint"})
@@ -60,17 +62,20 @@ Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
 def examine(data: bytes, source: str) -> Examined:
     """The playbook (None if there is an error), all problems by place, and the document.
 
-    The document is None if the text cannot be read. Never raises.
+    The document is what the file is read as; None if the text cannot be read. Never raises.
     """
     try:
-        document = load(data, source)
+        translation = registry.read(data, source)
     except CheckError as error:
         return None, (problem_of(error, source),), None
-    return *examine_document(document), document
+    return *examine_translation(translation), translation.document
 
 
-def examine_document(document: Document) -> tuple[Playbook | None, tuple[Problem, ...]]:
+def examine_translation(
+    translation: Translation,
+) -> tuple[Playbook | None, tuple[Problem, ...]]:
     """The playbook (None if there is an error), and all problems by place."""
+    document = translation.document
     from playbook_supervisor.project.schemas.playbook_validator import conforms
 
     typed = _typed("", document.data)
@@ -78,6 +83,7 @@ def examine_document(document: Document) -> tuple[Playbook | None, tuple[Problem
     found = chain(format_version.problems(typed, document), rules.violations(typed, document))
     if not conforming:
         found = chain(found, _violations(typed, document, _schema()))
+    found = chain(translation.problems, found)
     problems = _by_place(found, document)
     if any(problem.severity == "error" for problem in problems):
         return None, problems

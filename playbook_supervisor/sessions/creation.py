@@ -19,7 +19,7 @@ from playbook_supervisor.project.conditions import (
     require_answerable,
     run_checks,
 )
-from playbook_supervisor.project.library import PlaybookFile
+from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.project.references import is_known
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
@@ -86,7 +86,7 @@ class RunRequest(Record):
 
 def prepare(
     store: SessionStore,
-    reference: str | library.PlaybookFile,
+    reference: str | PlaybookFile,
     given: Sequence[str],
     *,
     start: str = "",
@@ -131,7 +131,7 @@ def prepare(
     return RunRequest(
         playbook=playbook,
         source=found_file.source,
-        text=_kept(found_file),
+        text=found_file.kept,
         config=settings,
         feature=feature,
         args=args,
@@ -196,7 +196,7 @@ def begin(
             args=request.args,
             definition=request.playbook,
             policy=request.policy,
-            children={name: _kept(child) for name, child in request.children.items()},
+            children={name: child.kept for name, child in request.children.items()},
             session_id=reserved,
             driver=replace(driver, start=start),
         )
@@ -228,16 +228,6 @@ def _running(playbook: Playbook, start: str) -> list[Step]:
     ids = [step.id for step in playbook.steps]
     steps = playbook.steps[ids.index(start) if start else 0 :]
     return [step for step in steps if step.autonomy is not Autonomy.SKIP]
-
-
-def _kept(file: PlaybookFile) -> bytes:
-    """What a session keeps of a playbook. JSON without tabs and escapes is YAML."""
-    if file.file.suffix != ".json":
-        return file.data
-    import json
-
-    data = json.loads(file.data.decode("utf-8-sig"))
-    return json.dumps(data, indent=2, ensure_ascii=False).encode()
 
 
 def _matches(store: SessionStore, session_id: str, request: RunRequest) -> bool:

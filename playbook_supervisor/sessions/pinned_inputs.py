@@ -36,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.project.library import PlaybookFile
+    from playbook_supervisor.project.playbook_file import PlaybookFile
     from playbook_supervisor.sessions.manifest import Manifest
 
 
@@ -188,7 +188,7 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
         from playbook_supervisor.sessions.creation import policy_in_force
 
         policy = policy_in_force(root, found.playbook, config.load(root))
-        write(folder, found.data, policy)
+        write(folder, found.kept, policy)
 
 
 def has_settings(runtime: Runtime) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.drive_result import DriveResult
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Arg, Playbook
-    from playbook_supervisor.project.library import PlaybookFile
+    from playbook_supervisor.project.playbook_file import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
     from playbook_supervisor.sessions.gate_context import GateContext
     from playbook_supervisor.sessions.proofs import Standing

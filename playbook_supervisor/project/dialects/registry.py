@@ -1,0 +1,40 @@
+"""Which formats are read besides our own, and the one point where they are."""
+
+from __future__ import annotations
+
+from playbook_supervisor.formats.located import Document
+from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.project.dialects.translation import Dialect, Translation
+
+
+def read(data: bytes, source: str) -> Translation:
+    """A playbook of any format that is known, as data of our own.
+
+    A file that no dialect recognises is one of ours, and left as it is. CheckError PB-CHECK-YAML
+    or PB-CHECK-HOSTILE if the text cannot be read.
+    """
+    return translated(load(data, source))
+
+
+def translated(document: Document) -> Translation:
+    """The same for a document that has been read."""
+    found = None if _is_ours(document) else recognised(document)
+    return Translation(document) if found is None else found.translate(document)
+
+
+def recognised(document: Document) -> Dialect | None:
+    """The dialect of a file; None for one of ours, or of nobody's."""
+    return next((each for each in dialects() if each.recognises(document)), None)
+
+
+def dialects() -> tuple[Dialect, ...]:
+    """All of them. No two recognise the same file."""
+    from playbook_supervisor.project.dialects import tyrum
+
+    return (tyrum,)
+
+
+def _is_ours(document: Document) -> bool:
+    """Whether it surely is: then no dialect is imported."""
+    data = document.data
+    return isinstance(data, dict) and "name" in data and "version" in data

@@ -1,0 +1,178 @@
+"""A playbook of version 1.1 that a dialect makes of another system's file, value by value.
+
+Every value has the place in the file that it came from, so that whatever is wrong with it is
+reported there.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from playbook_supervisor.formats.located import Data, Document, Path, Plain
+from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
+from playbook_supervisor.formats.yaml_text import yaml_text
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+REFUSED = "PB-CHECK-DIALECT"
+TRANSLATED = "PB-CHECK-TRANSLATED"
+VERSION = "1.1"
+NOT_ASKED = {"autonomy": "auto", "error_policy": "stop"}
+"""What version 1.1 asks of a step and other systems do not know: as they behave."""
+
+MISSING: Data = Plain("")
+"""A value that is not there."""
+
+
+class Translation(Record):
+    """What a file is read as: its data in version 1.1, with the places of the file.
+
+    `problems` are notes of what was translated, and an error for each thing that cannot be.
+    `kind` is what the file is, as in `a Tyrum workflow`; empty for a playbook of ours.
+    """
+
+    document: Document
+    problems: tuple[Problem, ...] = ()
+    kind: str = ""
+
+    @property
+    def text(self) -> str:
+        """The playbook as YAML, with a comment that names the file."""
+        data = self.document.data
+        origin = f"# Translated from {self.kind}: {printable(self.document.source)}\n"
+        return origin + (yaml_text(data) if isinstance(data, dict) else "")
+
+
+class Dialect(Protocol):
+    """Another system's format. Each is a module with these three names."""
+
+    KIND: str
+    """What a file of it is called, as in `a Tyrum workflow`."""
+
+    def recognises(self, document: Document) -> bool:
+        """Whether the file has the shape of this format; never true of a playbook of ours."""
+
+    def translate(self, document: Document) -> Translation:
+        """What the file means in version 1.1; nothing of it is dropped without a problem."""
+
+
+class Draft:
+    """A translation in the making.
+
+    Paths `to` are those of the playbook, paths `at` those of the file.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.original = document
+        self._data: dict[str, Data] = {}
+        self._origins: dict[Path, Path] = {}
+        self._problems: dict[str, Problem] = {}
+
+    def put(self, to: Path, value: Data, at: Path) -> None:
+        """Write a value. What leads to it is made; an item of a list follows the one before it."""
+        self._origins[to] = at
+        holder: Data = self._data
+        for part, following in zip(to, (*to[1:], None), strict=True):
+            inner: Data = value
+            if following is not None:
+                inner = _within(holder, part)
+                if inner is MISSING:
+                    inner = [] if isinstance(following, int) else {}
+            _set(holder, part, inner)
+            holder = inner
+
+    def copy(self, to: Path, at: Path) -> None:
+        """Write the value of the file at `at`, if it has one."""
+        value = self.value(at)
+        if value is not MISSING:
+            self.put(to, value, at)
+
+    def value(self, at: Path) -> Data:
+        """The value of the file at this path; `MISSING` if there is none."""
+        value = self.original.data
+        for part in at:
+            value = _within(value, part)
+        return value
+
+    def text(self, at: Path) -> str:
+        """The text at this path; empty if there is none, or something else than text."""
+        value = self.value(at)
+        return str(value) if isinstance(value, str) else ""
+
+    def keys(self, at: Path) -> tuple[str, ...]:
+        """The keys of the mapping at this path; none if there is no mapping."""
+        value = self.value(at)
+        return tuple(value) if isinstance(value, dict) else ()
+
+    def items(self, at: Path) -> tuple[Path, ...]:
+        """The paths of the items of the list at this path; none if there is no list."""
+        value = self.value(at)
+        return tuple((*at, index) for index in range(len(value) if isinstance(value, list) else 0))
+
+    def note(self, at: Path, message: str, guidance: str = "") -> None:
+        """Say what something was read as. A note that is made again keeps its first place."""
+        self._problems.setdefault(
+            message,
+            problem_at(self.original, at, TRANSLATED, message, guidance, key=True, severity="note"),
+        )
+
+    def refuse(self, at: Path, message: str, guidance: str, *, key: bool = True) -> None:
+        """Report what cannot be translated, at its place: its key, or its value."""
+        problem = problem_at(self.original, at, REFUSED, message, guidance, key=key)
+        self._problems[f"{problem.place} {message}"] = problem
+
+    def refuse_unknown(self, at: Path, known: Collection[str], what: str) -> None:
+        """Refuse each key of the mapping at this path that the format does not have."""
+        for key in self.keys(at):
+            if key not in known:
+                near = did_you_mean(key, known)
+                guidance = f"Did you mean `{near}`? " if near else ""
+                guidance += f"The keys of {what} are {', '.join(known)}."
+                shown = first_line(key, 60)
+                self.refuse((*at, key), f"`{shown}` is not a known key of {what}", guidance)
+
+    def done(self, kind: str) -> Translation:
+        """The translation of a file of this kind."""
+        source = self.original.source
+        self._problems = {
+            "": problem_at(
+                self.original,
+                (),
+                TRANSLATED,
+                f"read as {kind}: translated to version {VERSION}",
+                f"`playbook import {source}` writes the playbook that it is read as.",
+                severity="note",
+            ),
+            **self._problems,
+        }
+        document = self.original.translated(self._data, self._origins)
+        return Translation(document, tuple(self._problems.values()), kind)
+
+
+def _within(holder: Data, part: str | int) -> Data:
+    if isinstance(holder, dict):
+        return holder.get(str(part), MISSING)
+    if isinstance(holder, list) and part in range(len(holder)):
+        return holder[int(part)]
+    return MISSING
+
+
+def _set(holder: Data, part: str | int, value: Data) -> None:
+    if isinstance(holder, dict):
+        holder[str(part)] = value
+    elif isinstance(holder, list):
+        holder[int(part) : int(part) + 1] = [value]
+
+
+def plain(value: bool | float) -> Plain:
+    """A boolean or a number as data of a document."""
+    return Plain(str(value).lower())
+
+
+def mapping(data: Data) -> Mapping[str, Data]:
+    """The data if they are a mapping, else an empty one."""
+    return data if isinstance(data, dict) else {}
