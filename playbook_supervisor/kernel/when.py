@@ -1,4 +1,4 @@
-"""The `when` of a step: whether it runs, from what is known of earlier steps (tyr 24).
+"""The `when` of a step: whether it runs, from an arg or from earlier steps (tyr 24).
 
 A fixed little grammar, without `and`, `or`, calls and arithmetic:
 
@@ -6,6 +6,7 @@ A fixed little grammar, without `and`, `or`, calls and arithmetic:
     !$review.skipped
     $build.json.ok
     $build.json.items[0].name == "x"        also != and numbers, true, false, null
+    $scope == "full"                        an arg, by its type
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 
 NAME = "when"
 JSON = "json"
+ARG = "arg"
+"""The fact that is the value of an arg, whose name stands in place of a step's id."""
 FACTS = ("approved", "skipped", JSON)
 """What an expression may ask about a step."""
 
 # They are compiled when an expression is read: most playbooks have none.
+_ARG = r"\$([a-z][a-z0-9_-]*)(?![A-Za-z0-9_.-])"
 _STEP = r"\$([a-z0-9][a-z0-9-]*)\."
 _FACT = f"({'|'.join(FACTS)})(?![A-Za-z0-9_-])"
 _KEY = r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,5})\]"
@@ -40,6 +44,8 @@ _LONGEST = 60  # characters of a value in the evidence
 
 Facts = Callable[[str, str], object]
 """Step id and fact → `approved` and `skipped` as bool, `json` as parsed; LookupError says why not.
+
+With the name of an arg and the fact `arg`: its value, as bool, number or text.
 """
 
 
@@ -68,23 +74,18 @@ def parse(text: str) -> When:
     start = len(text) - len(text.lstrip(" \t"))
     negated = text.startswith("!", start)
     at = begin = start + negated
-    step = re.compile(_STEP).match(text, at)
-    if step is None:
-        _fail(at, "a reference such as `$build.json.ok` is expected here")
-    fact = re.compile(_FACT).match(text, step.end())
-    if fact is None:
-        _fail(step.end(), f"one of {', '.join(FACTS)} is expected here")
-    path, at = _path(text, fact.end())
-    if path and fact[0] != JSON:
-        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
+    if arg := re.compile(_ARG).match(text, at):
+        name, fact, path, at = arg[1], ARG, (), arg.end()
+    else:
+        name, fact, path, at = _of_step(text, at)
     reference = text[begin:at]
     operator, literal, at = _comparison(text, at)
-    if operator and (negated or fact[0] != JSON):
-        message = "write `!=`" if negated else f"`{fact[0]}` is true or false: write it by itself"
+    if operator and (negated or fact not in (JSON, ARG)):
+        message = "write `!=`" if negated else f"`{fact}` is true or false: write it by itself"
         _fail(start if negated else begin, f"this cannot be compared: {message}")
     if text[at:].strip(" \t"):
         _fail(at, "the expression ends here; there is no `and`, `or` or arithmetic")
-    return When(step[1], fact[0], path, negated, operator, literal, reference)
+    return When(name, fact, path, negated, operator, literal, reference)
 
 
 def evaluate(expression: str, facts: Facts) -> Probed:
@@ -101,6 +102,20 @@ def evaluate(expression: str, facts: Facts) -> Probed:
         return Probed(NAME, Answer.ERROR, str(missing.args[0]), code=DATA)
     evidence = f"{when.reference} is {_shown(value)}"
     return Probed(NAME, Answer.HELD if holds else Answer.NOT_HELD, evidence)
+
+
+def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
+    """Step id, fact, path, and where the reference to the step's output ends."""
+    step = re.compile(_STEP).match(text, at)
+    if step is None:
+        _fail(at, "a reference such as `$build.json.ok` is expected here")
+    fact = re.compile(_FACT).match(text, step.end())
+    if fact is None:
+        _fail(step.end(), f"one of {', '.join(FACTS)} is expected here")
+    path, at = _path(text, fact.end())
+    if path and fact[0] != JSON:
+        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
+    return step[1], fact[0], path, at
 
 
 def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:

@@ -159,6 +159,17 @@ def typed(text: str, kind: str, values: Sequence[str]) -> str:
             return text
 
 
+def value_of(arg: Arg, text: str) -> str | int | float | bool:
+    """The final value of an arg as a `when` compares it; the empty text if it was not given."""
+    match arg.type:
+        case ArgType.BOOLEAN if text:
+            return text == "true"
+        case ArgType.NUMBER if text:
+            return int(text) if text.lstrip("-").isdigit() else float(text)
+        case _:
+            return text
+
+
 def _quoted(text: str) -> str:
     return f'"{first_line(text, 40)}"'
 

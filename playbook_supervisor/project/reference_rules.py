@@ -11,8 +11,8 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
-from playbook_supervisor.kernel.vocabulary import OutputFormat
-from playbook_supervisor.kernel.when import WhenError, parse
+from playbook_supervisor.kernel.vocabulary import ArgType, OutputFormat
+from playbook_supervisor.kernel.when import ARG, WhenError, parse
 from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, is_reference, names
 from playbook_supervisor.project.requirement import LISTS
@@ -22,10 +22,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from playbook_supervisor.kernel.when import When
+
     Thing = Mapping[str, Any]
 
 _INTERPOLATED = ("command", "args", "with", "cwd", "outputs")
-_GRAMMAR = 'Write `$STEP.approved`, `!$STEP.skipped` or `$STEP.json.name == "x"`.'
+_GRAMMAR = 'Write `$STEP.approved`, `!$STEP.skipped`, `$STEP.json.name == "x"` or `$ARG == "x"`.'
 _SHOWN = 10  # declared args that a message lists
 
 
@@ -140,8 +142,48 @@ def _when(document: Document, data: Thing, index: int, path: Path, text: str) ->
     except WhenError as error:
         message = f"`when` is wrong at character {error.column}: {error}"
         yield problem_at(document, path, RULE, message, _GRAMMAR)
+        return
+    if when.fact == ARG:
+        yield from _compared_arg(document, data, path, when)
     else:
         yield from _earlier(document, data, index, path, f"${when.step}.{when.fact}")
+
+
+def _compared_arg(document: Document, data: Thing, path: Path, when: When) -> Iterator[Problem]:
+    """An arg in a `when` is declared, not secret, and compared with a value that it can have."""
+    args = {text_of(arg, "name"): arg for _, arg in things(data, "args")}
+    if (arg := args.get(when.step)) is None:
+        near = did_you_mean(when.step, args)
+        guidance = f"Did you mean `${near}`? " if near else ""
+        guidance += f"Declare it under `args`, or name what to ask of a step: {_GRAMMAR}"
+        shown = first_line(when.step, 60)
+        yield problem_at(document, path, RULE, f"`${shown}` is not a declared arg", guidance)
+    elif arg.get("secret") is True:
+        message = f"`${when.step}` is secret, and the journal would show its value"
+        yield problem_at(document, path, RULE, message, "Compare an arg that is no secret.")
+    elif fault := _misfit(arg, when):
+        message = f"`${when.step}` {fault[0]}"
+        yield problem_at(document, path, RULE, message, fault[1])
+
+
+def _misfit(arg: Thing, when: When) -> tuple[str, str] | None:
+    """Why an arg never has what it is compared with, and how to mend it; None if it can."""
+    kind, literal = text_of(arg, "type"), when.literal
+    if not when.operator:
+        fits, wanted = kind == ArgType.BOOLEAN, '== "x"' if kind != ArgType.NUMBER else "== 1"
+        return None if fits else ("is neither true nor false", f"Compare it: `{wanted}`.")
+    if kind == ArgType.BOOLEAN:
+        fits = isinstance(literal, bool)
+        return None if fits else ("is true or false", f"Write `${when.step}` by itself.")
+    if kind == ArgType.NUMBER:
+        fits = isinstance(literal, int | float) and not isinstance(literal, bool)
+        return None if fits else ("is a number", "Compare it with a number, without quotes.")
+    if not isinstance(literal, str):
+        return "is text", "Put what it is compared with into double quotes."
+    values = arg.get("values")
+    if isinstance(values, list) and literal and literal not in values:
+        return f"is never `{first_line(literal, 60)}`", "Compare it with one of its `values`."
+    return None
 
 
 def _earlier(

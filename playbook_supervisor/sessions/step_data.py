@@ -20,7 +20,8 @@ from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Prob
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import DATA
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
-from playbook_supervisor.kernel.when import JSON
+from playbook_supervisor.kernel.when import ARG, JSON
+from playbook_supervisor.project.arguments import value_of
 from playbook_supervisor.project.references import named_outputs, output_reference
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import integrity, settled_entries
@@ -234,10 +235,12 @@ def facts(opened: OpenSession) -> Facts:
     """What a `when` may ask about earlier steps, and `stdout`; read when it is asked.
 
     A step is `approved` if a person, or autonomous mode, answered a gate before it with
-    `continue`, and `skipped` if its last entry is.
+    `continue`, and `skipped` if its last entry is. An arg has the type that it declares.
     """
 
     def fact(step_id: str, what: str) -> object:
+        if what == ARG:
+            return _arg(opened, step_id)
         found = data_of(opened, step_id) if what in (JSON, "stdout") else None
         if what == JSON:
             if found is None or not found.has_json:
@@ -258,6 +261,11 @@ def facts(opened: OpenSession) -> Facts:
         )
 
     return fact
+
+
+def _arg(opened: OpenSession, name: str) -> object:
+    given = opened.manifest.args.get(name, "")
+    return next(value_of(arg, given) for arg in opened.playbook.args if arg.name == name)
 
 
 def lacking_input(step: Step, facts: Facts) -> Probed | None:

@@ -60,3 +60,37 @@ def test_a_changed_output_stops_the_next_command_and_repair_shows_it(project: Pr
 def test_the_plan_of_such_a_playbook_conforms_to_its_schema(project: Project) -> None:
     project.write(".playbooks/playbooks/flow.yaml", FLOW)
     conforms("plan", project.playbook("run", "flow", "--dry-run", "--json").json)
+
+
+BRANCHES = """\
+name: branches
+description: Steps that only some runs need
+version: "1.1"
+args:
+  - {name: scope, description: What to build, required: true, type: enum, values: [full, small]}
+  - {name: tests, description: Whether to test, required: false, type: boolean}
+  - {name: count, description: How often, required: false, type: number, default: "2"}
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: full, command: cli true, when: $scope == "full"}
+  - {id: twice, command: cli true, when: $count == 2}
+  - {id: test, command: cli true, when: $tests}
+"""
+
+
+def test_an_arg_decides_which_steps_run(project: Project) -> None:
+    project.write(".playbooks/playbooks/branches.yaml", BRANCHES)
+    plan = project.playbook("run", "branches", "small", "--dry-run")
+    assert '$scope == "full": the arg decides' in plan.out
+    assert project.playbook("run", "branches", "small", "tests=yes").code == 0
+    full, twice, test = project.journal()
+    assert (full["status"], full["evidence"]) == ("skipped", ['when: $scope is "small"'])
+    assert [twice["status"], test["status"]] == ["done", "done"]
+
+
+def test_an_arg_that_was_not_given_is_neither_true_nor_false(project: Project) -> None:
+    project.write(".playbooks/playbooks/branches.yaml", BRANCHES)
+    failed = project.playbook("run", "branches", "full", "count=0.5")
+    assert failed.code == 2
+    assert '$tests is "", neither true nor false' in failed.err
+    assert [entry["status"] for entry in project.journal()] == ["done", "skipped", "failed"]

@@ -25,7 +25,7 @@ DATA = {
 
 
 def facts(step: str, fact: str) -> object:
-    known = {"approved": True, "skipped": False, "json": DATA}
+    known = {"approved": True, "skipped": False, "json": DATA, "arg": step != "scope" or "full"}
     if step == "lost":
         raise LookupError(f"the output of {step} is not known")
     return known[fact]
@@ -58,6 +58,10 @@ def facts(step: str, fact: str) -> object:
         ('$b.json.list[1] == "x"', False),
         ('$b.json.list == "x"', False),
         ("$b.json != null", True),
+        ('$scope == "full"', True),
+        ('$scope != "full"', False),
+        ("$with-tests", True),
+        ("!$with-tests", False),
         ('$b.json.a-b.c_d == "é"', True),
     ],
 )
@@ -113,7 +117,9 @@ def test_what_is_not_there_is_an_error_and_never_silently_false(expression: str,
         ("!!$a.approved", 2, "a reference such as"),
         ("! $a.approved", 2, "a reference such as"),
         ("$A.approved", 1, "a reference such as"),
-        ("$a", 1, "a reference such as"),
+        ("$1a", 1, "a reference such as"),
+        ("$a b", 3, "the expression ends here"),
+        ("!$a == 1", 1, "write `!=`"),
         ("$a.", 4, "one of approved, skipped, json is expected"),
         ("$a.stdout", 4, "one of approved, skipped, json is expected"),
         ("$a.approvedly", 4, "one of approved, skipped, json is expected"),

@@ -14,7 +14,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, React
 from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
 from playbook_supervisor.kernel.model import SLASH, Limits
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, OutputFormat
-from playbook_supervisor.kernel.when import parse
+from playbook_supervisor.kernel.when import ARG, parse
 from playbook_supervisor.project.child_outline import OutlinedStep
 from playbook_supervisor.project.references import output_reference
 from playbook_supervisor.records import as_mapping, replace
@@ -144,7 +144,9 @@ def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
     """
     step = planned.step
     if step.when:
-        yield "when", f"{step.when}: known once {parse(step.when).step} is over"
+        named = parse(step.when)
+        known = "the arg decides" if named.fact == ARG else f"known once {named.step} is over"
+        yield "when", f"{step.when}: {known}"
     if step.is_checkpoint:
         yield "asks", message_of(step, plan.args)
     else:
