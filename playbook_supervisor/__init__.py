@@ -1,7 +1,7 @@
 """A deterministic supervisor for Claude Code slash commands.
 
-From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`, `envelope`. They are imported
-at their first use, so that `import playbook_supervisor` stays cheap.
+From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`, `envelope`. They are
+imported at their first use, so that `import playbook_supervisor` stays cheap.
 """
 
 TYPE_CHECKING = False

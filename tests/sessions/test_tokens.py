@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
@@ -78,7 +77,7 @@ def test_the_file_is_bounded_and_read_by_its_owner_alone(private: Path) -> None:
     with pytest.raises(StateError):
         found(private, first)
     assert (private / "tokens.json").stat().st_size < 100_000
-    assert os.stat(private / "tokens.json").st_mode & 0o077 == 0
+    assert (private / "tokens.json").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize(
