@@ -170,8 +170,12 @@ def _quoted(text: str) -> str:
 
 
 def change(project: Project, agent: str) -> Result:
+    """The run after a person has allowed the agents their tools, which is asked once."""
     said = "greet the world without a name"
-    return project.playbook("run", "auto-change", said, "within=src/**", "--agent", agent)
+    first = project.playbook("run", "auto-change", said, "within=src/**", "--agent", agent)
+    assert "change is going to use Edit, Write" in asked(first)
+    assert project.playbook("answer", "continue").code == 0
+    return project.playbook("resume", "--agent", agent)
 
 
 def asked(done: Result) -> str:
@@ -245,7 +249,7 @@ def test_a_project_without_the_check_is_not_asked_for_it(
     project.write(".playbooks/config.yaml", "checks: {}\n")
     project.commit("Without checks")
     agent = script(project, language, Lie("", "implement", {"CODE": "WRONG", TASKS: TICKED}, ""))
-    refused = change(project, agent)
+    refused = project.playbook("run", "auto-change", "greet the world", "--agent", agent)
     assert refused.code == 1
     assert "PB-CHECK-UNDEFINED" in refused.err
     assert project.sessions == []

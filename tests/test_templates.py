@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.tools import lacking
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Trigger
 from playbook_supervisor.project.schema import examine, schema_text
 
@@ -132,6 +133,7 @@ def test_auto_change_proves_reviews_and_commits_before_it_asks() -> None:
     assert f"verdict_pass={reviewed}" in review.postconditions
     assert f"changes_within={reviewed}" in review.postconditions
     assert "Edit" not in review.tools
+    assert not lacking(review, change.tools)  # a person is asked about tools once
 
 
 POLICIES = ("stop", "retry_once", "retry:2", "gate", "continue", "ignore")

@@ -89,6 +89,7 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     GateReason: {
         "gate_always": "the step's autonomy requires it",
         "approval": "the step has `approval: required`; only a person can answer it",
+        "tools": "the step's `tools` do more than read, and the session has not allowed them yet",
         "checkpoint": "the step is a `checkpoint`, or has `checkpoint: true`",
         "precondition_fail": (
             "a precondition does not hold, and the error policy is `gate`, or it was waived for an "

@@ -175,7 +175,7 @@ def driving(command: Command) -> Command:
         click.option(
             "--mode",
             type=click.Choice(["manual", "autonomous"]),
-            help="autonomous approves the gates of gate_always without asking.",
+            help="autonomous approves the gates of gate_always and tools without asking.",
         ),
         click.option(
             "--timeout",

@@ -17,6 +17,7 @@ from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.kernel import tools
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
@@ -53,7 +54,8 @@ class PlannedStep(Record):
     `command` is what a person would type, without its arguments; `found` is that slash command as
     it is installed, if it is one and it is there; `runs` is false for a step that the playbook
     or `--from` leaves out. `skip_if` are the conditions that skip it if all hold when it is due.
-    `people` are those who may answer for it, `below` the steps of the playbook that it runs.
+    `people` are those who may answer for it, `below` the steps of the playbook that it runs,
+    `asks_for` the tools that a person is asked to allow.
     """
 
     step: Step
@@ -67,6 +69,7 @@ class PlannedStep(Record):
     effects: tuple[Effect, ...]
     people: tuple[str, ...]
     below: tuple[OutlinedStep, ...]
+    asks_for: tuple[str, ...]
 
 
 class RunPlan(Record):
@@ -233,6 +236,7 @@ def _phases(
     )
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
+    asks_for = tools.lacking_in(step for step in playbook.steps if runs.get(step.id))
     index = CommandIndex(root, home=Path.home())
     values, children = playbook.values(request.args), request.tightened_children
 
@@ -259,6 +263,7 @@ def _phases(
             effects=tuple(effect for effect in tightenings if effect.step == step.id),
             people=tuple(" or ".join(demand.answered_by) for demand in policy.people(step.id)),
             below=outline(playbook, step, children),
+            asks_for=asks_for.get(step.id, ()),
         )
 
     return tuple(tuple(map(planned, phase)) for phase in playbook.phases)

@@ -6,7 +6,7 @@ reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.kernel.directives import Answered, Ask, Attempt
 from playbook_supervisor.kernel.model import Step, base_of
@@ -47,6 +47,7 @@ _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.GATE_ALWAYS, Place.BEFORE): _BEFORE,
     (G.APPROVAL, Place.BEFORE): _BEFORE,
+    (G.TOOLS, Place.BEFORE): _BEFORE,
     (G.CHECKPOINT, Place.BEFORE): _BEFORE,
     (G.CHECKPOINT, Place.AFTER): (R.CONTINUE, R.RETRY, R.ABORT),
     (G.PRECONDITION_FAIL, Place.BEFORE): _PRECONDITION,
@@ -58,12 +59,12 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
 }
 """The choices of each gate, in the order in which they are offered."""
 
-PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.CHECKPOINT})
+PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.TOOLS, G.CHECKPOINT})
 """Why a gate opens where nothing has failed: the playbook asks for it."""
 PASSED_ALONE = PLANNED - {G.APPROVAL}
 """The gates that autonomous mode passes by itself; an approval needs a person."""
 
-_OF_LOOP = frozenset({G.GATE_ALWAYS, G.APPROVAL})
+_OF_LOOP = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.TOOLS})
 """The gates that are asked once for all items of a loop."""
 
 _FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
@@ -72,6 +73,10 @@ _QUESTIONS: dict[tuple[GateReason, Place], str] = {
     (G.GATE_ALWAYS, Place.BEFORE): "{what} (step {step}) now: continue, skip it, or abort?",
     (G.APPROVAL, Place.BEFORE): (
         "{step} needs your approval: {what}, as shown below. Continue, skip it, or abort?"
+    ),
+    (G.TOOLS, Place.BEFORE): (
+        "{step} is going to use {tools} ({what}): continue to allow this for the whole session, "
+        "skip the step, or abort?"
     ),
     (G.CHECKPOINT, Place.BEFORE): "{what} Continue, skip this checkpoint, or abort?",
     (G.CHECKPOINT, Place.AFTER): "{step} is done. Continue, retry the step, or abort?",
@@ -146,19 +151,29 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
             return settle(entry, EntryStatus.FAILED, at)
 
 
-def required_before(step: Step) -> GateReason | None:
-    """The gate that a step has before it in any case. One approval covers `gate_always`, too."""
+def required_before(step: Step, lacking: Sequence[str] = ()) -> GateReason | None:
+    """The gate that a step has before it where nothing has failed.
+
+    `lacking` are the tools that it needs and that are not allowed yet. One question is enough: an
+    approval covers the step's tools, and both cover `gate_always`.
+    """
     if step.is_checkpoint:
         return G.CHECKPOINT
     if step.approval:
         return G.APPROVAL
+    if lacking:
+        return G.TOOLS
     return G.GATE_ALWAYS if step.autonomy is Autonomy.GATE_ALWAYS else None
 
 
 def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
-    """Whether a human answered `continue` at a gate with this reason in one of these attempts."""
+    """Whether a human answered `continue` at a gate with this reason in one of these attempts.
+
+    A gate about the step's tools counts for `gate_always`, which then does not ask, too.
+    """
+    reasons = (reason, G.TOOLS) if reason is G.GATE_ALWAYS else (reason,)
     return any(
-        gate.reason is reason and gate.resolution is Resolution.CONTINUE
+        gate.reason in reasons and gate.resolution is Resolution.CONTINUE
         for entry in entries
         for gate in entry.gates
     )
@@ -183,7 +198,8 @@ def passed_for_loop(entries: Iterable[Entry]) -> frozenset[str]:
 
 
 def _passed(reason: GateReason, step_id: str) -> str:
-    return f"{reason}:{base_of(step_id)}"
+    """The key of a gate; one about tools counts for `gate_always`, as in `continued`."""
+    return f"{G.GATE_ALWAYS if reason is G.TOOLS else reason}:{base_of(step_id)}"
 
 
 def is_of_loop(entry: Entry) -> bool:
@@ -203,11 +219,14 @@ def rechecked(entry: Entry) -> bool:
     )
 
 
-def question(ask: Ask, entry: Entry, what: str, *, done: int, total: int) -> str:
+def question(
+    ask: Ask, entry: Entry, what: str, *, done: int, total: int, tools: Sequence[str] = ()
+) -> str:
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
     It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s). `what`
-    says what the step does, or is the message of a checkpoint.
+    says what the step does, or is the message of a checkpoint; `tools` are those that a person is
+    to allow.
     """
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
@@ -216,7 +235,7 @@ def question(ask: Ask, entry: Entry, what: str, *, done: int, total: int) -> str
     if is_of_loop(entry):
         step, what = base_of(step), f"{what}, for each of {counted(entry.items)}"
     text = _QUESTIONS[ask.reason, ask.place].format(
-        step=step, what=what, error=error, worker=worker
+        step=step, what=what, error=error, worker=worker, tools=_listed(tools)
     )
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:
@@ -243,6 +262,11 @@ def parts_of_error(error: str) -> tuple[str, str]:
 def counted(items: int) -> str:
     """`12 items`."""
     return f"{items} {'item' if items == 1 else 'items'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`Edit, Write and Bash`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def progress(done: int, total: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.model import Step, base_of, item_number
 from playbook_supervisor.kernel.recovery import another_follows, due_at, tolerated
@@ -24,7 +24,13 @@ from playbook_supervisor.kernel.state import (
     cached_query,
     settle,
 )
-from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import (
+    EntryStatus,
+    GateReason,
+    Place,
+    Resolution,
+    SessionStatus,
+)
 from playbook_supervisor.records import replace
 
 _COMPLETE = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED})
@@ -96,13 +102,26 @@ def start_together(state: State, events: Sequence[Event], at: int) -> tuple[Even
 
 
 def _without_starts(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The gate of a loop is asked alone, for the first item that is not passed over."""
+    """The gate of a loop is asked alone, for the first item that is not passed over.
+
+    Of gates about tools only the first opens: its answer may be enough for the others.
+    """
     kept: list[Event] = []
+    about_tools = False
     for event in (event for event in events if event.change not in _STARTS):
+        if _asks_about_tools(event):
+            if about_tools:
+                continue
+            about_tools = True
         kept.append(event)
         if event.change is Change.GATE_OPENED and gates.is_of_loop(event.entry):
             break
     return tuple(kept)
+
+
+def _asks_about_tools(event: Event) -> bool:
+    gate = event.entry.gate
+    return gate is not None and gate.reason is GateReason.TOOLS
 
 
 def _none_starts(state: State, events: Sequence[Event], at: int) -> tuple[Event, ...]:
@@ -154,7 +173,9 @@ def passed(state: State) -> Past:
         steps=past.steps + (0 if not over else 1 if settled else len(phase)),
         looped=0 if over else settled,
         items={**past.items, loop.id: state.items} if loop and settled else past.items,
-        passed=past.passed | gates.passed_for_loop(state.entries),
+        passed=past.passed
+        | gates.passed_for_loop(state.entries)
+        | tools.passed_at(state.playbook.step, state.entries),
         entries=past.entries + len(state.entries),
         waived=state.waived,
         latest=state.latest,

@@ -241,7 +241,7 @@ class Past(Record):
     items: Mapping[str, int] = field(default_factory=dict)
     """Loop → how many items it has, if it has begun."""
     passed: frozenset[str] = frozenset()
-    """The gates that hold beyond the attempt that was asked about: `gate_always:build`."""
+    """What was passed for longer than an attempt: `gate_always:build`, `tools:Write`."""
 
 
 class State(Record, slots=False):

@@ -6,7 +6,7 @@ and the time, and returns the event that follows for this step alone.
 
 from __future__ import annotations
 
-from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import (
     Begun,
     Checked,
@@ -61,7 +61,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     entry = open_entry or replace(state.next_entry(step.id, at), item=report.item)
     if step.autonomy is Autonomy.SKIP or (report.passed_over and untried(attempts)):
         return _pass_over(entry, report, at)
-    required = gates.required_before(step)
+    required = gates.required_before(step, tools.lacking(step, tools.allowed(state)))
     asks = required is not None and not gates.passed(state, step, required)
     if required and asks and item_number(step.id):  # before anything is looked at for the items
         return gates.open_gate(entry, required, Place.BEFORE, at)

@@ -122,6 +122,7 @@ class GateReason(StrEnum):
 
     GATE_ALWAYS = "gate_always"
     APPROVAL = "approval"
+    TOOLS = "tools"
     CHECKPOINT = "checkpoint"
     PRECONDITION_FAIL = "precondition_fail"
     SUBAGENT_ERROR = "subagent_error"

@@ -34,7 +34,7 @@ def message_of(step: Step, values: Mapping[str, str]) -> str:
 
 def shows_preview(gate: Gate) -> bool:
     """Whether the person is to judge what the step is given, and not what it has done."""
-    asks = gate.reason in (GateReason.APPROVAL, GateReason.CHECKPOINT)
+    asks = gate.reason in (GateReason.APPROVAL, GateReason.TOOLS, GateReason.CHECKPOINT)
     return asks and gate.place is Place.BEFORE
 
 
@@ -51,6 +51,8 @@ def preview(
 def _lines(playbook: Playbook, step: Step, values: Mapping[str, str], stdin: str) -> Iterator[str]:
     if step.namespace == SLASH and step.args:
         yield from _labelled("args", interpolate(step.args, values))
+    if step.tools:
+        yield from _labelled("tools", ", ".join(step.tools))
     if not step.is_checkpoint:
         names = secret_names(step.options, playbook.args)
         options = json.loads(step.options or "{}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.kernel import gates, machine, phases
+from playbook_supervisor.kernel import gates, machine, phases, tools
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
@@ -60,7 +60,8 @@ def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
     else:
         what = step.title.rstrip(".") or f"Run {shown(step.command, values)}"
     entry, done = state.last(step.id), machine.steps_done(state)
-    return gates.question(asked, entry, what, done=done, total=total)
+    asks_for = tools.lacking(step, tools.allowed(state))
+    return gates.question(asked, entry, what, done=done, total=total, tools=asks_for)
 
 
 def caught_up(runtime: Runtime, journal: bytes, stated: bytes) -> bytes:

@@ -11,13 +11,12 @@ from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.model import SLASH, Arg
+from playbook_supervisor.kernel.tools import READ_ONLY
 from playbook_supervisor.project.references import fill, interpolate, secret_names, shown, words
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
 from playbook_supervisor.system.files import contained, read_bytes
 
-READ_ONLY = ("Glob", "Grep", "Read")
-"""The tools of a prompt that names none: they change nothing and start nothing (cat FR-5.4)."""
 _FAULTS = 10  # lines of a failed check that a retry is told
 _LONGEST = 256 * 1024  # bytes of a prompt in a file
 _LONGEST_INPUT = 64 * 1024  # bytes of an earlier step's output in a prompt, which is an argument

@@ -160,6 +160,7 @@ def test_auto_change_catches_each_and_publishes_the_rest_with_its_journal(
     origin = remote(project)
     terminal = sit(Obedient(prompted=Workers(project.root, CHANGE).prompted))
     terminal.say(f'/playbook.run auto-change "{SAID}" within=src/**')
+    terminal.answer("change is going to use", "continue")
     assert lies(CHANGE, answered(terminal, project, CHANGE)) == []
     assert f"✓ verdict_pass: {REVIEW} " in at_the_gate(terminal)
     terminal.choose("continue")

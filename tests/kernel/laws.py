@@ -243,11 +243,18 @@ def passed_by_a_human(now: Moment) -> None:
         if event.change is Change.LAUNCHED:
             assert not event.entry.gates or not event.entry.gates[-1].open
             if step.approval or step.autonomy is Autonomy.GATE_ALWAYS:
-                reason = "approval" if step.approval else "gate_always"
+                reasons = ("approval",) if step.approval else ("gate_always", "tools")
                 assert any(
-                    gate.reason == reason and gate.resolution is Resolution.CONTINUE
+                    gate.reason in reasons and gate.resolution is Resolution.CONTINUE
                     for entry in now.written
                     if base_of(entry.step_id) == base_of(step.id)
+                    for gate in entry.gates
+                )
+            if "Write" in step.tools:
+                assert step.approval or any(
+                    gate.reason == "tools" and gate.resolution is Resolution.CONTINUE
+                    for entry in now.written
+                    if "Write" in now.before.playbook.step(entry.step_id).tools
                     for gate in entry.gates
                 )
 

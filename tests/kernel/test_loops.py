@@ -253,7 +253,15 @@ def test_a_report_of_a_settled_item_is_repeated_and_of_no_item_refused() -> None
 # ── gates ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("asking", [{"autonomy": Autonomy.GATE_ALWAYS}, {"approval": True}])
+@pytest.mark.parametrize(
+    "asking",
+    [
+        {"autonomy": Autonomy.GATE_ALWAYS},
+        {"approval": True},
+        {"tools": ("Write",)},
+        {"tools": ("Write",), "autonomy": Autonomy.GATE_ALWAYS},
+    ],
+)
 def test_the_gate_of_a_loop_is_asked_once_for_all_its_items(asking: dict[str, Any]) -> None:
     scene = loop(replace(BUILD, for_each=TWO_AT_ONCE, **asking))
     scene.lists(3)

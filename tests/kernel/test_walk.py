@@ -46,7 +46,7 @@ from kernel.world import (
     legal,
     step,
 )
-from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import Report
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.machine import decide, directive, status
@@ -105,6 +105,7 @@ def canonical(state: State) -> Hashable:
         any(map(gates.skips_loop, state.entries)),
         state.pristine,
         state.waived & CONDITIONS,
+        tools.allowed(state),
         tuple(_canonical(step, state.attempts(step.id)) for step in state.phase or ()),
     )
 
@@ -194,6 +195,7 @@ ENDINGS = {
 PEOPLE = {
     "approved": step(pre=(), approval=True, policy=ErrorPolicy.RETRY_ONCE),
     "checkpoint": step(pre=(), command="checkpoint", policy=ErrorPolicy.GATE),
+    "writes": step(pre=(), tools=("Read", "Write"), policy=ErrorPolicy.RETRY_ONCE),
     "looked at": step(pre=(), checkpoint=True, policy=ErrorPolicy.RETRY_ONCE),
 }
 """The steps that ask a person because the playbook says so."""

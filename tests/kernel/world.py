@@ -97,6 +97,7 @@ def step(
     for_each: Loop | None = None,
     until: tuple[Condition, ...] = (),
     rounds: int = 0,
+    tools: tuple[str, ...] = (),
 ) -> Step:
     """A plain step; the arguments say what differs."""
     return Step(
@@ -115,6 +116,7 @@ def step(
         for_each=for_each,
         until=until,
         rounds=rounds,
+        tools=tools,
     )
 
 

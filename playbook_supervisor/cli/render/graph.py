@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.gates import required_before
 from playbook_supervisor.kernel.model import Phase, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.tools import lacking_in
 from playbook_supervisor.kernel.vocabulary import (
     ENDED,
     Autonomy,
@@ -65,10 +66,10 @@ def flowchart(
         attempts.setdefault(entry.step_id, []).append(entry)
     chart = _Chart()
     chart.node("begin", "([{}])", _escaped(playbook.name))
-    number = 0
+    number, asks_for = 0, lacking_in(playbook.steps)
     for phase in playbook.phases:
         drawn = [
-            _Drawn(step, number + index, tuple(attempts.get(step.id, ())))
+            _Drawn(step, number + index, tuple(attempts.get(step.id, ())), asks_for[step.id])
             for index, step in enumerate(phase, 1)
         ]
         number += len(phase)
@@ -89,6 +90,7 @@ class _Drawn(Record):
     step: Step
     number: int
     attempts: tuple[Entry, ...]
+    asks_for: tuple[str, ...]
 
     @property
     def node(self) -> str:
@@ -97,7 +99,8 @@ class _Drawn(Record):
     @property
     def before(self) -> str:
         """The node of the gate before the step; empty if there is none."""
-        asks = required_before(self.step) is not None or self._asked(Place.BEFORE)
+        planned = required_before(self.step, () if self.attempts else self.asks_for)
+        asks = planned is not None or self._asked(Place.BEFORE)
         return f"b{self.number}" if asks else ""
 
     @property

@@ -211,12 +211,16 @@ def _who(planned: PlannedStep) -> str:
 
 def _gate(planned: PlannedStep, mode: Mode) -> str:
     """When the step waits for a human; empty if only a failure can cause that."""
-    who, step, required = _who(planned), planned.step, required_before(planned.step)
+    who, step = _who(planned), planned.step
+    required = required_before(step, planned.asks_for)
     alone = mode is Mode.AUTONOMOUS and not planned.people
     gates = []
     if required is not None:
         passed = alone and required in PASSED_ALONE
-        asks = "approved automatically" if passed else f"asks {who} before it runs"
+        what = "before it runs"
+        if required is GateReason.TOOLS:
+            what = f"to allow {', '.join(planned.asks_for)}"
+        asks = "approved automatically" if passed else f"asks {who} {what}"
         gates.append(f"{required}: {asks}")
     elif step.autonomy is Autonomy.GATE_ON_BREAKING:
         gates.append(f"{step.autonomy}: asks {who} if a report says breaking")

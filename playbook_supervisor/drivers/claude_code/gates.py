@@ -29,6 +29,7 @@ _MEANINGS = {
 _MEANINGS_BY_REASON: dict[str, dict[str, str]] = {
     GateReason.GATE_ALWAYS: {"continue": "run the step now"},
     GateReason.APPROVAL: {"continue": "approve: run the step now"},
+    GateReason.TOOLS: {"continue": "allow the tools in this session: run the step now"},
     GateReason.CHECKPOINT: {"continue": "go on"},
     GateReason.PRECONDITION_FAIL: {"accept": "run the step anyway"},
     GateReason.AGREEMENT_BREAKING: {

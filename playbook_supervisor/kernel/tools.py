@@ -1,0 +1,66 @@
+"""The tools of an agent's steps, and which of them a person has allowed in this session.
+
+A tool is named by a rule, as in `tools:` of a step: `Write`, or `Bash(git diff *)` for a part of
+what `Bash` can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.state import Entry, State
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
+
+READ_ONLY = ("Glob", "Grep", "Read")
+"""The tools of a prompt that names none: they change nothing and start nothing (cat FR-5.4)."""
+
+_PREFIX = f"{GateReason.TOOLS}:"
+
+
+def _tool(rule: str) -> str:
+    """`Bash(git diff *)` → `Bash`; what is not one rule, `Read(a),Bash`, as it is."""
+    name, _, part = rule.partition("(")
+    return rule if part and part.find(")") != len(part) - 1 else name
+
+
+def lacking(step: Step, allowed: Collection[str]) -> tuple[str, ...]:
+    """The rules of the step that are neither read-only nor among the allowed, in its order.
+
+    Who allows `Bash` also allows each part of it.
+    """
+    covered = {*allowed, *READ_ONLY}
+    return tuple(rule for rule in dict.fromkeys(step.tools) if not {rule, _tool(rule)} & covered)
+
+
+def lacking_in(steps: Iterable[Step]) -> dict[str, tuple[str, ...]]:
+    """Step id → what a run of these steps is going to ask about, if a person allows each time."""
+    asked: dict[str, tuple[str, ...]] = {}
+    known: set[str] = set()
+    for step in steps:
+        asked[step.id] = lacking(step, known)
+        if not step.approval:
+            known.update(step.tools)
+    return asked
+
+
+def allowed(state: State) -> frozenset[str]:
+    """The rules that were allowed at a gate of this session."""
+    passed = state.past.passed | passed_at(state.playbook.step, state.entries)
+    return frozenset(key[len(_PREFIX) :] for key in passed if key.startswith(_PREFIX))
+
+
+def passed_at(step: Callable[[str], Step], entries: Iterable[Entry]) -> frozenset[str]:
+    """What was allowed at the gates of these entries, as `Past.passed` has it: `tools:Write`.
+
+    `step` finds a step by its id.
+    """
+    return frozenset(
+        f"{_PREFIX}{rule}"
+        for entry in entries
+        if any(
+            gate.reason is GateReason.TOOLS and gate.resolution is Resolution.CONTINUE
+            for gate in entry.gates
+        )
+        for rule in step(entry.step_id).tools
+    )
