@@ -86,7 +86,14 @@ def wants_json(argv: Sequence[str]) -> bool:
 
 
 def _command(argv: Sequence[str]) -> str:
-    return next((word for word in argv if not word.startswith("-")), "")
+    """The subcommand; before it, one of the program's options takes a value."""
+    words = iter(argv)
+    for word in words:
+        if word == "--log-level":
+            next(words, "")
+        elif not word.startswith("-"):
+            return word
+    return ""
 
 
 def _options(argv: Sequence[str]) -> list[str]:

@@ -17,10 +17,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from project import Project
 
+import playbook_supervisor
 from cli.scripts import conforms
 from playbook_supervisor.commands.rpc_request import read_request
 from playbook_supervisor.errors import ArgumentError, StorageError
 from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.records import replace
 
 INBOX = """\
 #!/bin/sh
@@ -175,6 +177,18 @@ class TestAnEnvelope:
         assert "hunter2" not in json.dumps(said)
         assert "[redacted]" in said["output"][0]
 
+    def test_has_the_last_words_if_the_output_is_gone(self, inbox: Project) -> None:
+        waits = paused(inbox)
+        (inbox.root / ".git/playbook" / waits["session"] / "output.json").unlink()
+        again = inbox.playbook("resume", "--json").json
+        assert again["output"] == ['[{"id": 7, "from": "Ada"}]']
+
+    def test_of_a_paused_run_is_a_failure_with_a_token(self, inbox: Project) -> None:
+        ran = playbook_supervisor.run("inbox-triage", cwd=inbox.root)
+        said = playbook_supervisor.envelope(replace(ran, why="paused"))
+        assert (said["ok"], said["error"]["code"]) == (False, "PB-STATE-PAUSED")
+        assert resume(inbox, token_of(said), approve=True)["status"] == "ok"
+
     def test_has_cut_outputs(self, inbox: Project) -> None:
         """tyr 25: `maxOutputBytes` holds for each step, and the cut is marked."""
         request = {"action": "run", "pipeline": one_step("cli bin/inbox long")}
@@ -279,6 +293,9 @@ class TestARequest:
         assert error["code"] == "PB-CHECK-INVALID"
         assert error["where"].startswith("pipeline.yaml:6:")
         assert "details" in error["guidance"]
+        undefined = one_step("cli bin/inbox list", ", postconditions: [command_succeeds: lint]")
+        error = ask(inbox, {"action": "run", "pipeline": undefined})["error"]
+        assert error["code"] == "PB-CHECK-UNDEFINED"
         assert inbox.sessions == []
 
     def test_works_in_a_folder_of_the_workspace(self, inbox: Project) -> None:
@@ -294,6 +311,8 @@ class TestARequest:
     def test_from_a_terminal_is_a_mistake_of_usage(self, inbox: Project) -> None:
         done = inbox.playbook("rpc", "--pipeline")
         assert (done.code, conforms("error", done.json)["ok"]) == (1, False)
+        later = inbox.playbook("--log-level", "error", "rpc", "--pipeline")
+        assert (later.code, later.json["ok"]) == (1, False)
 
 
 class TestATime:
@@ -317,6 +336,12 @@ class TestATime:
         late = resume(inbox, token_of(waits), approve=True, timeoutMs=1500)
         assert late["error"]["code"] == "PB-STATE-DEADLINE"
         assert token_of(late) != token_of(waits)
+
+    def test_that_is_over_before_the_work_leaves_the_token(self, inbox: Project) -> None:
+        token = token_of(paused(inbox))
+        late = resume(inbox, token, approve=True, timeoutMs=1)
+        assert (late["error"]["code"], token_of(late)) == ("PB-STATE-DEADLINE", token)
+        assert resume(inbox, token, approve=True)["status"] == "ok"
 
 
 class TestAToken:
@@ -377,6 +402,64 @@ class TestAToken:
     def test_needs_one_decision(self, inbox: Project, options: list[str]) -> None:
         refused = inbox.playbook("resume", *options)
         assert (refused.code, "PB-ARG-USAGE" in refused.err) == (1, True)
+
+    def test_stays_with_its_clone(self, inbox: Project, tmp_path: Path) -> None:
+        token = token_of(paused(inbox))
+        inbox.git("add", "--all")
+        inbox.git("commit", "-q", "-m", "Keep the session")
+        inbox.git("clone", "-q", ".", str(tmp_path / "clone"))
+        clone = Project(tmp_path / "clone", inbox.home, inbox.env)
+        refused = resume(clone, token, approve=True)
+        assert refused["error"]["code"] == "PB-STATE-TOKEN-FOREIGN"
+        assert clone.playbook("status").code == 0
+        nowhere = ask(inbox, {"action": "resume", "token": token, "approve": True}, cwd=tmp_path)
+        assert nowhere["error"]["code"] == "PB-STATE-NO-REPOSITORY"
+
+    def test_of_a_failure_is_refused_at_a_gate_and_after_the_end(self, inbox: Project) -> None:
+        text = TRIAGE.replace("inbox list", "inbox fail").replace(", output: json", "")
+        token = token_of(ask(inbox, {"action": "run", "pipeline": text}))
+        inbox.write("mended", "")
+        assert inbox.playbook("resume", "--retry").code == 4
+        refused = resume(inbox, token, approve=False)["error"]
+        assert (refused["code"], "apply#1?1" in refused["message"]) == (
+            "PB-STATE-TOKEN-STALE",
+            True,
+        )
+        assert inbox.playbook("abort").code == 0
+        assert "is aborted" in resume(inbox, token, approve=True)["error"]["message"]
+
+    def test_that_a_policy_refuses_stays_good(self, inbox: Project) -> None:
+        policy = "match: {playbook: inbox-triage}\nanswered_by: ['grace@example.org']\n"
+        inbox.write(".playbooks/policies/people.yaml", policy)
+        inbox.commit("Let Grace answer")
+        waits = paused(inbox)
+        refused = resume(inbox, token_of(waits), approve=True)
+        assert refused["error"]["code"] == "PB-POLICY-ANSWER"
+        assert changes(inbox) == ""
+        inbox.git("config", "user.email", "grace@example.org")
+        assert resume(inbox, token_of(waits), approve=True)["status"] == "ok"
+
+    def test_whose_work_cannot_begin_is_replaced(self, inbox: Project) -> None:
+        """The decision is recorded: what follows needs a token of the session."""
+        token = token_of(paused(inbox))
+        refused = inbox.playbook(
+            "resume", "--token", token, "--approve", "--json", "--agent", "nonsense:x"
+        )
+        assert (refused.code, conforms("error", refused.json)["ok"]) == (1, False)
+        assert refused.json["session"] == inbox.session.name
+        again = refused.json["resumeToken"]
+        assert again != token
+        assert resume(inbox, again, approve=True)["status"] == "ok"
+
+    def test_reaches_a_gate_of_a_child(self, inbox: Project) -> None:
+        """The output of a child is that of the run."""
+        top = one_step("playbook inbox-triage")
+        waits = ask(inbox, {"action": "run", "pipeline": top})
+        assert waits["gate"]["id"] == "only#1/apply#1?1"
+        assert token_of(waits).split("~")[1] == "only.1.apply.1.1"
+        assert waits["output"] == [{"id": 7, "from": "Ada"}]
+        done = resume(inbox, token_of(waits), approve=True)
+        assert (done["status"], done["output"]) == ("ok", ["done"])
 
 
 class TestTwoRequests:
