@@ -18,6 +18,7 @@ def logs(*, step: str, follow: bool, session: str) -> int:
     """Show all that the agent of an attempt said.
 
     Without STEP it is the attempt that spoke last; with a step's name, the step's last attempt.
+    An item of a loop is build[2], an attempt of a child session release#1/plan#1.
     The logs are kept on this machine, the beginning and the end of long ones, and never in git.
 
     \b
@@ -25,10 +26,11 @@ def logs(*, step: str, follow: bool, session: str) -> int:
       playbook logs
       playbook logs implement
       playbook logs implement#1
+      playbook logs release#1/plan
       playbook logs --follow
     """
     log = command.find(step, session=session, follow=follow)
-    output.inform(f"{log.attempt_id} of session {log.session_id}")
+    output.inform(f"{log.id} of session {log.session_id}")
     if not follow:
         output.write(*log.lines())
         return 0

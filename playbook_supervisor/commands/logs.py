@@ -11,6 +11,7 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.attempt_log import log_path, logged_attempts
 from playbook_supervisor.sessions.store import DiskStore
@@ -21,11 +22,20 @@ _MOST_NAMED = 20
 
 
 class AttemptLog(Record):
-    """The log of one attempt, on this machine."""
+    """The log of one attempt, on this machine.
+
+    In a child session, `within` is the attempt that it works for: `release#1`.
+    """
 
     store: DiskStore
     session_id: str
     attempt_id: str
+    within: str = ""
+
+    @property
+    def id(self) -> str:
+        """`plan#1`, `release#1/plan#1` in a child session."""
+        return f"{self.within}/{self.attempt_id}" if self.within else self.attempt_id
 
     def lines(self) -> Iterator[str]:
         """Its lines so far, safe for a terminal."""
@@ -71,20 +81,36 @@ def find(
 ) -> AttemptLog:
     """The log of that attempt (`plan#1`), of the step's last one (`plan`), or the latest of all.
 
-    With `follow`, a running session's first log is waited for. StateError PB-STATE-NO-LOG.
+    An attempt of a child session is named by its path: `release#1/plan#1`. With `follow`, a running
+    session's first log is waited for. StateError PB-STATE-NO-LOG.
     """
     here = locate.store(cwd)
     session_id = view.selected_session(here, session)
     store = overview.find(here, session_id)
+    *path, step = step.split("/")
+    within = []
+    for each in path:
+        worked_for = _attempt(store, session_id, each)
+        within.append(worked_for.id)
+        session_id = worked_for.session
     while True:
         attempts = logged_attempts(store.runtime(session_id))
         named = [each for each in attempts if not step or step in (each, each.rpartition("#")[0])]
         if named:
             latest = named[-1] if not step else max(named, key=_number)
-            return AttemptLog(store, session_id, latest)
+            return AttemptLog(store, session_id, latest, "/".join(within))
         if not follow or attempts or not _driven(store, session_id):
             raise _no_log(session_id, step, attempts)
         _wait()
+
+
+def _attempt(store: DiskStore, session_id: str, named: str) -> Entry:
+    """The attempt, or the step's last one, whose work a child session does."""
+    entries = [each for each in store.journal(session_id).entries if each.session]
+    found = [each for each in entries if named in (each.id, each.step_id)]
+    if not found:
+        raise _no_log(session_id, named, tuple(f"{each.id}/…" for each in entries))
+    return found[-1]
 
 
 def _number(attempt_id: str) -> int:
