@@ -18,6 +18,7 @@ from pathlib import Path
 
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.commands import overview
+from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.principal import Principal
@@ -150,10 +151,9 @@ def _done(root: Path, work: Work, clock: Clock) -> Outcome:
 
 def written(root: Path) -> str:
     """The page of that session."""
-    store, name, clock = journaled(root)
+    store, _, clock = journaled(root)
     (seen,) = overview.sessions(store)
-    entries = store.journal(name).entries
-    return page(seen, entries, overview.pinned_playbook(seen), None, clock.now)
+    return page(view_of(seen), clock.now)
 
 
 def main(picture: Path) -> int:

@@ -5,27 +5,23 @@ Reads only and takes no lock, so that broken, diverged and driven sessions are s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy, pinned_settings
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.project import config, schema, session_policy, session_settings
-from playbook_supervisor.project.bound_conditions import bound
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import provenance
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.manifest import Manifest, Waiting
 from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +51,7 @@ class SessionOverview(Record):
     `problem` and `code` say why commands refuse it; if it cannot be read, `manifest` is None.
     `stale`: a copy of a session whose worktree is gone: its journal may lack what ran last.
     `driver` is the process that drives it, `client` the conversation that it is bound to.
+    `children` are its child sessions, in the order in which they began.
     """
 
     store: DiskStore
@@ -65,6 +62,28 @@ class SessionOverview(Record):
     client: ClientState | None = None
     code: str = ""
     stale: bool = False
+    children: tuple[SessionOverview, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The attempt of its parent that a child session works for: `release#1`; else empty."""
+        return self.manifest.parent.partition("/")[2] if self.manifest is not None else ""
+
+    @property
+    def gate(self) -> Waiting | None:
+        """The open gate, its own or that of a child session: `release#1/pr#1?1`."""
+        return self._waits_at[1]
+
+    @property
+    def _waits_at(self) -> tuple[SessionOverview, Waiting | None]:
+        """The session of the gate that has been open for longest in the tree, and that gate."""
+        own = self.manifest.gate if self.manifest is not None and self.open else None
+        found: list[tuple[SessionOverview, Waiting]] = [] if own is None else [(self, own)]
+        for child in self.children:
+            at, gate = child._waits_at
+            if gate is not None:
+                found.append((at, replace(gate, id=f"{child.place}/{gate.id}")))
+        return min(found, key=lambda each: each[1].opened_at, default=(self, None))
 
     @property
     def root(self) -> Path:
@@ -73,8 +92,11 @@ class SessionOverview(Record):
 
     def gate_context(self) -> GateContext | None:
         """What helps to answer the open gate; None if none is open, or it cannot be read."""
+        at = self._waits_at[0]
+        if at is not self:
+            return at.gate_context()
         manifest = self.manifest
-        playbook = pinned_playbook(self)
+        playbook = pinned_playbook(self.store, self.session_id, manifest)
         if manifest is None or manifest.gate is None or playbook is None:
             return None
         from playbook_supervisor.sessions.gate_context import context_of
@@ -98,11 +120,12 @@ class SessionOverview(Record):
 
 
 def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
-    """Every session once: those that wait, the longest first, then the latest first.
+    """Every session that a person began: those that wait, the longest first, then the latest first.
 
-    A session's folder is in git, so several worktrees may have a copy. The driving worktree's copy
-    counts, else that of the worktree that the session names, else the one with the longest journal,
-    and of equal ones the main checkout's.
+    A child session is one of the `children` of its parent, if that can be found. A session's folder
+    is in git, so several worktrees may have a copy. The driving worktree's copy counts, else that
+    of the worktree that the session names, else the one with the longest journal, and of equal ones
+    the main checkout's.
     """
     found: dict[str, list[DiskStore]] = {}
     for other in stores(store):
@@ -113,7 +136,32 @@ def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
             if not any(_is_as_new(each, lost, session_id) for each in found.get(session_id, ())):
                 found[session_id] = [lost]
     seen = [_overview_of(session_id, copies) for session_id, copies in found.items()]
-    return tuple(sorted(seen, key=_order))
+    return tuple(sorted(_in_trees(seen), key=_order))
+
+
+def _in_trees(seen: Sequence[SessionOverview]) -> list[SessionOverview]:
+    """Those without a parent among them; the others are below theirs."""
+    known = {each.session_id for each in seen}
+    below: dict[str, list[SessionOverview]] = {}
+    tops: list[SessionOverview] = []
+    for each in seen:
+        parent = each.manifest.parent_session if each.manifest is not None else ""
+        is_child = parent in known and parent != each.session_id
+        (below.setdefault(parent, []) if is_child else tops).append(each)
+    if not below:
+        return tops
+    trees = [_with_children(each, below) for each in tops]
+    return [*trees, *(each for group in below.values() for each in group)]  # parents of each other
+
+
+def _with_children(
+    seen: SessionOverview, below: dict[str, list[SessionOverview]]
+) -> SessionOverview:
+    children = [_with_children(each, below) for each in below.pop(seen.session_id, ())]
+    children.sort(
+        key=lambda each: (each.manifest.started_at if each.manifest else 0, each.session_id)
+    )
+    return replace(seen, children=tuple(children))
 
 
 def _overview_of(session_id: str, copies: list[DiskStore]) -> SessionOverview:
@@ -165,11 +213,20 @@ def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:
 
 def find(store: DiskStore, session_id: str) -> DiskStore:
     """The store of the session's worktree. StateError if there is no such session."""
-    for seen in sessions(store):
-        if seen.session_id == session_id:
-            return seen.store
+    seen = in_tree(sessions(store), session_id)
+    if seen is not None:
+        return seen.store
     store.manifest(session_id)  # raises the error that says why
     return store
+
+
+def in_tree(seen: Iterable[SessionOverview], session_id: str) -> SessionOverview | None:
+    """The session of that id among these and their children."""
+    for each in seen:
+        found = each if each.session_id == session_id else in_tree(each.children, session_id)
+        if found is not None:
+            return found
+    return None
 
 
 def stores(store: DiskStore) -> list[DiskStore]:
@@ -188,39 +245,6 @@ def stores(store: DiskStore) -> list[DiskStore]:
 
 def _beside(store: DiskStore, other: Checkout) -> DiskStore:
     return DiskStore(other, clock=store.clock, seen_from=store.seen_from)
-
-
-def pinned_playbook(seen: SessionOverview) -> Playbook | None:
-    """The session's own playbook with its args; None if it is missing or unreadable."""
-    try:
-        data = read_bytes(seen.store.folder(seen.session_id) / "playbook.yaml")
-        playbook = schema.read_playbook(data, "playbook.yaml")
-        return bound(playbook, seen.manifest.args) if seen.manifest else playbook
-    except (FileNotFoundError, PlaybookError):
-        return None
-
-
-def pinned_policy(store: DiskStore, session_id: str) -> Policy:
-    """The session's policies; empty if they are missing or unreadable."""
-    source = session_policy.FILE
-    try:
-        data = read_bytes(store.folder(session_id) / source)
-        return session_policy.read_policy(data, source)
-    except (FileNotFoundError, PlaybookError):
-        return Policy()
-
-
-def pinned_settings(store: DiskStore, session_id: str) -> Config:
-    """The session's settings; those of the project for a session that has none.
-
-    CheckError or StateError if they cannot be read.
-    """
-    source = session_settings.FILE
-    try:
-        data = read_bytes(store.folder(session_id) / source)
-    except FileNotFoundError:
-        return config.load(store.checkout.root)
-    return session_settings.read_settings(data, source)
 
 
 def _look(store: DiskStore, session_id: str) -> SessionOverview:
@@ -313,9 +337,9 @@ def _at_home(seen: SessionOverview) -> bool:
 
 
 def _order(seen: SessionOverview) -> tuple[int, int, str]:
-    known = seen.manifest
+    known, gate = seen.manifest, seen.gate
     if known is None:
         return 1, 0, seen.session_id
-    if known.gate is not None:
-        return 0, known.gate.opened_at, seen.session_id
+    if gate is not None:
+        return 0, gate.opened_at, seen.session_id
     return (1 if seen.open else 2), -(known.completed_at or known.started_at), seen.session_id

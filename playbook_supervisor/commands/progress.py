@@ -14,13 +14,14 @@ from pathlib import Path
 
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.pinned import pinned_playbook
 from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.live_output import NAME, last_lines
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry, last_entries
-from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.sessions.step_runs import steps_settled
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 
 TYPE_CHECKING = False
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 _Place = tuple[Path, str]
 
 _CONTEXT_INTERVAL = 5.0  # seconds between two looks at what a gate is about
-_SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 
 
 class Progress(Record):
     """A session's progress. `total` is 0 if its playbook cannot be read.
 
-    `at_work` are the attempts in progress; `lines` has the last output line of each, by its id.
+    `at_work` are the attempts in progress by their ids, those of child sessions instead of the ones
+    that they work for: `release#1/plan#1`. `lines` has the last output line of each.
     `notify_error` says why the last notification failed, or is empty. `context` helps to answer its
     gate.
     """
@@ -44,7 +45,7 @@ class Progress(Record):
     seen: SessionOverview
     done: int = 0
     total: int = 0
-    at_work: tuple[Entry, ...] = ()
+    at_work: Mapping[str, Entry] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
     notify_error: str = ""
     context: GateContext | None = None
@@ -55,17 +56,33 @@ def progress_of(seen: SessionOverview) -> Progress:
     latest: dict[str, Entry] = {}
     with suppress(PlaybookError):
         latest = last_entries(seen.store.journal(seen.session_id).entries)
-    playbook = overview.pinned_playbook(seen)
+    playbook = pinned_playbook(seen.store, seen.session_id, seen.manifest)
     private = seen.store.runtime(seen.session_id)
     driven = seen.open and seen.driver is not None
     return Progress(
         seen,
-        done=sum(entry.status in _SETTLED for entry in latest.values()),
+        done=steps_settled(latest.values()),
         total=len(playbook.steps) if playbook else 0,
-        at_work=tuple(e for e in latest.values() if driven and not e.settled and not e.gate),
+        at_work=dict(_at_work(seen, latest)) if driven else {},
         lines=last_lines(private) if driven else {},
         notify_error=notifications.last_failure(private) if seen.open else "",
     )
+
+
+def _at_work(
+    seen: SessionOverview, latest: Mapping[str, Entry], above: str = ""
+) -> Iterator[tuple[str, Entry]]:
+    for entry in latest.values():
+        if entry.settled or entry.gate:
+            continue
+        child = next((each for each in seen.children if each.session_id == entry.session), None)
+        if child is None:
+            yield f"{above}{entry.id}", entry
+            continue
+        below: dict[str, Entry] = {}
+        with suppress(PlaybookError):
+            below = last_entries(child.store.journal(child.session_id).entries)
+        yield from _at_work(child, below, f"{above}{entry.id}/")
 
 
 class Poller:
@@ -91,9 +108,9 @@ class Poller:
     def _with_context(self, progress: Progress) -> Progress:
         """The context of its gate, which is about files that change without the session."""
         seen = progress.seen
-        if seen.manifest is None or seen.manifest.gate is None:
+        if (waiting := seen.gate) is None:
             return progress
-        gate, now = (_place(seen), seen.manifest.gate.id), time.monotonic()
+        gate, now = (_place(seen), waiting.id), time.monotonic()
         read_at, context = self._contexts.get(gate, (float("-inf"), None))
         if now - read_at >= _CONTEXT_INTERVAL:
             context = seen.gate_context()
@@ -117,10 +134,18 @@ class Poller:
     def _progress(self, seen: SessionOverview) -> Progress:
         place = _place(seen)
         stamp, known = self._known.get(place, (None, None))
-        if known is None or stamp != self._stamps.get(place):
+        now = [self._stamps.get(each) for each in _places(seen)]
+        if known is None or stamp != now:
             known = progress_of(seen)
-            self._known[place] = self._stamps.get(place), known
+            self._known[place] = now, known
         return known
+
+
+def _places(seen: SessionOverview) -> Iterator[_Place]:
+    """Those of the session and of all below it."""
+    yield _place(seen)
+    for child in seen.children:
+        yield from _places(child)
 
 
 def _with_output(progress: Progress) -> Progress:

@@ -127,11 +127,11 @@ def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
 
 
 def _settings(store: DiskStore, session_id: str) -> Config:
-    from playbook_supervisor.commands import overview
+    from playbook_supervisor.commands.pinned import pinned_settings
     from playbook_supervisor.project import config
 
     if session_id:
-        return overview.pinned_settings(store, session_id)
+        return pinned_settings(store, session_id)
     return config.load(store.checkout.root)
 
 

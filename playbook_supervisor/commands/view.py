@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import Record, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOvervi
     seen = overview.sessions(store)
     if session:
         session = locate.named(store, session)
-        overview.find(store, session)
-        seen = tuple(each for each in seen if each.session_id == session)
+        found = overview.in_tree(seen, session)
+        if found is None:
+            overview.find(store, session)  # says in its own words that there is none
+        seen = () if found is None else (found,)
     return seen
 
 
@@ -78,7 +80,7 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
     while True:
         seen = watch.poll()
         if session:
-            seen = tuple(each for each in seen if each.seen.session_id == session)
+            seen = tuple(each for each in seen if overview.in_tree((each.seen,), session))
         if session and not seen:
             overview.find(store, session)  # says in its own words that there is none
         yield seen
@@ -95,7 +97,8 @@ class SessionView(Record):
     """One session with its whole journal.
 
     `playbook` is as its author wrote it, None if none is pinned; `policy` is what holds beyond it.
-    `problem` says why the session cannot be read completely.
+    `problem` says why the session cannot be read completely. `children` are its child sessions by
+    their ids.
     """
 
     seen: SessionOverview
@@ -103,6 +106,7 @@ class SessionView(Record):
     playbook: Playbook | None
     policy: Policy
     problem: StateError | None = None
+    children: Mapping[str, SessionView] = field(default_factory=dict)
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -121,21 +125,31 @@ class SessionView(Record):
 
 def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
     """One session's timeline, even if another tool wrote it or it has diverged."""
-    from playbook_supervisor.commands import overview
-
     store = locate.store(cwd)
     session_id = selected_session(store, session)
     (seen,) = status(session_id, cwd=cwd)
+    return view_of(seen)
+
+
+def view_of(seen: SessionOverview) -> SessionView:
+    """The session with its journal and all sessions below it, as far as they can be read."""
+    from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy
+
+    store, session_id = seen.store, seen.session_id
     entries: tuple[Entry, ...] = ()
     problem = StateError(seen.code, seen.problem, where=session_id) if seen.problem else None
     try:
-        entries = seen.store.journal(session_id).entries
+        entries = store.journal(session_id).entries
     except PlaybookError as error:
         said = f"{error.message} ({error.where})"
         problem = problem or StateError(error.code, said, where=session_id)
-    playbook = overview.pinned_playbook(seen)
     return SessionView(
-        seen, entries, playbook, overview.pinned_policy(seen.store, session_id), problem
+        seen,
+        entries,
+        pinned_playbook(store, session_id, seen.manifest),
+        pinned_policy(store, session_id),
+        problem,
+        {each.session_id: view_of(each) for each in seen.children},
     )
 
 
@@ -272,11 +286,11 @@ def _session_meant(store: DiskStore, named: str) -> str:
 
 
 def _settings(store: DiskStore, session_id: str) -> Config:
-    from playbook_supervisor.commands import overview
+    from playbook_supervisor.commands.pinned import pinned_settings
     from playbook_supervisor.project import config
 
     if session_id:
-        return overview.pinned_settings(store, session_id)
+        return pinned_settings(store, session_id)
     return config.load(store.checkout.root)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError
@@ -68,10 +69,14 @@ def open_here(store: SessionStore) -> list[str]:
 
 
 def top_of(store: SessionStore, session_id: str) -> str:
-    """The session that a person began: this one, or the one of whose tree it is."""
+    """The session that a person began: this one, or the one of whose tree it is.
+
+    A session that cannot be read counts as one of its own.
+    """
     seen = [session_id]
-    while (parent := store.parent(seen[-1])) and parent not in seen:
-        seen.append(parent)
+    with suppress(StateError):
+        while (parent := store.parent(seen[-1])) and parent not in seen:
+            seen.append(parent)
     return seen[-1]
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,7 @@ from strategies import entries, manifests, playbooks
 from playbook_supervisor.cli.render.gantt import chart
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Playbook
@@ -30,6 +32,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Place,
     SessionStatus,
 )
+from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.store import DiskStore
@@ -79,6 +82,17 @@ class _Page(HTMLParser):
         return "".join(self.texts)
 
 
+def _page_of(
+    seen: SessionOverview,
+    journal: Sequence[Entry],
+    playbook: Playbook | None = None,
+    said: StateError | None = None,
+    *,
+    now: int,
+) -> str:
+    return page(SessionView(seen, tuple(journal), playbook, Policy(), said), now)
+
+
 def _inert(text: str) -> _Page:
     """The parsed page, checked to run and fetch nothing, and to forbid it."""
     read = _Page(text)
@@ -103,7 +117,7 @@ def test_any_session_is_an_inert_page(
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest if whole else None)
     said = None if whole else StateError("PB-STATE-CORRUPT", _HOSTILE)
-    read = _inert(page(seen, journal, playbook if whole else None, said, now=1_800_000_000_000))
+    read = _inert(_page_of(seen, journal, playbook if whole else None, said, now=1_800_000_000_000))
     for entry in journal:
         assert entry.id in read.text
         for gate in entry.gates:
@@ -123,7 +137,7 @@ def test_shows_reported_costs() -> None:
     }
     entry = Entry("plan", EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000, agent=agent)
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
-    read = _inert(page(seen, [entry], None, None, now=120_000))
+    read = _inert(_page_of(seen, [entry], now=120_000))
     for said in (
         "0.50 USD",
         "1.2k tokens in",
@@ -143,7 +157,7 @@ def _with_long_names() -> str:
         Entry("m" * 90, EntryStatus.DONE, Decision.AUTO, 0, attempt=2, completed_at=726_000),
     ]
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
-    return page(seen, tried, None, None, now=800_000)
+    return _page_of(seen, tried, now=800_000)
 
 
 def test_a_long_name_is_complete_in_its_title() -> None:
@@ -163,7 +177,7 @@ def test_a_gate_that_still_waits_counts_as_waiting() -> None:
     )
     entry = Entry("pr", EntryStatus.IN_PROGRESS, Decision.GATE, 0, gates=gates)
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
-    text = page(seen, [entry], None, None, now=300_000)
+    text = _page_of(seen, [entry], now=300_000)
     assert "<dt>At gates</dt><dd>4 min</dd>" in text
 
 
@@ -180,7 +194,7 @@ def test_backticks_become_code_elements() -> None:
         error_guidance="Mend it, then `playbook resume --retry`.",
     )
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
-    text = page(seen, [entry], None, None, now=120_000)
+    text = _page_of(seen, [entry], now=120_000)
     assert "Mend it, then <code>playbook resume --retry</code>." in text
     assert "<code>&lt;b&gt;</code> is a ` alone" in text
 

@@ -59,7 +59,7 @@ def test_a_worker_s_last_line_is_shown_while_its_runner_lives(project: Project, 
     with project.spawn("run", "long", "--agent", project.script(HANGS)) as runner:
         seen = until(look, lambda each: each.lines.get("think#1"))
         assert seen.lines == {"think#1": "I am thinking"}
-        assert [entry.id for entry in seen.at_work] == ["think#1"]
+        assert list(seen.at_work) == ["think#1"]
         assert (seen.done, seen.total) == (0, 1)
         assert live.session_line(seen).endswith(": think#1 running, 0/1 step")
         assert look() == look()

@@ -11,8 +11,10 @@ from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.step_runs import StepRun, is_round, step_runs
 
 _TICKS = 4
+_MOST_PARTS = 200  # of the bar of a loop
 _THINNEST = 0.4  # per cent, so that short spans stay visible
 _SECOND = 1_000
 _INTERVALS = tuple(
@@ -62,13 +64,21 @@ class Chart(Record):
 
 
 def chart(entries: Sequence[Entry], began: int, now: int) -> Chart:
-    """The chart of a session that began then; open attempts end at `now` (ms)."""
+    """The chart of a session that began then; open attempts end at `now` (ms).
+
+    A loop is one bar.
+    """
     if not entries:
         return Chart((), ())
     first = min(began, *(entry.started_at for entry in entries))
     last = max(now if not entry.settled else entry.latest for entry in entries)
     scale = _Scale(first, max(last - first, 1))
-    return Chart(tuple(_bar(entry, scale, now) for entry in entries), _ticks(scale))
+    bars = [
+        _loop(run, scale, now) if run.loop else _bar(entry, scale, now)
+        for run in step_runs(entries)
+        for entry in run.entries[: 1 if run.loop else None]
+    ]
+    return Chart(tuple(bars), _ticks(scale))
 
 
 class _Scale(Record):
@@ -90,7 +100,19 @@ def _bar(entry: Entry, scale: _Scale, now: int) -> Bar:
     elapsed = "" if entry.status is EntryStatus.SKIPPED else whole.label
     nth = entry.id.removeprefix(entry.step_id)
     spans = (whole, *_within(entry, scale, end))
-    return Bar(entry.id, entry.step_id, nth, entry.status, elapsed, spans)
+    status = "round" if is_round(entry) else entry.status.value
+    return Bar(entry.id, entry.step_id, nth, status, elapsed, spans)
+
+
+def _loop(run: StepRun, scale: _Scale, now: int) -> Bar:
+    """The bar of a loop, with a part for each attempt at an item, the first ones of many."""
+    bars = [_bar(entry, scale, now) for entry in run.entries]
+    end = now if run.current else run.entries[0].started_at + run.lasted
+    whole = scale.span("idle", run.entries[0].started_at, end)
+    parts = [span for bar in bars[:_MOST_PARTS] for span in bar.spans]
+    status = "in_progress" if run.current else "failed" if run.failed else "done"
+    number = f"[{run.total}]"
+    return Bar(run.loop, run.loop, number, status, whole.label, (whole, *parts))
 
 
 def _within(entry: Entry, scale: _Scale, end: int) -> Iterator[Span]:

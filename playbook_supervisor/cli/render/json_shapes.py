@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.commands.install.changes import InstallPlan
-    from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.proving import Proved
     from playbook_supervisor.drivers.drive_result import DriveResult
     from playbook_supervisor.kernel.directives import Probed
-    from playbook_supervisor.kernel.model import Arg, Playbook
+    from playbook_supervisor.kernel.model import Arg
     from playbook_supervisor.project.playbook_file import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
     from playbook_supervisor.sessions.gate_context import GateContext
@@ -243,64 +242,6 @@ def update(plan: InstallPlan, *, applied: bool) -> Json:
             {"path": each.path, "action": each.verb, "why": each.why} for each in plan.actions
         ],
     }
-
-
-def sessions(seen: Sequence[SessionOverview]) -> Json:
-    """`status --json`."""
-    return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
-
-
-def _session(seen: SessionOverview) -> Json:
-    shape: Json = {"session": seen.session_id, "root": str(seen.root)}
-    manifest = seen.manifest
-    if manifest is None:
-        return shape | {"problem": seen.problem}
-    shape |= {
-        "playbook": manifest.playbook,
-        "feature": manifest.feature,
-        "args": dict(manifest.args),
-        "status": manifest.status,
-        **exceptions(manifest),
-        "started_at": to_time(manifest.started_at),
-        "current_step": manifest.current_step,
-        "branch": manifest.branch,
-    }
-    if seen.problem:
-        shape["problem"] = seen.problem
-    if manifest.completed_at is not None:
-        shape["completed_at"] = to_time(manifest.completed_at)
-    if manifest.gate is not None:
-        shape["gate"] = {
-            "id": manifest.gate.id,
-            "reason": manifest.gate.reason,
-            "question": manifest.gate.question,
-            "opened_at": to_time(manifest.gate.opened_at),
-            **gate_context(seen.gate_context()),
-        }
-    if seen.driver is not None:
-        shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
-    if seen.client is not None and seen.client.stalled:
-        shape["stalled"] = True
-    if seen.client is not None and seen.client.dialog:
-        shape["dialog"] = seen.client.dialog
-    return shape
-
-
-def session(
-    seen: SessionOverview,
-    entries: Sequence[Entry],
-    playbook: Playbook | None,
-    effects: Sequence[Effect] = (),
-) -> Json:
-    """`show --json`."""
-    shape = {"protocol": PROTOCOL, **_session(seen)}
-    shape["steps"] = [attempt(entry) for entry in entries]
-    if playbook is not None:
-        begun = {entry.step_id for entry in entries}
-        shape["not_begun"] = [step.id for step in playbook.steps if step.id not in begun]
-    if effects:
-        shape["policies"] = [tightening(effect) for effect in effects]
-    return shape
 
 
 def tightening(effect: Effect) -> Json:

@@ -11,11 +11,13 @@ from playbook_supervisor.cli.render import sessions, text
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Check
-from playbook_supervisor.kernel.model import Step
-from playbook_supervisor.kernel.state import Entry, last_entries
-from playbook_supervisor.kernel.vocabulary import EntryStatus
-from playbook_supervisor.records import Record
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Step, base_of
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.step_runs import StepRun, is_round
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     LineTone = Literal["plain", "waits", "works", "dim"]
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_MOST_OPEN = 5  # items of a loop that are named, or whose child sessions are shown
 _FRAME = 250  # ms for each frame of the spinner
 _MARKS: dict[EntryStatus, tuple[str, RowTone]] = {
     EntryStatus.DONE: ("✓", "done"),
@@ -45,13 +48,17 @@ def spinner(now: int) -> str:
 
 
 class Row(Record):
-    """One step: its mark and tone, its name, its duration, and a remark."""
+    """One step: its mark and tone, its name, its duration, and a remark.
+
+    `depth` is how many sessions are above the step's own.
+    """
 
     mark: str
     tone: RowTone
     name: str
     elapsed: str = ""
     words: str = ""
+    depth: int = 0
 
 
 class StepList(Record):
@@ -74,37 +81,106 @@ def step_list(
 ) -> StepList:
     """The list at `now` (ms), in at most `room` rows.
 
-    `attempts` holds every known attempt by its id, oldest first; `lines` the last line that each
-    step's worker printed. The first `above` steps are on the screen already.
+    `attempts` holds every known attempt by its id, oldest first, with those of child sessions
+    (`release#1/plan#1`); `lines` the last line that each attempt's worker printed. The first
+    `above` steps are on the screen already.
     """
-    latest = last_entries(attempts.values())
+    seen = _Seen(attempts, lines, now, _retries(snapshot))
     planned = snapshot.state.playbook.steps
-    steps = [step.id for step in planned]
-    due = settled_steps(snapshot, attempts)
-    current = [i for i, step in enumerate(steps) if step in latest and not latest[step].settled]
-    first, end = _visible(above, len(steps), current or [due], room)
-    retries = _retries(snapshot)
-    rows = (
-        _row(step, latest.get(step.id), lines.get(step.id, ""), now, retries.get(step.id, 0))
+    runs = seen.runs("")
+    due = _settled(planned, runs)
+    current = [i for i, step in enumerate(planned) if step.id in runs and not _over(runs[step.id])]
+    first, end = _visible(above, len(planned), current or [due], room)
+    rows = [
+        row
         for step in planned[first:end]
-    )
+        for row in _rows(step, runs.get(step.id), snapshot, seen, "")
+    ]
+    begins, ends = _visible(0, len(rows), _current_rows(rows), room)
     title = _title(snapshot, tuple(attempts.values()), now)
-    return StepList(title, tuple(rows), first, len(steps) - end)
+    hidden = len(rows) - ends
+    return StepList(title, tuple(rows[begins:ends]), first + begins, len(planned) - end + hidden)
 
 
 def _retries(snapshot: Snapshot) -> dict[str, int]:
-    """Step → when its retry begins, in ms, for those that wait for one."""
+    """Attempt → when the retry after it begins, in ms, for those that wait for one."""
     asked = snapshot.directive
     if not isinstance(asked, Check) or asked.not_before is None:
         return {}
-    return {member.step.id: asked.not_before for member in asked.members}
+    return {f"{each.within}/{each.step.id}".lstrip("/"): asked.not_before for each in asked.members}
 
 
 def settled_steps(snapshot: Snapshot, attempts: Mapping[str, Entry]) -> int:
     """How many steps come before the first that is not settled."""
-    settled = {entry.step_id: entry.settled for entry in attempts.values()}
-    steps = snapshot.state.playbook.steps
-    return next((i for i, step in enumerate(steps) if not settled.get(step.id)), len(steps))
+    return _settled(snapshot.state.playbook.steps, _Seen(attempts, {}, 0, {}).runs(""))
+
+
+def _settled(planned: Sequence[Step], runs: Mapping[str, StepRun]) -> int:
+    return next(
+        (i for i, step in enumerate(planned) if step.id not in runs or not _over(runs[step.id])),
+        len(planned),
+    )
+
+
+def _over(run: StepRun) -> bool:
+    """Whether no attempt is open, and each item of a loop has had one."""
+    return not run.current and (not run.loop or run.ended)
+
+
+class _Seen(Record):
+    """What is known of all attempts of a tree of sessions."""
+
+    attempts: Mapping[str, Entry]
+    lines: Mapping[str, str]
+    now: int
+    retries: Mapping[str, int]
+
+    def runs(self, within: str) -> dict[str, StepRun]:
+        """Step → its last attempts, of the session that works for the attempt `within`."""
+        own: dict[str, list[Entry]] = {}
+        for id_, entry in self.attempts.items():
+            if id_.rpartition("/")[0] == within:
+                own.setdefault(base_of(entry.step_id), []).append(entry)
+        return {step: StepRun(tuple(entries)) for step, entries in own.items()}
+
+
+def _rows(
+    step: Step, run: StepRun | None, snapshot: Snapshot | None, seen: _Seen, within: str
+) -> Iterator[Row]:
+    """The row of a step, and those of the child session that works for it unless that is done."""
+    depth = within.count("/") + 1 if within else 0
+    if run is None:
+        yield Row("·", "due", step.id, words=first_line(step.title), depth=depth)
+        return
+    yield replace(
+        _loop_row(run, seen, within) if run.loop else _row(step, run, seen, within), depth=depth
+    )
+    for entry in [run.last, *(run.current if run.loop else ())][-_MOST_OPEN:]:
+        if entry.session and entry.status is not EntryStatus.DONE:
+            yield from _child_rows(entry, snapshot, seen, within)
+
+
+def _child_rows(entry: Entry, snapshot: Snapshot | None, seen: _Seen, within: str) -> Iterator[Row]:
+    """The steps of a child: while it is open, as its playbook plans them."""
+    place = f"{within}/{entry.id}".lstrip("/")
+    child = snapshot.children.get(entry.id) if snapshot is not None else None
+    runs = seen.runs(place)
+    planned = {step.id: step for step in child.state.playbook.steps} if child is not None else {}
+    for name in planned or runs:
+        step = planned.get(name) or _unplanned(name)
+        yield from _rows(step, runs.get(name), child, seen, place)
+
+
+def _unplanned(name: str) -> Step:
+    """A step of which only the name is known: its session has ended."""
+    return Step(name, "/", Autonomy.AUTO, ErrorPolicy.STOP)
+
+
+def _current_rows(rows: Sequence[Row]) -> list[int]:
+    """The rows around which the others are hidden: those where something happens, the deepest."""
+    found = [i for i, row in enumerate(rows) if row.tone in ("works", "waits")]
+    leaves = [i for i in found if i + 1 == len(rows) or rows[i + 1].depth <= rows[i].depth]
+    return leaves or found or [0]
 
 
 def _title(snapshot: Snapshot, entries: Sequence[Entry], now: int) -> str:
@@ -134,9 +210,32 @@ def _visible(above: int, count: int, current: Sequence[int], room: int) -> tuple
     return first, first + room
 
 
-def _row(step: Step, entry: Entry | None, line: str, now: int, retry_at: int) -> Row:
-    if entry is None:
-        return Row("·", "due", step.id, words=first_line(step.title))
+def _loop_row(run: StepRun, seen: _Seen, within: str) -> Row:
+    """`build 3/12 ▸ "chapter two"`, and the items that failed."""
+    name = f"{run.loop} {run.done}/{run.total}"
+    failed = [f"✗ {first_line(each.item, 40) or each.id}" for each in run.failed[:_MOST_OPEN]]
+    if _over(run):
+        mark, tone = _MARKS[EntryStatus.FAILED if run.failed else EntryStatus.DONE]
+        return Row(mark, tone, name, text.duration(run.lasted), ", ".join(failed))
+    waits = next((each for each in run.current if each.gate is not None), None)
+    if waits is not None:
+        return Row("?", "waits", name, "", f'▸ "{first_line(waits.item, 40)}" waits for you')
+    at_work = [f'▸ "{first_line(each.item, 40)}"' for each in run.current]
+    latest = run.current[-1] if run.current else run.last
+    said = seen.lines.get(f"{within}/{latest.id}".lstrip("/"), "")
+    since = latest.launched_at or latest.started_at
+    elapsed = text.duration(max(seen.now - since, 0)) if run.current else ""
+    words = " ".join([*at_work, *failed, *([f"· {said}"] if said else [])])
+    return Row(spinner(seen.now), "works", name, elapsed, words)
+
+
+def _row(step: Step, run: StepRun, seen: _Seen, within: str) -> Row:
+    entry, now = run.last, seen.now
+    path = f"{within}/{entry.id}".lstrip("/")
+    line = seen.lines.get(path, "")
+    retry_at = seen.retries.get(f"{within}/{step.id}".lstrip("/"), 0)
+    if is_round(entry) and entry.settled:
+        return Row("↻", "works", entry.id, words=f"next round · {first_line(entry.error)}")
     if retry_at > now:
         left = text.duration(retry_at - now)
         return Row("✗", "failed", entry.id, words=f"retry in {left} · {first_line(entry.error)}")
@@ -146,7 +245,11 @@ def _row(step: Step, entry: Entry | None, line: str, now: int, retry_at: int) ->
         # Without the time at gates, as it was counted while the step ran.
         worked = (entry.completed_at or entry.latest) - entry.started_at - text.waited_ms((entry,))
         skipped = entry.status is EntryStatus.SKIPPED
-        return Row(mark, tone, name, "" if skipped else text.duration(worked), text.reason(entry))
+        rounds = f"{len(run.rounds) + 1} rounds · " if run.rounds and not skipped else ""
+        words = rounds + text.reason(entry)
+        return Row(
+            mark, tone, name, "" if skipped else text.duration(worked), words.removesuffix(" · ")
+        )
     if entry.gate is not None:
         return Row("?", "waits", name, "", "waits for you")
     since = entry.launched_at or entry.started_at
@@ -184,12 +287,12 @@ def session_board(shown: Sequence[Progress], now: int) -> tuple[Line, ...]:
 def _session(progress: Progress, now: int) -> Iterator[Line]:
     first, *others = sessions.brief(progress.seen, now)
     manifest = progress.seen.manifest
-    waits = manifest is not None and manifest.gate is not None
+    waits = manifest is not None and progress.seen.gate is not None
     done = f"  {progress.done}/{progress.total}" if progress.total else ""
     yield Line(f"{first}{done}", "waits" if waits else "plain", waits)
-    for entry in progress.at_work:
+    for attempt, entry in progress.at_work.items():
         elapsed = text.duration(max(now - (entry.launched_at or entry.started_at), 0))
-        words = (f"  {spinner(now)} {entry.id}", elapsed, progress.lines.get(entry.id, ""))
+        words = (f"  {spinner(now)} {text.path(attempt)}", elapsed, progress.lines.get(attempt, ""))
         yield Line("  ".join(word for word in words if word), "works")
     for number, line in enumerate(others):
         question = waits and not number
@@ -207,10 +310,10 @@ def session_line(progress: Progress) -> str:
         return f"{seen.session_id} unreadable: {first_line(seen.problem)}"
     subject = f" on {manifest.subject}" if manifest.subject else ""
     name = first_line(f"{seen.session_id} {manifest.playbook}{subject}")
-    if manifest.gate is not None:
-        question = first_line(manifest.gate.question, 400)
-        return f"{name}: {manifest.gate.id} WAITS FOR A HUMAN: {question}"
-    if running := ", ".join(entry.id for entry in progress.at_work):
+    if (gate := seen.gate) is not None:
+        question = first_line(gate.question, 400)
+        return f"{name}: {gate.id} WAITS FOR A HUMAN: {question}"
+    if running := ", ".join(progress.at_work):
         state = f"{running} running"
     elif seen.open and seen.driver is None:
         state = f"{manifest.status}, no driver"

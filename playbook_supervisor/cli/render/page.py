@@ -11,29 +11,28 @@ from collections.abc import Iterator, Sequence
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.gantt import chart
-from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.cli.render.timeline import (
+    child_line,
+    failed_items,
+    items_line,
+    not_begun,
+    opens,
+)
+from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.references import interpolate, names
-from playbook_supervisor.project.session_policy import Effect
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.step_runs import is_round, step_runs
 from playbook_supervisor.system import templates
 
-_SIGNS = {"done": "✓", "failed": "✗", "skipped": "–", "in_progress": "…"}
+_SIGNS = {"done": "✓", "failed": "✗", "skipped": "–", "round": "↻", "in_progress": "…"}
 
 
-def page(
-    seen: SessionOverview,
-    entries: Sequence[Entry],
-    playbook: Playbook | None,
-    problem: PlaybookError | None,
-    now: int,
-    effects: Sequence[Effect] = (),
-) -> str:
-    """The whole page. `problem`: why part of the session could not be read. `now` in ms."""
+def page(shown: SessionView, now: int) -> str:
+    """The whole page. `now` in ms since the epoch."""
     from base64 import b64encode
     from hashlib import sha256
 
@@ -49,14 +48,25 @@ def page(
         finalize=_printable,
         keep_trailing_newline=True,
     )
-    head = seen.manifest
-    steps = playbook.steps if playbook else ()
-    commands = {step.id: _command(step, head) for step in steps}
-    titles = {step.id: step.title for step in steps}
+    seen, head = shown.seen, shown.seen.manifest
+    tree = tuple(_family(shown))
+    everything = [entry for each in tree for entry in each.entries]
+    steps = {(id(each), step.id): step for each in tree for step in _steps(each)}
     environment.filters |= {
         "agent": _agent,
-        "command": lambda step_id: commands.get(step_id, ""),
-        "title": lambda step_id: titles.get(step_id, ""),
+        "child": lambda entry, view: view.children.get(entry.session),
+        "child_line": child_line,
+        "command": lambda entry, view: _command(
+            steps.get((id(view), base_of(entry.step_id))), entry, view.seen.manifest
+        ),
+        "failed_items": failed_items,
+        "is_round": is_round,
+        "items": items_line,
+        "opens": opens,
+        "runs": lambda view: tuple(step_runs(view.entries)),
+        "title": lambda entry, view: getattr(
+            steps.get((id(view), base_of(entry.step_id))), "title", ""
+        ),
         "duration": lambda ms: text.duration(max(ms, 0)),
         "percent": "{:.2f}%".format,
         "prose": _prose,
@@ -64,19 +74,19 @@ def page(
         "stamp": _stamp,
         "words": lambda word: word.replace("_", " "),
     }
-    begun = {entry.step_id for entry in entries}
     return environment.get_template("page.html").render(
         digest=b64encode(sha256(style.encode()).digest()).decode(),
         style=Markup(style),  # noqa: S704 - a file of our own
         session=seen.session_id,
         head=head,
-        facts=tuple(_facts(head, entries, now)) if head else (),
-        problem=problem,
+        view=shown,
+        facts=tuple(_facts(head, everything, now)) if head else (),
+        problem=shown.problem,
+        gate=seen.gate,
         context=gate_text.lines(seen.gate_context()),
-        effects=effects,
-        entries=entries,
-        chart=chart(entries, head.started_at if head else 0, now),
-        not_begun=[step.id for step in steps if step.id not in begun],
+        effects=shown.effects,
+        chart=chart(shown.entries, head.started_at if head else 0, now),
+        not_begun=not_begun(shown.entries, shown.playbook),
         now=now,
         version=__version__,
     )
@@ -123,11 +133,29 @@ def _stamp(ms: int) -> str:
     return text.stamp(ms).rstrip("Z").replace("T", " ")
 
 
-def _command(step: Step, head: Manifest | None) -> str:
+def _family(shown: SessionView) -> Iterator[SessionView]:
+    """The session and all sessions below it."""
+    yield shown
+    for child in shown.children.values():
+        yield from _family(child)
+
+
+def _steps(shown: SessionView) -> Sequence[Step]:
+    return shown.playbook.steps if shown.playbook is not None else ()
+
+
+def _command(step: Step | None, entry: Entry, head: Manifest | None) -> str:
+    """What was typed, with the values of the args and the item."""
+    if step is None:
+        return ""
     typed = f"{step.command} {step.args}"
     if head is None:
         return typed
-    return interpolate(typed, {name: head.args.get(name, "") for name in names(typed)})
+    values = {name: head.args.get(name, "") for name in names(typed)}
+    if (loop := step.for_each) is not None:
+        values |= {name: f"{{{{{name}}}}}" for name in values if name.startswith(f"{loop.name}.")}
+        values[loop.name] = entry.item
+    return interpolate(typed, values)
 
 
 def _agent(entry: Entry) -> str:

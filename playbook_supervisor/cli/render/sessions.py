@@ -1,4 +1,4 @@
-"""Sessions as text: a few lines in a list, or every attempt."""
+"""Sessions as text: a few lines for each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
-from playbook_supervisor.formats.sanitize import first_line, last_words, one_line
-from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.state import Entry, Gate
-from playbook_supervisor.kernel.vocabulary import EntryStatus
-from playbook_supervisor.project.session_policy import Effect
-from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.formats.sanitize import first_line
 
 
 def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Iterator[str]:
@@ -41,8 +36,8 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
     elif seen.problem:
         yield f"  {first_line(seen.problem, 400)}"
         yield f"  look at it: playbook repair {seen.session_id}"
-    elif manifest.gate is not None:
-        yield f"  {first_line(manifest.gate.question, 400)}"
+    elif seen.gate is not None:
+        yield f"  {first_line(seen.gate.question, 400)}"
         yield from (f"    {line}" for line in context)
         if seen.driver is None or seen.client is not None:
             yield f"  playbook answer {seen.session_id} …"
@@ -82,9 +77,9 @@ def _in_the_client(client: ClientState) -> Iterator[str]:
 def _state(seen: SessionOverview, now: int) -> str:
     manifest = seen.manifest
     assert manifest is not None  # noqa: S101 - the caller checked it
-    if manifest.gate is not None:
-        waited = text.duration(max(now - manifest.gate.opened_at, 0))
-        return f"WAITS FOR A HUMAN at {manifest.gate.id}, for {waited}"
+    if (gate := seen.gate) is not None:
+        waited = text.duration(max(now - gate.opened_at, 0))
+        return f"WAITS FOR A HUMAN at {text.path(gate.id)}, for {waited}"
     at = f" at {manifest.current_step}" if manifest.current_step and seen.open else ""
     if manifest.completed_at is not None:
         elapsed = text.duration(manifest.completed_at - manifest.started_at)
@@ -100,69 +95,3 @@ def _location(seen: SessionOverview) -> str:
 
     here = Path.cwd()
     return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
-
-
-def details(
-    seen: SessionOverview,
-    entries: Sequence[Entry],
-    playbook: Playbook | None,
-    now: int,
-    effects: Sequence[Effect] = (),
-) -> Iterator[str]:
-    """Every attempt with its conditions, evidence and answers (kai FR39)."""
-    yield from brief(seen, now, gate_text.lines(seen.gate_context()))
-    if seen.manifest is not None:
-        args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items() if value)
-        yield f"  began {text.stamp(seen.manifest.started_at)}" + (
-            f" with {first_line(args)}" if args else ""
-        )
-    for effect in effects:
-        yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.summary}', 400)}"
-    steps = {step.id: step for step in playbook.steps} if playbook else {}
-    for entry in entries:
-        yield ""
-        yield from _attempt(entry, steps.get(entry.step_id))
-    if cures := text.cures(entries, playbook):
-        yield ""
-        yield from cures
-    if playbook is not None:
-        begun = {entry.step_id for entry in entries}
-        if left := [step.id for step in playbook.steps if step.id not in begun]:
-            yield ""
-            yield f"not begun: {', '.join(left)}"
-
-
-def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
-    words = [text.stamp(entry.started_at), entry.id, str(entry.status)]
-    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
-        words.append(text.duration(entry.completed_at - entry.started_at))
-    words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
-    words += [first_line(step.title)] if step and step.title else []
-    yield "  ".join(words)
-    if entry.recovered:
-        yield "  recovered: its artifacts showed that it was finished"
-    for line in entry.evidence:
-        yield f"  {first_line(line, 400)}"
-    if entry.waived:
-        yield f"  waived: {', '.join(first_line(word) for word in entry.waived)}"
-    if entry.error:
-        code = f" [{first_line(entry.error_code)}]" if entry.error_code else ""
-        yield f"  error: {first_line(entry.error, 400)}{code}"
-    if entry.error_lasts:
-        yield "  not retried automatically: it would have failed again"
-    for gate in entry.gates:
-        yield f"  gate {gate.id} {gate.reason}, {gate.place} the step: {_answered(gate)}"
-    if not entry.gates and entry.human_response:
-        yield f"  human: {one_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
-    if entry.output:
-        worker = "output" if step and not step.needs_agent else "agent"
-        said = last_words(entry.output).replace("\n", f"\n    {' ' * len(worker)}")
-        yield f"  {worker}: {said}"
-
-
-def _answered(gate: Gate) -> str:
-    if gate.answered_at is None:
-        return "waits for a human"
-    by = f" by {first_line(gate.by)}" if gate.by else ""
-    waited = text.duration(gate.answered_at - gate.opened_at)
-    return f"{gate.resolution}{by} after {waited}: {one_line(gate.text)!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rich.cells import cell_len
@@ -136,22 +136,21 @@ class Terminal:
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         with self._lock:
             self._update(snapshot)
-            if not event.within:
-                self._attempts[event.entry.id] = event.entry
+            self._attempts[event.id] = event.entry
             if event.change is Change.LAUNCHED:
-                self._lines.pop(_top_step(event.id), None)
+                self._lines.pop(event.id, None)
         self._begin()
 
     def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker has printed a line, which is shown beside its step."""
         with self._lock:
-            self._lines[_top_step(attempt.id)] = first_line(line)
+            self._lines[attempt.id] = first_line(line)
         if self._level >= Level.DEBUG:
             self._print_above(f"{attempt.id}: {first_line(line)}")
 
     def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
         with self._lock:
-            self._lines[_top_step(attempt.id)] = check_line(check, seconds)
+            self._lines[attempt.id] = check_line(check, seconds)
 
     def on_gate(self, snapshot: Snapshot) -> None:
         with self._lock:
@@ -175,9 +174,15 @@ class Terminal:
     def _update(self, snapshot: Snapshot) -> None:
         if self._snapshot is None:
             with suppress(PlaybookError):
-                self._attempts = {entry.id: entry for entry in self._earlier(snapshot)}
+                self._attempts = dict(self._earlier_in_tree(snapshot))
         self._snapshot = snapshot
-        self._attempts |= {entry.id: entry for entry in snapshot.state.entries}
+        self._attempts |= _due(snapshot)
+
+    def _earlier_in_tree(self, snapshot: Snapshot, within: str = "") -> Iterator[tuple[str, Entry]]:
+        for entry in self._earlier(snapshot):
+            yield f"{within}{entry.id}", entry
+        for place, child in snapshot.children.items():
+            yield from self._earlier_in_tree(child, f"{within}{place}/")
 
     def _begin(self) -> None:
         if self._drawing is None:
@@ -255,6 +260,14 @@ class _Drawing:
                 self._draw()
 
 
+def _due(snapshot: Snapshot, within: str = "") -> dict[str, Entry]:
+    """The attempts of the due phases of the session and its children, by their ids."""
+    found = {f"{within}{entry.id}": entry for entry in snapshot.state.entries}
+    for place, child in snapshot.children.items():
+        found |= _due(child, f"{within}{place}/")
+    return found
+
+
 def _restart_after_stop(region: Region) -> None:
     """After Ctrl-Z and `fg`, draw below what the shell has written."""
     signal.signal(signal.SIGCONT, lambda *_: region.leave())
@@ -262,7 +275,7 @@ def _restart_after_stop(region: Region) -> None:
 
 def _layout(picture: StepList, width: int) -> Group:
     """The list; on a narrow terminal without the agents' lines."""
-    names = max((cell_len(row.name) for row in picture.rows), default=0)
+    names = max((cell_len(row.name) + 2 * row.depth for row in picture.rows), default=0)
     names = min(names, max(width // 3, _NAME))
     elapsed = max(len("10 min"), *(len(row.elapsed) for row in picture.rows))
     with_words = width - names - elapsed >= _WORDS
@@ -271,7 +284,7 @@ def _layout(picture: StepList, width: int) -> Group:
         parts.append(Text(f"…  {picture.earlier} above", style="dim"))
     for row in picture.rows:
         mark, tone, words = _STYLES[row.tone]
-        name = Text(row.name, style=tone)
+        name = Text(f"{'  ' * row.depth}{row.name}", style=tone)
         name.truncate(names, overflow="ellipsis", pad=True)
         line = Text.assemble((row.mark, mark), "  ", name, f"  {row.elapsed:>{elapsed}}")
         parts.append(line.append(f"  {row.words}", style=words) if with_words else line)
@@ -305,8 +318,3 @@ def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
             table.add_row(Text(fitted(row[0], room)), *map(Text, row[1:]))
         console.print()
         console.print(table)
-
-
-def _top_step(attempt_id: str) -> str:
-    """The step of the list for an attempt: that for which its child session works."""
-    return attempt_id.partition("#")[0]

@@ -13,7 +13,7 @@ from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.gates import PLANNED
-from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers
+from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers, base_of
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution, SessionStatus
 from playbook_supervisor.sessions.gate_text import reason as reason
@@ -38,6 +38,11 @@ def stamp(ms: int) -> str:
 def seconds(ms: int) -> str:
     """`725.8s`, for logs."""
     return f"{ms / 1000:.1f}s"
+
+
+def path(id_: str) -> str:
+    """`release#1 → pr#1`: where an attempt or a gate of a child session stands."""
+    return id_.replace("/", " → ")
 
 
 def joined(words: Sequence[str]) -> str:
@@ -120,7 +125,7 @@ def waiting(snapshot: Snapshot, now: int) -> str:
 
 def gate_title(snapshot: Snapshot) -> str:
     """`pr#1 waits for you`."""
-    return f"{_asked(snapshot).member.id} waits for you"
+    return f"{path(_asked(snapshot).member.id)} waits for you"
 
 
 def gate_id(snapshot: Snapshot) -> str:
@@ -271,7 +276,7 @@ def fatal(entries: Sequence[Entry], playbook: Playbook | None) -> list[Entry]:
         entry
         for entry in last
         if entry.status is EntryStatus.FAILED
-        and phase_of.get(entry.step_id) == phase_of.get(last[-1].step_id)
+        and phase_of.get(base_of(entry.step_id)) == phase_of.get(base_of(last[-1].step_id))
     ]
 
 

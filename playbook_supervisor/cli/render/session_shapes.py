@@ -1,0 +1,89 @@
+"""Sessions as `status --json` and `show --json` print them, with their child sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from playbook_supervisor.cli.render.json_shapes import attempt, gate_context, tightening
+from playbook_supervisor.cli.render.timeline import not_begun
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.sessions.manifest import exceptions
+from playbook_supervisor.sessions.serialize import PROTOCOL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.commands.overview import SessionOverview
+    from playbook_supervisor.commands.view import SessionView
+
+    Json = dict[str, Any]
+
+
+def sessions(seen: Sequence[SessionOverview]) -> Json:
+    """`status --json`."""
+    return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
+
+
+def _session(seen: SessionOverview) -> Json:
+    shape: Json = {"session": seen.session_id, "root": str(seen.root)}
+    manifest = seen.manifest
+    if manifest is None:
+        return shape | {"problem": seen.problem}
+    shape |= {
+        "playbook": manifest.playbook,
+        "feature": manifest.feature,
+        "args": dict(manifest.args),
+        "status": manifest.status,
+        **exceptions(manifest),
+        "started_at": to_time(manifest.started_at),
+        "current_step": manifest.current_step,
+        "branch": manifest.branch,
+    }
+    if seen.problem:
+        shape["problem"] = seen.problem
+    if manifest.completed_at is not None:
+        shape["completed_at"] = to_time(manifest.completed_at)
+    if (gate := seen.gate) is not None:
+        shape["gate"] = {
+            "id": gate.id,
+            "reason": gate.reason,
+            "question": gate.question,
+            "opened_at": to_time(gate.opened_at),
+            **gate_context(seen.gate_context()),
+        }
+    if manifest.parent:
+        shape["parent"] = manifest.parent
+    if seen.children:
+        shape["children"] = [_child(each) for each in seen.children]
+    if seen.driver is not None:
+        shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
+    if seen.client is not None and seen.client.stalled:
+        shape["stalled"] = True
+    if seen.client is not None and seen.client.dialog:
+        shape["dialog"] = seen.client.dialog
+    return shape
+
+
+def _child(seen: SessionOverview) -> Json:
+    """A child session in a line; `show` has its steps."""
+    manifest = seen.manifest
+    known = {} if manifest is None else {"playbook": manifest.playbook, "status": manifest.status}
+    below = {"children": list(map(_child, seen.children))} if seen.children else {}
+    return {"session": seen.session_id, "attempt": seen.place, **known, **below}
+
+
+def session(shown: SessionView) -> Json:
+    """`show --json`."""
+    shape = {"protocol": PROTOCOL, **_session(shown.seen), **_steps(shown)}
+    if effects := shown.effects:
+        shape["policies"] = [tightening(effect) for effect in effects]
+    return shape
+
+
+def _steps(shown: SessionView) -> Json:
+    shape: Json = {"steps": [attempt(entry) for entry in shown.entries]}
+    if shown.playbook is not None:
+        shape["not_begun"] = not_begun(shown.entries, shown.playbook)
+    below = [_child(each.seen) | _steps(each) for each in shown.children.values()]
+    return shape | ({"children": below} if below else {})

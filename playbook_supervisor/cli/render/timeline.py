@@ -1,0 +1,190 @@
+"""A session's attempts as text. Loops, rounds and child sessions take one line until they matter.
+
+A child session is open unless it is completed, a loop names what failed and shows what waits; with
+`every`, all is open (docs/decisions/0199).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.cli.render import sessions, text
+from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.formats.sanitize import counted, first_line, last_words, one_line
+from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel.model import Playbook, Step, base_of
+from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.vocabulary import EntryStatus, SessionStatus
+from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.step_runs import StepRun, is_round, step_runs, steps_settled
+
+_MOST_NAMED = 10
+_LINE = 400
+HINT = "`playbook show --all` shows every item, round and step of a child session."
+
+
+def details(shown: SessionView, now: int, *, every: bool = False) -> Iterator[str]:
+    """Every attempt with its conditions, evidence and answers (kai FR39)."""
+    seen = shown.seen
+    yield from sessions.brief(seen, now, gate_text.lines(seen.gate_context()))
+    if seen.manifest is not None:
+        if seen.manifest.parent:
+            yield f"  a child session of {first_line(seen.manifest.parent)}"
+        args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items() if value)
+        yield f"  began {text.stamp(seen.manifest.started_at)}" + (
+            f" with {first_line(args)}" if args else ""
+        )
+    for effect in shown.effects:
+        yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.summary}', _LINE)}"
+    yield from _steps(shown, now, every=every)
+    if not every and _closes(shown):
+        yield ""
+        yield HINT
+
+
+def _steps(shown: SessionView, now: int, *, every: bool) -> Iterator[str]:
+    entries, playbook = shown.entries, shown.playbook
+    steps = {step.id: step for step in playbook.steps} if playbook else {}
+    for run in step_runs(entries):
+        yield ""
+        yield from _run(run, steps, shown, now, every=every)
+    if cures := text.cures(entries, playbook):
+        yield ""
+        yield from cures
+    if left := not_begun(entries, playbook):
+        yield ""
+        yield f"not begun: {', '.join(left)}"
+
+
+def not_begun(entries: tuple[Entry, ...], playbook: Playbook | None) -> list[str]:
+    """The steps without an attempt."""
+    begun = {base_of(entry.step_id) for entry in entries}
+    return [step.id for step in playbook.steps if step.id not in begun] if playbook else []
+
+
+def _closes(shown: SessionView) -> bool:
+    """Whether something is shown in one line."""
+    return any(run.loop or run.rounds for run in step_runs(shown.entries)) or any(
+        not opens(child) or _closes(child) for child in shown.children.values()
+    )
+
+
+def opens(child: SessionView) -> bool:
+    """Whether the steps of a child session are shown: something runs or waits there, or failed."""
+    manifest = child.seen.manifest
+    return manifest is None or manifest.status is not SessionStatus.COMPLETED
+
+
+# ── a step ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _run(
+    run: StepRun, steps: Mapping[str, Step], shown: SessionView, now: int, *, every: bool
+) -> Iterator[str]:
+    step = steps.get(base_of(run.last.step_id))
+    if run.loop:
+        title = [first_line(step.title)] if step and step.title else []
+        head = [text.stamp(run.entries[0].started_at), run.loop, items_line(run), *title]
+        yield "  ".join(head)
+        if not every:
+            yield from (f"  {line}" for line in failed_items(run))
+    elif run.rounds and not every:
+        yield from _attempt(run.last, step)
+        number = len([entry for entry in run.rounds if entry is not run.last])
+        if number:
+            why = first_line(run.entries[number - 1].error, _LINE)
+            yield f"  {counted(number, 'round')} before it; the last one left: {why}"
+        yield from _child(run.last, shown, now, every=every)
+        return
+    for entry in run.entries:
+        if every or not run.loop or not entry.settled:
+            indent = "  " if run.loop else ""
+            yield from (f"{indent}{line}" for line in _attempt(entry, step))
+            yield from (f"{indent}{line}" for line in _child(entry, shown, now, every=every))
+
+
+def items_line(run: StepRun) -> str:
+    """`7/12 items, 1 failed, 4 min`."""
+    parts = [f"{run.done}/{counted(run.total, 'item')}"]
+    parts += [f"{len(run.failed)} failed"] if run.failed else []
+    parts += [text.duration(run.lasted)]
+    return ", ".join(parts)
+
+
+def failed_items(run: StepRun) -> list[str]:
+    """A line for each item whose last attempt failed: `✗ build[2] "chapter two": it broke`."""
+    shown = [
+        f"✗ {entry.id}{item_of(entry)}: {first_line(entry.error, _LINE)}"
+        for entry in run.failed[:_MOST_NAMED]
+    ]
+    more = len(run.failed) - len(shown)
+    return [*shown, f"… {more} more failed"] if more > 0 else shown
+
+
+def item_of(entry: Entry) -> str:
+    """The item with a blank before it; empty for any other attempt."""
+    return f' "{first_line(entry.item, 60)}"' if entry.item else ""
+
+
+def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
+    status = "another round follows" if is_round(entry) else str(entry.status)
+    words = [text.stamp(entry.started_at), f"{entry.id}{item_of(entry)}", status]
+    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
+        words.append(text.duration(entry.completed_at - entry.started_at))
+    words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
+    words += [first_line(step.title)] if step and step.title and not entry.item else []
+    yield "  ".join(words)
+    if entry.recovered:
+        yield "  recovered: its artifacts showed that it was finished"
+    for line in entry.evidence:
+        yield f"  {first_line(line, _LINE)}"
+    if entry.waived:
+        yield f"  waived: {', '.join(first_line(word) for word in entry.waived)}"
+    if entry.error:
+        code = f" [{first_line(entry.error_code)}]" if entry.error_code else ""
+        label = "does not hold yet" if is_round(entry) else "error"
+        yield f"  {label}: {first_line(entry.error, _LINE)}{code}"
+    if entry.error_lasts:
+        yield "  not retried automatically: it would have failed again"
+    for gate in entry.gates:
+        yield f"  gate {gate.id} {gate.reason}, {gate.place} the step: {_answered(gate)}"
+    if not entry.gates and entry.human_response:
+        yield f"  human: {one_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
+    if entry.output:
+        worker = "output" if step and not step.needs_agent else "agent"
+        said = last_words(entry.output).replace("\n", f"\n    {' ' * len(worker)}")
+        yield f"  {worker}: {said}"
+
+
+def _answered(gate: Gate) -> str:
+    if gate.answered_at is None:
+        return "waits for a human"
+    by = f" by {first_line(gate.by)}" if gate.by else ""
+    waited = text.duration(gate.answered_at - gate.opened_at)
+    return f"{gate.resolution}{by} after {waited}: {one_line(gate.text)!r}"
+
+
+# ── a child session ─────────────────────────────────────────────────────────────────────────
+
+
+def _child(entry: Entry, shown: SessionView, now: int, *, every: bool) -> Iterator[str]:
+    if not entry.session:
+        return
+    child = shown.children.get(entry.session)
+    if child is None:
+        yield f"  session {first_line(entry.session)} is not there"
+        return
+    yield f"  {child_line(child)}"
+    if every or opens(child):
+        yield from (f"    {line}".rstrip() for line in _steps(child, now, every=every))
+
+
+def child_line(child: SessionView) -> str:
+    """`session 20260219-c4d: ship, completed, 2/2 steps`."""
+    manifest = child.seen.manifest
+    if manifest is None:
+        return f"session {child.seen.session_id}: {first_line(child.seen.problem, _LINE)}"
+    parts = [first_line(manifest.playbook), manifest.ending]
+    if child.playbook is not None:
+        parts.append(gates.progress(steps_settled(child.entries), len(child.playbook.steps)))
+    return f"session {child.seen.session_id}: {', '.join(parts)}"

@@ -1,0 +1,48 @@
+"""What is kept with a session of the inputs that it runs with: its playbook, policies, settings."""
+
+from __future__ import annotations
+
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.project import config, schema, session_policy, session_settings
+from playbook_supervisor.project.bound_conditions import bound
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system.files import read_bytes
+
+
+def pinned_playbook(
+    store: DiskStore, session_id: str, manifest: Manifest | None
+) -> Playbook | None:
+    """The session's own playbook with its args; None if it is missing or unreadable."""
+    try:
+        data = read_bytes(store.folder(session_id) / "playbook.yaml")
+        playbook = schema.read_playbook(data, "playbook.yaml")
+        return bound(playbook, manifest.args) if manifest else playbook
+    except (FileNotFoundError, PlaybookError):
+        return None
+
+
+def pinned_policy(store: DiskStore, session_id: str) -> Policy:
+    """The session's policies; empty if they are missing or unreadable."""
+    source = session_policy.FILE
+    try:
+        data = read_bytes(store.folder(session_id) / source)
+        return session_policy.read_policy(data, source)
+    except (FileNotFoundError, PlaybookError):
+        return Policy()
+
+
+def pinned_settings(store: DiskStore, session_id: str) -> Config:
+    """The session's settings; those of the project for a session that has none.
+
+    CheckError or StateError if they cannot be read.
+    """
+    source = session_settings.FILE
+    try:
+        data = read_bytes(store.folder(session_id) / source)
+    except FileNotFoundError:
+        return config.load(store.checkout.root)
+    return session_settings.read_settings(data, source)

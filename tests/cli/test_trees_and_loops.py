@@ -1,0 +1,212 @@
+"""What people see of child sessions and loops: a line that opens where it matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from cli.scripts import conforms
+from cli.terminal import Terminal
+from playbook_supervisor.cli.render.page import page
+from playbook_supervisor.cli.render.timeline import HINT, details
+from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.kernel.state import UNTIL, Entry
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, SessionStatus
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system.checkout import Checkout
+
+HEAD = 'name: {}\ndescription: A sample\nversion: "1.1"\nargs: []\nsteps:\n'
+STEP = "  - {{id: {}, command: {}, autonomy: auto, error_policy: stop{}}}\n"
+TOP = HEAD.format("top") + "".join(
+    STEP.format(*step)
+    for step in (
+        ("plan", "cli git --version", ""),
+        ("release", "playbook ship", ""),
+        ("last", "cli git --version", ""),
+    )
+)
+SHIP = HEAD.format("ship") + "".join(
+    STEP.format(*step)
+    for step in (
+        ("build", "cli git --version", ""),
+        ("ask", "checkpoint", ", with: {message: Ship it?}"),
+        ("tag", "cli git --version", ""),
+    )
+)
+
+
+@pytest.fixture
+def waiting(project: Project) -> Project:
+    """A session whose child waits at a gate."""
+    project.write(".playbooks/playbooks/top.yaml", TOP)
+    project.write(".playbooks/playbooks/ship.yaml", SHIP)
+    project.commit("Add playbooks")
+    assert project.playbook("run", "top").code == 4
+    return project
+
+
+def top_and_child(project: Project) -> tuple[str, str]:
+    (top,) = project.playbook("status", "--all", "--json").json["sessions"]
+    return top["session"], top["children"][0]["session"]
+
+
+# ── a tree that waits ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_gate_of_a_child_is_where_its_top_session_waits(waiting: Project) -> None:
+    done = waiting.playbook("status")
+    assert done.out.count("WAITS FOR A HUMAN") == 1
+    assert "WAITS FOR A HUMAN at release#1 → ask#1?1, for " in done.out
+    assert "Ship it?" in done.out
+    shape = waiting.playbook("status", "--json").json
+    conforms("status", shape)
+    (top,) = shape["sessions"]
+    assert top["gate"]["id"] == "release#1/ask#1?1"
+    (child,) = top["children"]
+    assert (child["attempt"], child["playbook"]) == ("release#1", "ship")
+    assert child["status"] == "in_progress"
+
+
+def test_a_session_shows_the_steps_of_a_child_that_waits(waiting: Project) -> None:
+    top, child = top_and_child(waiting)
+    shown = waiting.playbook("show").out
+    assert f"  session {child}: ship, in_progress, 1/3 steps\n" in shown
+    assert "\n    gate ask#1?1" not in shown  # it belongs to the attempt above it
+    assert "build#1  done" in shown
+    assert "      gate ask#1?1 checkpoint, before the step: waits for a human\n" in shown
+    assert "    not begun: tag\n" in shown
+    assert shown.endswith("not begun: last\n")
+    shape = waiting.playbook("show", "--json").json
+    conforms("show", shape)
+    assert [each["id"] for each in shape["children"][0]["steps"]] == ["build#1", "ask#1"]
+    assert shape["children"][0]["not_begun"] == ["tag"]
+    alone = waiting.playbook("show", child)
+    assert f"  a child session of {top}/release#1\n" in alone.out
+    assert waiting.playbook("show", child, "--json").json["parent"] == f"{top}/release#1"
+
+
+def test_the_page_has_the_child_within_its_attempt(waiting: Project) -> None:
+    _, child = top_and_child(waiting)
+    text = waiting.playbook("show", "--html", "-").out
+    assert f'<details class="child" id="{child}" open>' in text
+    assert f'id="{child}/ask#1"' in text
+    assert "<code>release#1/ask#1?1</code>" in text
+    assert "Ship it?" in text
+
+
+def test_a_completed_child_is_one_line_until_all_is_asked_for(waiting: Project) -> None:
+    """After the end, everything is there in --json, on the page and with --all."""
+    assert waiting.playbook("answer", "continue", "--resume").code == 0
+    _, child = top_and_child(waiting)
+    closed = waiting.playbook("show").out
+    assert f"  session {child}: ship, completed, 3/3 steps\n" in closed
+    assert "build#1" not in closed
+    assert closed.endswith(f"{HINT}\n")
+    opened = waiting.playbook("show", "--all").out
+    assert "    build#1" not in opened
+    assert "build#1  done" in opened
+    assert "`playbook show --all`" not in opened
+    assert f'<details class="child" id="{child}">' in waiting.playbook("show", "--html", "-").out
+    assert waiting.playbook("audit", "--all").code == 0
+    measured = waiting.playbook("metrics", "--all", "--json").json
+    assert measured["sessions"]["total"] == 1
+    assert {each["step"] for each in measured["steps"]} >= {"release", "build", "tag"}
+
+
+def test_logs_of_an_attempt_of_a_child_are_found_by_its_path(waiting: Project) -> None:
+    found = waiting.playbook("logs", "release#1/build#1")
+    assert (found.code, "git version" in found.out) == (0, True)
+    assert "release#1/build#1 of session" in found.err
+    assert waiting.playbook("logs", "release/build").code == 0
+    missing = waiting.playbook("logs", "release#1/nothing")
+    assert (missing.code, "PB-STATE-NO-LOG" in missing.err) == (3, True)
+    assert "PB-STATE-NO-LOG" in waiting.playbook("logs", "plan#1/build#1").err
+
+
+def test_the_live_list_opens_a_child(waiting: Project) -> None:
+    with Terminal(waiting, "resume") as terminal:
+        terminal.until("release#1 → ask#1 waits for you")
+        terminal.until("> ")
+        for row in ("✓  plan", "release", "  build", "  ask", "  tag"):
+            assert row in terminal.shown, row
+        terminal.type("continue\n")
+        assert terminal.end() == 0
+
+
+# ── loops and rounds ────────────────────────────────────────────────────────────────────────
+
+
+def item(number: int, status: EntryStatus, **more: object) -> Entry:
+    ends = {} if status is EntryStatus.IN_PROGRESS else {"completed_at": 60_000 * number}
+    return Entry(
+        f"build[{number}]",
+        status,
+        Decision.AUTO,
+        60_000 * (number - 1),
+        items=12,
+        item=f"chapter {number}",
+        **{**ends, **more},  # type: ignore[arg-type]
+    )
+
+
+def seen(*entries: Entry, status: SessionStatus = SessionStatus.IN_PROGRESS) -> SessionView:
+    here = Checkout(Path.cwd(), Path("/p/.git"), Path("/p/.git"), "main", "")
+    manifest = Manifest("20260219-a7k", "p", "", {}, status, 0)
+    overview = SessionOverview(DiskStore(here), manifest.session_id, manifest)
+    return SessionView(overview, entries, None, Policy())
+
+
+LOOP = (
+    item(1, EntryStatus.DONE, evidence=("file_exists: a, 1 line",)),
+    item(2, EntryStatus.FAILED, error="it broke"),
+    item(3, EntryStatus.IN_PROGRESS, launched_at=120_000),
+)
+
+
+def test_a_loop_is_one_line_with_what_failed_and_what_runs() -> None:
+    lines = list(details(seen(*LOOP), 180_000))
+    assert "1970-01-01T00:00:00Z  build  1/12 items, 1 failed, 2 min" in lines
+    assert '  ✗ build[2]#1 "chapter 2": it broke' in lines
+    assert '  1970-01-01T00:02:00Z  build[3]#1 "chapter 3"  in_progress  (auto)' in lines
+    assert not any("build[1]" in line for line in lines)
+    every = list(details(seen(*LOOP), 180_000, every=True))
+    assert any('build[1]#1 "chapter 1"  done' in line for line in every)
+
+
+def test_rounds_are_no_failures() -> None:
+    rounds = tuple(
+        Entry(
+            "fix",
+            EntryStatus.FAILED if code else EntryStatus.DONE,
+            Decision.AUTO,
+            0,
+            attempt=number,
+            completed_at=60_000,
+            error="1 task not done" if code else "",
+            error_code=code,
+        )
+        for number, code in ((1, UNTIL), (2, UNTIL), (3, ""))
+    )
+    shown = "\n".join(details(seen(*rounds), 180_000))
+    assert "fix#3  done  1 min" in shown
+    assert "  2 rounds before it; the last one left: 1 task not done" in shown
+    assert "failed" not in shown
+    every = "\n".join(details(seen(*rounds), 180_000, every=True))
+    assert every.count("another round follows") == 2
+    text = page(seen(*rounds), 180_000)
+    assert "2 rounds before fix#3" in text
+    assert 'class="failed"' not in text
+
+
+def test_a_loop_is_one_bar_and_one_block_of_the_page() -> None:
+    text = page(seen(*LOOP), 180_000)
+    assert '<details class="run" id="build" open>' in text
+    assert "1/12 items, 1 failed" in text
+    assert text.count("<foreignObject") == 1
+    done = page(seen(item(1, EntryStatus.DONE), status=SessionStatus.COMPLETED), 180_000)
+    assert '<details class="run" id="build">' in done
