@@ -29,9 +29,9 @@ def recognised(document: Document) -> Dialect | None:
 
 def dialects() -> tuple[Dialect, ...]:
     """All of them. No two recognise the same file."""
-    from playbook_supervisor.project.dialects import tyrum
+    from playbook_supervisor.project.dialects import catalyst, tyrum
 
-    return (tyrum,)
+    return (tyrum, catalyst)
 
 
 def _is_ours(document: Document) -> bool:

@@ -24,6 +24,13 @@ VERSION = "1.1"
 NOT_ASKED = {"autonomy": "auto", "error_policy": "stop"}
 """What version 1.1 asks of a step and other systems do not know: as they behave."""
 
+_TOP = (
+    *("name", "description", "version", "owner", "reviewers", "args", "limits", "defaults"),
+    *("outputs", "steps"),
+)
+_STEP = ("id", "title", "command", "with", "stdin")
+"""The first keys of a playbook and of a step, in the order of people."""
+
 MISSING: Data = Plain("")
 """A value that is not there."""
 
@@ -149,7 +156,12 @@ class Draft:
             ),
             **self._problems,
         }
-        document = self.original.translated(self._data, self._origins)
+        data = _ordered(self._data, _TOP)
+        if isinstance(steps := data.get("steps"), list):
+            data["steps"] = [
+                _ordered(step, _STEP) if isinstance(step, dict) else step for step in steps
+            ]
+        document = self.original.translated(data, self._origins)
         return Translation(document, tuple(self._problems.values()), kind)
 
 
@@ -166,6 +178,10 @@ def _set(holder: Data, part: str | int, value: Data) -> None:
         holder[str(part)] = value
     elif isinstance(holder, list):
         holder[int(part) : int(part) + 1] = [value]
+
+
+def _ordered(data: dict[str, Data], first: tuple[str, ...]) -> dict[str, Data]:
+    return {key: data[key] for key in (*first, *data) if key in data}
 
 
 def plain(value: bool | float) -> Plain:
