@@ -106,6 +106,8 @@ def of(playbook: Playbook) -> LoosePlaybook:
             postconditions=step.postconditions,
             group=step.parallel_group,
             conditional=bool(step.when or step.skip_if),
+            loop=step.for_each is not None,
+            rounds=step.rounds,
             asked=required_before(step) is not None,
         )
         for step in playbook.steps

@@ -24,6 +24,7 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.project import conditions, features
 from playbook_supervisor.project.child_outline import OutlinedStep, outline
 from playbook_supervisor.project.child_playbooks import given
+from playbook_supervisor.project.loop_items import with_references
 from playbook_supervisor.project.references import interpolate, shown
 from playbook_supervisor.project.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
@@ -250,7 +251,7 @@ def _phases(
         ]
         return PlannedStep(
             step=step,
-            command=shown(step.command, values),
+            command=shown(step.command, with_references(values, step)),
             found=index.resolve(step.command),
             args=_args(step, values),
             runs=goes,
@@ -274,11 +275,13 @@ def _args(step: Step, values: Mapping[str, str]) -> str:
     if step.child:
         pairs = given(step, values).items()
         return ", ".join(f"{name}={value}" for name, value in pairs if value)
-    return interpolate(step.args, values).strip()
+    return interpolate(step.args, with_references(values, step)).strip()
 
 
 def _known_later(condition: str) -> str:
     """Why nothing is said of a condition before its step runs; empty if something is."""
+    if "{{" in condition:
+        return "known for each item"
     if conditions.run_checks([condition]):
         return "not run by a dry run"
     return "seen once the step has run" if conditions.need_tree([condition]) else ""

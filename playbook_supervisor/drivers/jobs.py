@@ -214,7 +214,8 @@ def _prepared(
     if isinstance(stdin, StepError):
         raise stdin
     supervisor, snapshot = assignment.supervisor, assignment.session
-    step, limits, values = assignment.attempt.step, assignment.limits, arg_values(snapshot)
+    step, limits = assignment.attempt.step, assignment.limits
+    values = arg_values(snapshot, step)
     args, config = snapshot.state.playbook.args, snapshot.config
     secrets = of_step(step, args, values, config, supervisor.root)
     hidden = (*assignment.secrets, *secrets.hidden)

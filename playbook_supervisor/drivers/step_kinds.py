@@ -13,6 +13,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.bound_conditions import must_exist
+from playbook_supervisor.project.loop_items import own_names, with_references
 from playbook_supervisor.project.references import interpolate, is_known, split, words
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained
@@ -168,7 +169,8 @@ class _Look:
         made: Set[str],
     ) -> None:
         self._playbook, self._step, self._site = playbook, step, site
-        self._values, self._made = values, made
+        self._values = None if values is None else with_references(values, step)
+        self._made = made
 
     def faults(self) -> Iterator[tuple[tuple[str | int, ...], PlaybookError]]:
         from playbook_supervisor.project.json_schemas import find_mismatch, flaw, place
@@ -250,6 +252,7 @@ class _Look:
             return
         text = prompt_file(self._site.root, words)
         names = [*(arg.name for arg in self._playbook.args), *options.get("inputs", {})]
+        names += own_names(self._step, text)
         try:
             filled_prompt(text, self._step.id, dict.fromkeys(names, "x"), self._playbook.args)
         except CheckError as error:

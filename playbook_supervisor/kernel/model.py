@@ -6,7 +6,7 @@ need not check them again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Transform,
     Trigger,
 )
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import Record, field, replace
 
 FIRST_VERSION = "1.0"
 """The version of kai's playbooks, which have slash commands and conditions without parameters."""
@@ -62,6 +62,8 @@ class Limits(Record):
 
 
 NO_LIMITS = Limits()
+MOST_ITEMS = 100
+"""How many items a loop may have unless it says otherwise."""
 
 
 class Reviewers(Record):
@@ -83,7 +85,7 @@ class Loop(Record):
 
     source: str
     name: str
-    most: int = 100
+    most: int = MOST_ITEMS
     at_once: int = 1
 
 
@@ -203,6 +205,7 @@ class Playbook(Record, slots=False):
     """An ordered list of steps, at least one (kai data model, Playbook).
 
     `max_depth` is how deep the children of its steps may be: 1 lets them have none of their own.
+    A session's playbook can `bind` the step of an item to the values that the item gives it.
     """
 
     name: str
@@ -215,6 +218,7 @@ class Playbook(Record, slots=False):
     outputs: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     max_depth: int = MAX_DEPTH
+    bind: Callable[[Step], Step] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def _by_id(self) -> dict[str, Step]:
@@ -230,7 +234,8 @@ class Playbook(Record, slots=False):
         """
         if self._is_item(step_id):
             loop = self._by_id[base_of(step_id)]
-            return replace(loop, id=step_id, for_each=None, when="")
+            item = replace(loop, id=step_id, for_each=None, when="")
+            return self.bind(item) if self.bind else item
         return self._by_id[step_id]
 
     def _is_item(self, step_id: str) -> bool:
@@ -239,9 +244,13 @@ class Playbook(Record, slots=False):
         loop = self._by_id.get(base_of(step_id))
         return loop is not None and loop.for_each is not None
 
-    def values(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The value of each declared arg; empty for one that was not given."""
-        return {arg.name: given.get(arg.name, "") for arg in self.args}
+    def values(self, given: Mapping[str, str], step: Step | None = None) -> dict[str, str]:
+        """The value of each declared arg; empty for one that was not given.
+
+        Also what the item stands for that the `step` is.
+        """
+        values = {arg.name: given.get(arg.name, "") for arg in self.args}
+        return {**values, **dict(step.item)} if step else values
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:

@@ -88,6 +88,11 @@ def parse(text: str) -> When:
     return When(name, fact, path, negated, operator, literal, reference)
 
 
+def look_up(reference: str, facts: Facts) -> object:
+    """The value of a reference such as `$build.json.items`; LookupError says why there is none."""
+    return _value(parse(reference), facts)
+
+
 def evaluate(expression: str, facts: Facts) -> Probed:
     """Whether the step runs, with the value that decides.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import merged
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.references import interpolate, words
@@ -34,18 +34,23 @@ def bound(playbook: Playbook, values: Mapping[str, str]) -> Playbook:
     if not made and not any(_BRACES in name for name in _of(playbook)):
         return playbook
     values = {**{arg.name: "" for arg in playbook.args}, **values}
-    steps = tuple(
-        replace(
-            step,
-            preconditions=_bound(step.preconditions, values),
-            postconditions=merged(
-                _bound(step.postconditions, values), must_exist(_paths(step.outputs, values))
-            ),
-            skip_if=_bound(step.skip_if, values),
-        )
-        for step in playbook.steps
-    )
+    steps = tuple(step if step.for_each else bound_step(step, values) for step in playbook.steps)
     return replace(playbook, steps=steps, outputs=_paths(playbook.outputs, values))
+
+
+def bound_step(step: Step, values: Mapping[str, str]) -> Step:
+    """The step with its conditions and outputs bound. A loop stays as it is: its items are bound.
+
+    CheckError as `bound`.
+    """
+    made = must_exist(_paths(step.outputs, values))
+    return replace(
+        step,
+        preconditions=_bound(step.preconditions, values),
+        postconditions=merged(_bound(step.postconditions, values), made),
+        skip_if=_bound(step.skip_if, values),
+        until=_bound(step.until, values),
+    )
 
 
 def must_exist(paths: Iterable[str]) -> tuple[str, ...]:

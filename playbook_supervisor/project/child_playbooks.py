@@ -16,6 +16,7 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.project.arguments import final_value, wanted
 from playbook_supervisor.project.library import Library
+from playbook_supervisor.project.loop_items import with_references
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.project.references import interpolate, is_known, names
 from playbook_supervisor.records import Record
@@ -58,6 +59,7 @@ def given(step: Step, values: Mapping[str, str]) -> dict[str, str]:
 
     `values` are those of the args of the step's playbook. CheckError for an unknown name.
     """
+    values = with_references(values, step)
     return {name: interpolate(text, values) for name, text in mapping(step).items()}
 
 

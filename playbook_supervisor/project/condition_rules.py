@@ -13,11 +13,11 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.format_version import things
 from playbook_supervisor.project.requirement import (
-    LISTS,
     PARAMETERS,
     SINCE_LAUNCH,
     Parameter,
     flaw_of,
+    stated_conditions,
 )
 from playbook_supervisor.project.schema_problems import RULE
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     Thing = Mapping[str, Any]
 
-_AFTER = "postconditions"
+_AFTER = ("postconditions", "conditions")
 
 
 def violations(data: Thing, document: Document) -> Iterator[Problem]:
     """Every parameter that can mean nothing, and every condition that could never be checked."""
     for index, step in things(data, "steps"):
-        for key in LISTS:
-            yield from in_list(step.get(key), document, ("steps", index, key))
+        for path, stated in stated_conditions(step):
+            yield from in_list(stated, document, ("steps", index, *path))
         yield from _outputs(step, document, ("steps", index))
     yield from _outputs(data, document, ())
 
@@ -59,7 +59,7 @@ def _outputs(thing: Thing, document: Document, path: Path) -> Iterator[Problem]:
 
 
 def _misplaced(document: Document, path: Path, condition: Condition) -> Iterator[Problem]:
-    if condition in SINCE_LAUNCH and path[-2] != _AFTER:
+    if condition in SINCE_LAUNCH and path[-2] not in _AFTER:
         message = f"`{condition}` compares with the launch of its step"
         yield problem_at(document, path, RULE, message, "Put it under `postconditions`.")
 

@@ -30,13 +30,14 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     "step": frozenset(
         {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "skip_if"}
         | {"cwd", "tools", "feedback", "approval", "checkpoint", *fields(Limits)}
+        | {"for_each", "until"}
     ),
 }
 """The keys that 1.1 adds, by the thing that has them."""
 UNSUPPORTED_KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset(),
     "arg": frozenset(),
-    "step": frozenset({"cache", "for_each", "until"}),
+    "step": frozenset({"cache"}),
 }
 """Keys of 1.1 that this release does not support."""
 

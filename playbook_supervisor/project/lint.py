@@ -183,13 +183,15 @@ def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning
 
 def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
     """A check that the settings do not define; what an arg names is known when it has a value."""
-    for key in LISTS:
-        for number, name in enumerate(getattr(step, key)):
+    places: dict[Path, tuple[str, ...]] = {(key,): getattr(step, key) for key in LISTS}
+    places["until", "conditions"] = step.until
+    for place, names in places.items():
+        for number, name in enumerate(names):
             for parameter in checks([name]) if "{{" not in name else ():
                 try:
                     find_check(parameter, config)
                 except CheckError as error:
-                    yield (*path, key, number), CHECK, error.message, error.guidance
+                    yield (*path, *place, number), CHECK, error.message, error.guidance
 
 
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:

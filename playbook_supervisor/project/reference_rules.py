@@ -13,9 +13,10 @@ from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 from playbook_supervisor.kernel.vocabulary import ArgType, OutputFormat
 from playbook_supervisor.kernel.when import ARG, WhenError, parse
+from playbook_supervisor.project import loop_rules
 from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, is_reference, names
-from playbook_supervisor.project.requirement import LISTS
+from playbook_supervisor.project.requirement import stated_conditions
 from playbook_supervisor.project.schema_problems import RULE
 
 TYPE_CHECKING = False
@@ -37,8 +38,12 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
     yield from _defaults(document, data, args)
     for index, step in things(data, "steps"):
         path: Path = ("steps", index)
+        item = text_of(loop_rules.loop_of(step), "as")
         for place, text in _texts(step, path):
-            yield from _args(document, place, text, args, passes=_is_passed(step, place, text))
+            passes = _is_passed(step, place, text)
+            yield from _args(document, place, text, args, item=item, passes=passes)
+        source = loop_rules.source_of(step)
+        yield from _list(document, data, index, (*path, "for_each", "in"), source)
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
         if text_of(step, "command") == CHECKPOINT and isinstance(step.get("with"), dict):
             shown = text_of(step["with"], "preview")
@@ -62,10 +67,10 @@ def _texts(step: Thing, path: Path) -> Iterator[tuple[Path, str]]:
     for key in _INTERPOLATED:
         if key != "command" or not text_of(step, key).startswith("/"):
             yield from _strings(step.get(key), (*path, key))
-    for key in LISTS:
-        for index, each in enumerate(_items(step.get(key))):
+    for where, stated in stated_conditions(step):
+        for index, each in enumerate(_items(stated)):
             if isinstance(each, dict):
-                yield from _strings(each, (*path, key, index))
+                yield from _strings(each, (*path, *where, index))
 
 
 def _strings(value: object, path: Path) -> Iterator[tuple[Path, str]]:
@@ -105,11 +110,17 @@ def _args(
     text: str,
     declared: Mapping[str, bool],
     *,
+    item: str = "",
     passes: bool = False,
 ) -> Iterator[Problem]:
-    """Names that are not declared, and secrets where they must not be; `passes`: to a child."""
+    """Names that are not declared, and secrets where they must not be; `passes`: to a child.
+
+    `item` is the name of the item of the step's loop.
+    """
     holds_secrets = len(path) > 3 and path[2] == "with" and path[3] in SECRET_OPTIONS
     for name in names(text):
+        if item and name.partition(".")[0] == item:
+            continue
         shown = f"`{{{{{first_line(name, 60)}}}}}`"
         if name.startswith(SECRET):
             if not holds_secrets:
@@ -184,6 +195,15 @@ def _misfit(arg: Thing, when: When) -> tuple[str, str] | None:
     if isinstance(values, list) and literal and literal not in values:
         return f"is never `{first_line(literal, 60)}`", "Compare it with one of its `values`."
     return None
+
+
+def _list(
+    document: Document, data: Thing, index: int, path: Path, source: str
+) -> Iterator[Problem]:
+    """The list of a loop is the JSON of an earlier step, or a part of it."""
+    step, _, rest = source.partition(".")
+    if rest.startswith("json"):
+        yield from _earlier(document, data, index, path, f"{step}.json")
 
 
 def _earlier(

@@ -78,10 +78,11 @@ def output_reference(text: str) -> tuple[str, str]:
 
 @cached_query
 def named_outputs(playbook: Playbook) -> dict[str, frozenset[str]]:
-    """Step id → the parts of its output (`stdout`, `json`) that `stdin` or `when` of steps name."""
+    """Step id → the parts of its output (`stdout`, `json`) that other steps name."""
     named: dict[str, set[str]] = {}
     for step in playbook.steps:
-        for step_id, part in re.findall(_OUTPUT + r"\b", f"{step.stdin} {step.when}"):
+        source = step.for_each.source if step.for_each else ""
+        for step_id, part in re.findall(_OUTPUT + r"\b", f"{step.stdin} {step.when} {source}"):
             named.setdefault(step_id, set()).add(part)
     return {step_id: frozenset(parts) for step_id, parts in named.items() if step_id in playbook}
 

@@ -7,7 +7,7 @@ Everything else names it by its canonical text, which is also what `probe` accep
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 
@@ -16,6 +16,10 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project import globs
 from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Parameter(StrEnum):
@@ -46,6 +50,17 @@ SINCE_LAUNCH = frozenset({Condition.CHANGES_MADE, Condition.CHANGES_WITHIN, Cond
 """The conditions that compare with the launch of their step."""
 LISTS = ("preconditions", "postconditions", "skip_if")
 """The keys of a step that have a list of conditions."""
+
+
+def stated_conditions(step: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every list of conditions in the data of a step, by its path there."""
+    for key in LISTS:
+        yield (key,), step.get(key)
+    until = step.get("until")
+    if isinstance(until, dict):
+        yield ("until", "conditions"), until.get("conditions")
+
+
 PLAIN = tuple(condition for condition in Condition if condition not in PARAMETERS)
 """The conditions that need no parameters."""
 

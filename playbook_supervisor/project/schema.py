@@ -18,9 +18,11 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import (
     CHECKPOINT,
     MAX_DEPTH,
+    MOST_ITEMS,
     PLAYBOOK,
     Arg,
     Limits,
+    Loop,
     Playbook,
     Reviewers,
     Step,
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 _SCHEMAS = FilePath(__file__).parent / "schemas"
 _BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint"})
-_NUMBERS = frozenset({*fields(Limits), "max_depth"})
+_NUMBERS = frozenset({*fields(Limits), "max_depth", "max", "at_once"})
 _FREE = frozenset({"with", "output_schema"})
 """Keys whose values are any data, with the types of YAML."""
 _LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
@@ -280,7 +282,16 @@ def _step(data: dict[str, Any]) -> Step:
         feedback=data.get("feedback", True),
         approval="approval" in data,
         checkpoint=data.get("checkpoint", False),
+        for_each=_loop(data.get("for_each")),
+        until=_conditions(data.get("until", {}), "conditions"),
+        rounds=data.get("until", {}).get("max", 0),
     )
+
+
+def _loop(data: dict[str, Any] | None) -> Loop | None:
+    if data is None:
+        return None
+    return Loop(data["in"], data["as"], data.get("max", MOST_ITEMS), data.get("at_once", 1))
 
 
 def _preview(data: dict[str, Any]) -> str:

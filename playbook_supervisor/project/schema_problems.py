@@ -101,7 +101,7 @@ def _not_allowed(
 ) -> Iterator[Problem]:
     if not isinstance(instance, str):
         return  # its type is already reported
-    valued = _VALUED if _key(path) in LISTS else {}
+    valued = _VALUED if _kind(path) == "condition" else {}
     if instance in valued:
         guidance = f"Write `{valued[instance]}`, for example."
         yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
@@ -163,7 +163,7 @@ def _key(path: Path) -> str:
 
 def _kind(path: Path) -> str:
     """What the path leads into: a playbook, an arg, a step, a condition, `limits` or `defaults`."""
-    if not set(LISTS).isdisjoint(path):
+    if not {*LISTS, "conditions"}.isdisjoint(path):
         return "condition"
     kinds = {"args": "arg", "steps": "step", "limits": "limits", "defaults": "defaults"}
     return kinds.get(str(path[0]), "playbook") if path else "playbook"

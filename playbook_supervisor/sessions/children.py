@@ -51,7 +51,7 @@ def create_missing(parent: Supervisor, child: Supervisor, attempt: Attempt) -> F
         if store.drives(child.id) or child.id in store.ids():
             return None
         try:
-            values = playbook.values(manifest.args)
+            values = playbook.values(manifest.args, attempt.step)
             found = pinned.child(attempt.step.child)
             given = _mapped(attempt.step, values)
             feature, args = _args(parent, found.playbook, given, config)

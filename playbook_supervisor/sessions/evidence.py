@@ -8,11 +8,10 @@ but no verdict does: nothing shows that it was written by the attempt.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import takewhile
 
-from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import (
     Answer,
     Attempt,
@@ -25,13 +24,14 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.recovery import finished
-from playbook_supervisor.kernel.state import Entry, State
+from playbook_supervisor.kernel.state import UNTIL, Entry, State
 from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
 from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
-from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import playbook_outputs, step_data
+from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.sessions import loops, playbook_outputs, step_data
+from playbook_supervisor.sessions.beginnings import tree_of, wants
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
 from playbook_supervisor.system.stamps import rewritten
@@ -64,7 +64,7 @@ def runs_checks(check: Check) -> bool:
 
 def asks_nothing(check: Check, playbook: Playbook) -> bool:
     """Whether there is nothing to look at: no condition, no report and no output."""
-    return not playbook_outputs.are_due(check, playbook) and not any(
+    return not (loops.due(check) or playbook_outputs.are_due(check, playbook)) and not any(
         _conditions(member.step, check.place)
         or _findings(member.step, check.place)
         or (check.place is Place.BEFORE and _asks_of_earlier_steps(member.step))
@@ -74,7 +74,8 @@ def asks_nothing(check: Check, playbook: Playbook) -> bool:
 
 def empty_answer(check: Check, at: int) -> Checked:
     """The answer to a check that `asks_nothing`."""
-    return Checked(at, check.id, {member.step.id: Report() for member in check.members})
+    reports = {each.step.id: Report(item=loops.shown(each.step)) for each in check.members}
+    return Checked(at, check.id, reports)
 
 
 class CheckInputs(Record):
@@ -83,7 +84,7 @@ class CheckInputs(Record):
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
     `checking` is entered for each condition that runs a check of the project for an attempt; None
     where none may run. `facts` of earlier steps decide about a `when`, and the `state` about the
-    outputs that the playbook must have at its end.
+    outputs that the playbook must have at its end. `values` are those of the args.
     """
 
     workspace: Workspace
@@ -92,6 +93,7 @@ class CheckInputs(Record):
     checking: RunsChecks | None
     state: State | None = None
     facts: Facts | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def begun(self) -> Launch:
@@ -107,11 +109,14 @@ def answer(
     `clock` tells when the answer is known, in ms: that may be long after the question.
     """
     failing: dict[str, str] = {}
-    reports = {member.step.id: _report(member, check, inputs, failing) for member in check.members}
-    checked = Checked(clock(), check.id, reports)
+    asked, items, refused = _expanded(check, inputs)
+    reports = refused or {
+        member.step.id: _report(member, asked, inputs, failing) for member in asked.members
+    }
+    checked = Checked(clock(), check.id, reports, items)
     if inputs.state is not None:
         checked = playbook_outputs.answered_for(
-            check,
+            asked,
             checked,
             inputs.state,
             lambda name: _judged(conditions.probe(name, inputs.workspace), inputs, failing),
@@ -119,20 +124,19 @@ def answer(
     return checked, failing
 
 
-def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
-    """Record what is on the disk at a launch, and which tree, if a postcondition needs that."""
-    triggers = [trigger for trigger in REPORT_TRIGGERS if _wants(step, trigger)]
-    artifacts = conditions.record([*step.postconditions, *triggers], workspace)
-    after = step.postconditions
-    needed = conditions.need_tree(after) or conditions.run_checks(after)
-    return Launch(at, head, artifacts, _tree(workspace) if needed else "")
-
-
-def begun(playbook: Playbook, workspace: Workspace, head: str, at: int) -> Launch:
-    """Record the reports that exist when the session begins: they are not its findings."""
-    wanted = any(_wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
-    names = [Trigger.AGREEMENT_BREAKING] if wanted else []
-    return Launch(at, head, conditions.record(names, workspace))
+def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, Report]]:
+    """The check of what is to run first, and of how many items; the answer if it is no item."""
+    loop = loops.due(check)
+    if loop is None or inputs.state is None or inputs.facts is None:
+        return check, 0, {}
+    passed_over, missing = _passed_over(check.members[0], inputs, untried=True)
+    items = 0
+    if not (passed_over or missing):
+        items, passed_over, missing = loops.found(loop, inputs.values, inputs.facts)
+    if items:
+        return loops.of_items(check, inputs.state, items), items, {}
+    report = Report((missing,) if missing else (), passed_over=passed_over)
+    return check, 0, {loop.id: report}
 
 
 def had_finished(
@@ -145,12 +149,12 @@ def had_finished(
     can be run, and nothing shows that an attempt which needs one had finished.
     """
     step = attempt.step
-    if checking is None and conditions.run_checks(step.postconditions):
+    if checking is None and conditions.run_checks(step.judging):
         return False
     inputs = CheckInputs(workspace, Runtime(), 0, checking)
     return finished(
         (_asked(condition, attempt, known, inputs), _changed(condition, known, workspace))
-        for condition in step.postconditions
+        for condition in step.judging
     )
 
 
@@ -174,7 +178,7 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         untried = step.id in check.untried
         passed_over, missing = _passed_over(member, inputs, untried=untried)
         if passed_over:
-            return Report(passed_over=passed_over)
+            return Report(passed_over=passed_over, item=loops.shown(step))
     probed = [
         _judged(
             _asked(condition, member, launch, inputs)
@@ -193,7 +197,10 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun)
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
-    return Report(tuple(probed), tuple(findings))
+    if place is Place.AFTER and step.until:
+        repeating = set(step.until) - set(step.postconditions)
+        probed = [replace(each, code=UNTIL) if each.name in repeating else each for each in probed]
+    return Report(tuple(probed), tuple(findings), item=loops.shown(step))
 
 
 def _asks_of_earlier_steps(step: Step) -> bool:
@@ -220,9 +227,10 @@ def _passed_over(
         missing = probed if probed.answer is Answer.ERROR else None
     if not untried:
         return "", missing
-    asked = (_asked_before(condition, member, inputs) for condition in step.skip_if)
+    skips = () if step.for_each else step.skip_if  # it is asked for each item
+    asked = (_asked_before(condition, member, inputs) for condition in skips)
     held = list(takewhile(lambda probed: probed.held, asked))
-    if step.skip_if and len(held) == len(step.skip_if):
+    if skips and len(held) == len(skips):
         return "; ".join(probed.line for probed in held), missing
     return "", missing
 
@@ -300,21 +308,11 @@ def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool
     Without a record of the launch, existing artifacts decide, as kai asks.
     """
     if known is not None and known.tree and conditions.run_checks([condition]):
-        return _tree(workspace) != known.tree
+        return tree_of(workspace) != known.tree
     now = conditions.record([condition], workspace)
     if known is None or not now:
         return True
     return any(rewritten(known.artifacts.get(path), stamp) for path, stamp in now.items())
-
-
-def _tree(workspace: Workspace) -> str:
-    """The id of the tree that is there now; empty if git cannot tell."""
-    from playbook_supervisor.system.tree import tree_id
-
-    try:
-        return tree_id(workspace.root)
-    except PlaybookError:
-        return ""
 
 
 def _all_conditions(check: Check) -> list[str]:
@@ -324,7 +322,7 @@ def _all_conditions(check: Check) -> list[str]:
 def _conditions(step: Step, place: Place) -> tuple[str, ...]:
     if step.autonomy is Autonomy.SKIP:
         return ()
-    return step.preconditions if place is Place.BEFORE else step.postconditions
+    return step.preconditions if place is Place.BEFORE else step.judging
 
 
 def _needed(step: Step, check: Check) -> tuple[str, ...]:
@@ -338,10 +336,4 @@ def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
     asked = REPORT_TRIGGERS if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
     if step.autonomy is Autonomy.SKIP:
         return ()
-    return tuple(trigger for trigger in asked if _wants(step, trigger))
-
-
-def _wants(step: Step, trigger: Trigger) -> bool:
-    if trigger is Trigger.AGREEMENT_BREAKING and step.autonomy is Autonomy.GATE_ON_BREAKING:
-        return True
-    return trigger in step.escalation_triggers
+    return tuple(trigger for trigger in asked if wants(step, trigger))

@@ -144,7 +144,7 @@ def _preview(
     if step.stdin and history.runtime is not None:
         folder = store.folder(manifest.session_id)
         stdin = step_data.shown_input(folder, history.runtime, step, history.entries)
-    values = playbook.values(manifest.args)
+    values = playbook.values(manifest.args, step)
     return preview.preview(playbook, step, values, stdin)
 
 

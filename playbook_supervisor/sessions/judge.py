@@ -244,7 +244,7 @@ class Judge:
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if not launched:
             return
-        from playbook_supervisor.sessions import evidence
+        from playbook_supervisor.sessions import beginnings
 
         here = self._checkout()
         workspace = self._workspace(opened, here)
@@ -253,7 +253,7 @@ class Judge:
             self._point_speckit(workspace)  # refuses before anything is launched
         for entry, step in zip(launched, steps, strict=True):
             at = entry.launched_at or entry.started_at
-            opened.runtime.launches[entry.id] = evidence.launch(step, workspace, here.head, at)
+            opened.runtime.launches[entry.id] = beginnings.launch(step, workspace, here.head, at)
 
     def _point_speckit(self, world: Workspace) -> dict[str, str]:
         from playbook_supervisor.project.features import point_speckit
@@ -267,7 +267,10 @@ class Judge:
         workspace = self._workspace(opened, self._checkout())
         began_at = opened.manifest.started_at
         facts = step_data.facts(opened)
-        return CheckInputs(workspace, opened.runtime, began_at, self._checking, opened.state, facts)
+        values = opened.playbook.values(opened.manifest.args)
+        return CheckInputs(
+            workspace, opened.runtime, began_at, self._checking, opened.state, facts, values
+        )
 
     def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:
         from playbook_supervisor.sessions import checking, proofs

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Check, Checked, Probed
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.state import OUTPUT, Position, State
 from playbook_supervisor.project.bound_conditions import must_exist
@@ -20,7 +20,7 @@ _SETTLING = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED, Posi
 
 def are_due(check: Check, playbook: Playbook) -> bool:
     """Whether the outputs may have to exist now: the check is about the last phase."""
-    last = playbook.phase_of[check.members[-1].step.id] == len(playbook.phases) - 1
+    last = playbook.phase_of[base_of(check.members[-1].step.id)] == len(playbook.phases) - 1
     return last and bool(playbook.outputs)
 
 

@@ -52,7 +52,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
 def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
     """The question of the open gate, with the values of the args."""
     step, total = asked.member.step, len(state.playbook.steps)
-    values = state.playbook.values(args)
+    values = state.playbook.values(args, step)
     if step.is_checkpoint:
         from playbook_supervisor.sessions.preview import message_of
 

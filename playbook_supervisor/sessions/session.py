@@ -7,7 +7,7 @@ durable.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.session_policy import Policy
-    from playbook_supervisor.sessions.step_data import StepData
+    from playbook_supervisor.sessions.output_files import LoopData, StepData
 
 
 class Written(Record):
@@ -69,13 +69,19 @@ class OpenSession(Record, frozen=False):
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
     """The entries of the due phase that the text contains."""
-    _outputs: dict[str, bytes] = field(init=False, default_factory=dict)
+    unwritten: dict[str, StepData | LoopData] = field(init=False, default_factory=dict)
     """The outputs of steps that are still to be written, by their paths in the folder."""
     notices: list[str] = field(default_factory=list)
     """Sentences for the person: what could not be written, and is not needed."""
 
     def __post_init__(self) -> None:
         self._entered = self.state.entries
+        if any(step.for_each for step in self.playbook.steps):
+            from playbook_supervisor.sessions.loops import with_items
+
+            playbook = with_items(self)
+            self.pinned = replace(self.pinned, playbook=playbook)
+            self.state = replace(self.state, playbook=playbook)
 
     @property
     def playbook(self) -> Playbook:
@@ -110,13 +116,13 @@ class OpenSession(Record, frozen=False):
         """Apply events that the kernel has decided."""
         for event in events:
             evolved = machine.evolve(self.state, event)
-            if evolved.past.phases > self.state.past.phases:
+            if evolved.past.entries > self.state.past.entries:
                 self._leave_phase(self.state.with_entry(event.entry).entries)
             self.state = evolved
 
-    def keep(self, output: StepData) -> None:
+    def keep(self, output: StepData | LoopData) -> None:
         """Let a later step read this output; `write` makes it durable, before the journal."""
-        self._outputs[output.file] = output.emit()
+        self.unwritten[output.file] = output
 
     def write(self, driver: Driver | None = None, *, launching: bool = True) -> None:
         """Write what was accepted; it is fsynced when this returns (kai NFR2).
@@ -145,10 +151,11 @@ class OpenSession(Record, frozen=False):
         manifest_changed = not self.runtime.latest("session.yaml", stated)
         if manifest_changed:
             self.runtime.will_write("session.yaml", stated)
-        for name, output in self._outputs.items():
+        outputs = {name: output.emit() for name, output in self.unwritten.items()}
+        for name, output in outputs.items():
             self.runtime.will_write(name, digest(output))
         self._save()
-        self._write_outputs()
+        self._write_outputs(outputs)
         if records_changed:
             write_atomically(self.folder / RECORDS, records, durable=False)
         if journal_changed:
@@ -164,11 +171,11 @@ class OpenSession(Record, frozen=False):
         else:
             self.note()
 
-    def _write_outputs(self) -> None:
-        for name, output in self._outputs.items():
+    def _write_outputs(self, outputs: Mapping[str, bytes]) -> None:
+        for name, output in outputs.items():
             integrity.write_inside(self.private, name, output, durable=False)
             integrity.write_inside(self.folder, name, output)
-        self._outputs.clear()
+        self.unwritten.clear()
 
     def _write_journal(self, data: bytes, *, durable: bool) -> None:
         try:

@@ -19,6 +19,7 @@ from playbook_supervisor.sessions.session import OpenSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
 
@@ -164,6 +165,6 @@ def due_children(snapshot: Snapshot) -> bool:
     return any(attempt.step.has_child for attempt in running(snapshot))
 
 
-def arg_values(snapshot: Snapshot) -> dict[str, str]:
-    """The value of each declared arg; empty for one that was not given."""
-    return snapshot.state.playbook.values(snapshot.manifest.args)
+def arg_values(snapshot: Snapshot, step: Step) -> dict[str, str]:
+    """What the references in a step stand for: each declared arg, and the step's item."""
+    return snapshot.state.playbook.values(snapshot.manifest.args, step)

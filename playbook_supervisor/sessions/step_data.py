@@ -12,69 +12,33 @@ import os
 import re
 from pathlib import Path
 
-from playbook_supervisor.errors import CODES, StateError, StepError
-from playbook_supervisor.formats.fields import Fields, UnfitError
-from playbook_supervisor.formats.versions import NEWEST, refuse_newer
+from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
-from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.state import DATA
+from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.state import DATA, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
 from playbook_supervisor.kernel.when import ARG, JSON
 from playbook_supervisor.project.arguments import value_of
 from playbook_supervisor.project.references import named_outputs, output_reference
-from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import integrity, settled_entries
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import integrity, output_files, settled_entries
 from playbook_supervisor.sessions.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.local_state import JOURNAL
+from playbook_supervisor.sessions.output_files import LoopData, StepData, file_of
 from playbook_supervisor.system.files import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from playbook_supervisor.kernel.state import Entry, Event
     from playbook_supervisor.kernel.when import Facts
     from playbook_supervisor.sessions.local_state import Runtime
     from playbook_supervisor.sessions.session import OpenSession
 
-FORMAT = NEWEST["outputs"]
 CAP = 1_000_000  # bytes of text or JSON, without `max_output_bytes`
 _FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
-
-
-class StepData(Record):
-    """The output of one attempt. `stdout` is None, and `has_json` false, where it is not kept.
-
-    `cut`: bytes in the middle of `stdout` are left out; a mark says so.
-    """
-
-    attempt: str
-    stdout: str | None = None
-    cut: bool = False
-    has_json: bool = False
-    json: Any = None
-
-    @property
-    def file(self) -> str:
-        return file_of(self.attempt.partition("#")[0])
-
-    def emit(self) -> bytes:
-        shape: dict[str, Any] = {"schema": FORMAT, "attempt": self.attempt}
-        if self.stdout is not None:
-            shape["stdout"] = self.stdout
-        if self.cut:
-            shape["cut"] = True
-        if self.has_json:
-            shape["json"] = self.json
-        text = json.dumps(shape, indent=1, ensure_ascii=False)
-        return f"{text}\n".encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too
-
-
-def file_of(step_id: str) -> str:
-    """The path of a step's output in the session's folder."""
-    return f"{integrity.OUTPUTS}/{step_id}.json"
 
 
 # ── a worker returned ───────────────────────────────────────────────────────────────────────
@@ -85,7 +49,8 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
 
     StateError as `machine.decide`; nothing is kept of a return that changes nothing.
     """
-    full, kept = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
+    full, output = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
+    full, kept = _with_loop(opened, full, output)
     outcome = for_journal(full)
     events = machine.decide(opened.state, replace(returned, outcome=outcome))
     if kept is not None and events:
@@ -97,6 +62,21 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
         last_output.keep(opened.private, full)
     opened.accept(events)
     return events
+
+
+def _with_loop(
+    opened: OpenSession, outcome: Outcome, kept: StepData | None
+) -> tuple[Outcome, StepData | LoopData | None]:
+    """The same, with what is kept of the whole loop for an item of one."""
+    if kept is None or not item_number(kept.step):
+        return outcome, kept
+    from playbook_supervisor.sessions import loop_outputs
+
+    loop = loop_outputs.with_output(opened, kept)
+    if len(loop.emit()) <= loop_outputs.MOST:
+        return outcome, loop
+    message = f"the outputs of its loop have more than {loop_outputs.MOST:,} bytes"
+    return _broken(outcome, message), None
 
 
 def read_later(playbook: Playbook, *, child: bool) -> dict[str, frozenset[str]]:
@@ -128,7 +108,7 @@ def judged(
     outcome = _harmless(returned.outcome)
     if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)
-    named = read_later(playbook, child=child).get(step_id, frozenset())
+    named = read_later(playbook, child=child).get(base_of(step_id), frozenset())
     kept = _kept(returned.id, step, outcome, named, cap) if named else None
     return outcome, kept
 
@@ -218,9 +198,10 @@ def input_of(opened: OpenSession, step: Step) -> str:
 def shown_input(folder: Path, runtime: Runtime, step: Step, entries: Sequence[Entry]) -> str:
     """As `input_of`, read without the session's lock; empty if there is no output to read."""
     step_id, what = output_reference(step.stdin)
+    found = output_files.kept(folder, runtime, step_id)
     attempts = [entry.id for entry in entries if entry.step_id == step_id]
-    found = _data(folder, runtime, step_id, attempts[-1] if attempts else "")
-    return _text(found, what) or ""
+    data = _of(found, attempts[-1]) if attempts else _of_loop(found, step_id, entries)
+    return _text(data, what) or ""
 
 
 def _text(found: StepData | None, what: str) -> str | None:
@@ -250,11 +231,12 @@ def facts(opened: OpenSession) -> Facts:
             if found is None or found.stdout is None:
                 raise LookupError(f"${step_id}.stdout is not there: {step_id} left none")
             return found.stdout
-        entries = [each for each in entries_of(opened) if each.step_id == step_id]
+        entries = [each for each in entries_of(opened) if base_of(each.step_id) == step_id]
         if not entries:
             raise LookupError(f"{step_id} has not run")
         if what == "skipped":
-            return entries[-1].status is EntryStatus.SKIPPED
+            last = last_entries(entries).values()
+            return all(each.status is EntryStatus.SKIPPED for each in last)
         gates = (gate for entry in entries for gate in entry.gates)
         return any(
             gate.place is Place.BEFORE and gate.resolution is Resolution.CONTINUE for gate in gates
@@ -284,39 +266,26 @@ def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
 
 
 def data_of(opened: OpenSession, step_id: str) -> StepData | None:
-    """What is kept of a step's last attempt, or None.
+    """What is kept of a step's last attempt, or of the items of a loop; None if nothing is.
 
     StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
     """
-    last = opened.state.last_attempt(step_id)
-    return _data(opened.folder, opened.runtime, step_id, last)
+    found = output_files.kept(opened.folder, opened.runtime, step_id)
+    if opened.playbook.step(step_id).for_each:
+        return _of_loop(found, step_id, entries_of(opened))
+    return _of(found, opened.state.last_attempt(step_id))
 
 
-def _data(folder: Path, runtime: Runtime, step_id: str, attempt: str) -> StepData | None:
-    name = file_of(step_id)
-    if name not in runtime.digests or (data := _content(folder, name)) is None:
-        return None
-    _require_ours(data, name, folder, runtime)
-    found = read(data, integrity.shown(folder, name))
-    return found if found.attempt == attempt else None
+def _of(found: StepData | LoopData | None, attempt: str) -> StepData | None:
+    return found if isinstance(found, StepData) and found.attempt == attempt else None
 
 
-def read(data: bytes, source: str) -> StepData:
-    """What `StepData.emit` wrote. StateError PB-STATE-CORRUPT or -NEWER."""
-    try:
-        shape = json.loads(data)
-        if not isinstance(shape, dict) or type(shape.get("schema")) is not int:
-            raise UnfitError("schema", "is missing")
-        refuse_newer("outputs", shape["schema"], source)
-        return StepData(
-            attempt=Fields(shape).required("attempt"),
-            stdout=Fields(shape).text("stdout") if "stdout" in shape else None,
-            cut=shape.get("cut") is True,
-            has_json="json" in shape,
-            json=shape.get("json"),
-        )
-    except (ValueError, RecursionError) as error:
-        raise StateError("PB-STATE-CORRUPT", f"it cannot be read: {error}", where=source) from error
+def _of_loop(
+    found: StepData | LoopData | None, loop: str, entries: Sequence[Entry]
+) -> StepData | None:
+    from playbook_supervisor.sessions.loop_outputs import combined
+
+    return combined(found if isinstance(found, LoopData) else None, loop, entries)
 
 
 # ── what something else did to the files ────────────────────────────────────────────────────
@@ -328,29 +297,16 @@ def require_unchanged(folder: Path, runtime: Runtime) -> None:
     One that is gone, with its copy too, is forgotten: a step that reads it then fails.
     """
     for name in integrity.outputs(runtime.digests):
-        if (data := _content(folder, name)) is None:
+        if (data := output_files.content(folder, name)) is None:
             del runtime.digests[name]
         else:
-            _require_ours(data, name, folder, runtime)
+            output_files.require_ours(data, name, folder, runtime)
 
 
 def adopt(folder: Path, playbook: Playbook, runtime: Runtime, *, child: bool = False) -> None:
     """Record the outputs that are there, in a worktree that knows nothing of the session."""
     for step_id in read_later(playbook, child=child):
         name = file_of(step_id)
-        if (data := _content(folder, name)) is not None:
-            read(data, integrity.shown(folder, name))
+        if (data := output_files.content(folder, name)) is not None:
+            output_files.read(data, integrity.shown(folder, name))
             runtime.digests[name] = [digest(data)]
-
-
-def _require_ours(data: bytes, name: str, folder: Path, runtime: Runtime) -> None:
-    if not runtime.ours(name, digest(data)):
-        source = integrity.shown(folder, name)
-        raise integrity.tampered(f"{name} was changed by something else", source)
-
-
-def _content(folder: Path, name: str) -> bytes | None:
-    try:
-        return integrity.read_file(folder, name)
-    except StateError:
-        return None

@@ -80,7 +80,7 @@ class Supervisor(TreeNode):
 
         A person may have asked for it when the session was created, in a process that died.
         """
-        from playbook_supervisor.sessions import evidence, principal
+        from playbook_supervisor.sessions import beginnings, principal
 
         def begun(opened: OpenSession) -> Begun:
             now, here = self.store.clock(), self._checkout()
@@ -89,7 +89,7 @@ class Supervisor(TreeNode):
                 opened.playbook, first, lambda: principal.local(self.root).name
             )
             workspace = self._workspace(opened, here)
-            opened.runtime.begun = evidence.begun(opened.playbook, workspace, here.head, now)
+            opened.runtime.begun = beginnings.begun(opened.playbook, workspace, here.head, now)
             return Begun(now, first)
 
         return self._went_on(self._advance(begun))

@@ -62,7 +62,7 @@ def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -
     `given` is what the step reads of an earlier one (tyr 19): a prompt ends with it. CheckError or
     StorageError if the step's prompt cannot be made.
     """
-    step, values = attempt.step, arg_values(snapshot)
+    step, values = attempt.step, arg_values(snapshot, attempt.step)
     feedback = _feedback(snapshot, attempt)
     if step.namespace == SLASH:
         from playbook_supervisor.project.slash_commands import resolve
@@ -82,7 +82,7 @@ def _prompt(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:
 
     It never begins with a slash, which would make it a command of the client.
     """
-    step, values = attempt.step, arg_values(snapshot)
+    step, values = attempt.step, arg_values(snapshot, attempt.step)
     options = json.loads(step.options or "{}")
     args = snapshot.state.playbook.args
     if step.namespace == "prompt":

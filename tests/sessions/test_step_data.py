@@ -427,13 +427,13 @@ def test_nothing_is_written_through_a_folder_that_is_a_link(scene: Scene) -> Non
 )
 def test_a_file_that_is_no_output_is_corrupt(content: str) -> None:
     with pytest.raises(StateError) as caught:
-        step_data.read(content.encode(), "outputs/build.json")
+        output_files.read(content.encode(), "outputs/build.json")
     assert caught.value.code == "PB-STATE-CORRUPT"
 
 
 def test_an_output_of_a_newer_version_is_refused() -> None:
     with pytest.raises(StateError) as caught:
-        step_data.read(b'{"schema": 2, "attempt": "build#1"}', "outputs/build.json")
+        output_files.read(b'{"schema": 2, "attempt": "build#1"}', "outputs/build.json")
     assert caught.value.code == "PB-STATE-NEWER"
 
 

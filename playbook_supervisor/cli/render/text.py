@@ -83,7 +83,7 @@ def _started(snapshot: Snapshot, step: Step) -> str:
     from playbook_supervisor.project.references import shown
     from playbook_supervisor.sessions.snapshot import arg_values
 
-    return first_line(shown(step.command, arg_values(snapshot)))
+    return first_line(shown(step.command, arg_values(snapshot, step)))
 
 
 def _answered(event: Event) -> str:

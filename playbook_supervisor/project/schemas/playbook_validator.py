@@ -26,6 +26,7 @@ REGEX_PATTERNS = {
     '^[A-Za-z0-9._:/@-]+$(?!\\n)': re.compile('^[A-Za-z0-9._:/@-]+\\Z(?!\\n)'),
     '^\\S(?:.*\\S)?$(?!\\n)': re.compile('^\\S(?:.*\\S)?\\Z(?!\\n)'),
     '^\\$[a-z0-9][a-z0-9-]*\\.(?:stdout|json)$(?!\\n)': re.compile('^\\$[a-z0-9][a-z0-9-]*\\.(?:stdout|json)\\Z(?!\\n)'),
+    '^\\$[a-z0-9][a-z0-9_-]*(?:\\.json(?:\\.[A-Za-z_][A-Za-z0-9_-]*|\\[[0-9]{1,6}\\])*)?$(?!\\n)': re.compile('^\\$[a-z0-9][a-z0-9_-]*(?:\\.json(?:\\.[A-Za-z_][A-Za-z0-9_-]*|\\[[0-9]{1,6}\\])*)?\\Z(?!\\n)'),
     '^[a-z][a-z0-9_-]*$(?!\\n)': re.compile('^[a-z][a-z0-9_-]*\\Z(?!\\n)'),
     '^[a-z0-9][a-z0-9-]*$(?!\\n)': re.compile('^[a-z0-9][a-z0-9-]*\\Z(?!\\n)')
 }
@@ -478,6 +479,96 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".skip_if must contain at least 1 items")
                 for data__skipif_x, data__skipif_item in enumerate(data__skipif):
                     validate___definitions_condition(data__skipif_item, custom_formats, (name_prefix or "data") + ".skip_if[{data__skipif_x}]".format(**locals()))
+        if "for_each" in data_keys:
+            data_keys.remove("for_each")
+            data__foreach = data["for_each"]
+            if not isinstance(data__foreach, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each must be object")
+            data__foreach_is_dict = isinstance(data__foreach, dict)
+            if data__foreach_is_dict:
+                data__foreach__missing_keys = set(['in', 'as']) - data__foreach.keys()
+                if data__foreach__missing_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each must contain ")
+                data__foreach_keys = set(data__foreach.keys())
+                if "in" in data__foreach_keys:
+                    data__foreach_keys.remove("in")
+                    data__foreach__in = data__foreach["in"]
+                    if not isinstance(data__foreach__in, (str)):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.in must be string")
+                    if isinstance(data__foreach__in, str):
+                        data__foreach__in_len = len(data__foreach__in)
+                        if data__foreach__in_len > 200:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.in must be shorter than or equal to 200 characters")
+                        if not REGEX_PATTERNS['^\\$[a-z0-9][a-z0-9_-]*(?:\\.json(?:\\.[A-Za-z_][A-Za-z0-9_-]*|\\[[0-9]{1,6}\\])*)?$(?!\\n)'].search(data__foreach__in):
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.in must match pattern ^\\$[a-z0-9][a-z0-9_-]*(?:\\.json(?:\\.[A-Za-z_][A-Za-z0-9_-]*|\\[[0-9]{1,6}\\])*)?$(?!\\n)")
+                if "as" in data__foreach_keys:
+                    data__foreach_keys.remove("as")
+                    data__foreach__as = data__foreach["as"]
+                    if not isinstance(data__foreach__as, (str)):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.as must be string")
+                    if isinstance(data__foreach__as, str):
+                        data__foreach__as_len = len(data__foreach__as)
+                        if data__foreach__as_len > 100:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.as must be shorter than or equal to 100 characters")
+                        if not REGEX_PATTERNS['^[a-z][a-z0-9_-]*$(?!\\n)'].search(data__foreach__as):
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.as must match pattern ^[a-z][a-z0-9_-]*$(?!\\n)")
+                if "max" in data__foreach_keys:
+                    data__foreach_keys.remove("max")
+                    data__foreach__max = data__foreach["max"]
+                    if not isinstance(data__foreach__max, (int)) and not (isinstance(data__foreach__max, float) and data__foreach__max.is_integer()) or isinstance(data__foreach__max, bool):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.max must be integer")
+                    if isinstance(data__foreach__max, (int, float)) and not isinstance(data__foreach__max, bool):
+                        if data__foreach__max < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.max must be bigger than or equal to 1")
+                        if data__foreach__max > 10000:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.max must be smaller than or equal to 10000")
+                if "at_once" in data__foreach_keys:
+                    data__foreach_keys.remove("at_once")
+                    data__foreach__atonce = data__foreach["at_once"]
+                    if not isinstance(data__foreach__atonce, (int)) and not (isinstance(data__foreach__atonce, float) and data__foreach__atonce.is_integer()) or isinstance(data__foreach__atonce, bool):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.at_once must be integer")
+                    if isinstance(data__foreach__atonce, (int, float)) and not isinstance(data__foreach__atonce, bool):
+                        if data__foreach__atonce < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.at_once must be bigger than or equal to 1")
+                        if data__foreach__atonce > 32:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each.at_once must be smaller than or equal to 32")
+                if data__foreach_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".for_each must not contain "+str(data__foreach_keys)+" properties")
+        if "until" in data_keys:
+            data_keys.remove("until")
+            data__until = data["until"]
+            if not isinstance(data__until, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".until must be object")
+            data__until_is_dict = isinstance(data__until, dict)
+            if data__until_is_dict:
+                data__until__missing_keys = set(['conditions', 'max']) - data__until.keys()
+                if data__until__missing_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".until must contain ")
+                data__until_keys = set(data__until.keys())
+                if "conditions" in data__until_keys:
+                    data__until_keys.remove("conditions")
+                    data__until__conditions = data__until["conditions"]
+                    if not isinstance(data__until__conditions, (list, tuple)):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".until.conditions must be array")
+                    data__until__conditions_is_list = isinstance(data__until__conditions, (list, tuple))
+                    if data__until__conditions_is_list:
+                        data__until__conditions_len = len(data__until__conditions)
+                        if data__until__conditions_len < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".until.conditions must contain at least 1 items")
+                        for data__until__conditions_x, data__until__conditions_item in enumerate(data__until__conditions):
+                            validate___definitions_condition(data__until__conditions_item, custom_formats, (name_prefix or "data") + ".until.conditions[{data__until__conditions_x}]".format(**locals()))
+                if "max" in data__until_keys:
+                    data__until_keys.remove("max")
+                    data__until__max = data__until["max"]
+                    if not isinstance(data__until__max, (int)) and not (isinstance(data__until__max, float) and data__until__max.is_integer()) or isinstance(data__until__max, bool):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".until.max must be integer")
+                    if isinstance(data__until__max, (int, float)) and not isinstance(data__until__max, bool):
+                        if data__until__max < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".until.max must be bigger than or equal to 1")
+                        if data__until__max > 100:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".until.max must be smaller than or equal to 100")
+                if data__until_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".until must not contain "+str(data__until_keys)+" properties")
         if "approval" in data_keys:
             data_keys.remove("approval")
             data__approval = data["approval"]

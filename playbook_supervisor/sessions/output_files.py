@@ -1,0 +1,148 @@
+"""The files of kept outputs: `outputs/<step>.json` in a session's folder.
+
+A file names the attempt that it is from. That of a loop has the outputs of all its items, each with
+its attempt, so that the file system never sees the name of an item.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.versions import NEWEST, refuse_newer
+from playbook_supervisor.kernel.model import base_of, item_number
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import integrity
+from playbook_supervisor.system.files import digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.sessions.local_state import Runtime
+
+FORMAT = NEWEST["outputs"]
+
+
+class StepData(Record):
+    """The output of one attempt. `stdout` is None, and `has_json` false, where it is not kept.
+
+    `cut`: bytes in the middle of `stdout` are left out; a mark says so.
+    """
+
+    attempt: str
+    stdout: str | None = None
+    cut: bool = False
+    has_json: bool = False
+    json: Any = None
+
+    @property
+    def step(self) -> str:
+        return self.attempt.partition("#")[0]
+
+    @property
+    def file(self) -> str:
+        return file_of(self.step)
+
+    def emit(self) -> bytes:
+        return _emit({"schema": FORMAT, **self.shape()})
+
+    def shape(self) -> dict[str, Any]:
+        """Its keys in the file."""
+        shape: dict[str, Any] = {"attempt": self.attempt}
+        if self.stdout is not None:
+            shape["stdout"] = self.stdout
+        if self.cut:
+            shape["cut"] = True
+        if self.has_json:
+            shape["json"] = self.json
+        return shape
+
+
+class LoopData(Record):
+    """The outputs of the items of a loop: each of its last attempt, by the item's number."""
+
+    loop: str
+    items: Mapping[int, StepData]
+
+    @property
+    def file(self) -> str:
+        return file_of(self.loop)
+
+    def emit(self) -> bytes:
+        items = [self.items[number].shape() for number in sorted(self.items)]
+        return _emit({"schema": FORMAT, "items": items})
+
+    def with_output(self, output: StepData) -> LoopData:
+        """The outputs with this one, which replaces that of an earlier attempt at the item."""
+        return LoopData(self.loop, {**self.items, item_number(output.step): output})
+
+
+def file_of(step_id: str) -> str:
+    """The path of a step's output in the session's folder; that of an item is its loop's."""
+    return f"{integrity.OUTPUTS}/{base_of(step_id)}.json"
+
+
+def read(data: bytes, source: str) -> StepData | LoopData:
+    """What `emit` wrote. StateError PB-STATE-CORRUPT or -NEWER."""
+    try:
+        shape = json.loads(data)
+        if not isinstance(shape, dict) or type(shape.get("schema")) is not int:
+            raise UnfitError("schema", "is missing")
+        refuse_newer("outputs", shape["schema"], source)
+        if "items" not in shape:
+            return _step_data(shape)
+        outputs = [_step_data(each) for each in Fields(shape).items("items")]
+        items = {item_number(each.step): each for each in outputs}
+        if 0 in items or len({base_of(each.step) for each in outputs}) != 1:
+            raise UnfitError("items", "must be of one loop")
+        return LoopData(base_of(outputs[0].step), items)
+    except (ValueError, RecursionError) as error:
+        raise StateError("PB-STATE-CORRUPT", f"it cannot be read: {error}", where=source) from error
+
+
+def _step_data(shape: Any) -> StepData:
+    if not isinstance(shape, dict):
+        raise UnfitError("items", "must be a list of objects")
+    return StepData(
+        attempt=Fields(shape).required("attempt"),
+        stdout=Fields(shape).text("stdout") if "stdout" in shape else None,
+        cut=shape.get("cut") is True,
+        has_json="json" in shape,
+        json=shape.get("json"),
+    )
+
+
+def kept(folder: Path, runtime: Runtime, step_id: str) -> StepData | LoopData | None:
+    """What is kept of a step, whichever attempt it is from; None if nothing is.
+
+    StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
+    """
+    name = file_of(step_id)
+    if name not in runtime.digests or (data := content(folder, name)) is None:
+        return None
+    require_ours(data, name, folder, runtime)
+    return read(data, integrity.shown(folder, name))
+
+
+def require_ours(data: bytes, name: str, folder: Path, runtime: Runtime) -> None:
+    """StateError PB-STATE-TAMPERED if something else wrote these bytes."""
+    if not runtime.ours(name, digest(data)):
+        source = integrity.shown(folder, name)
+        raise integrity.tampered(f"{name} was changed by something else", source)
+
+
+def content(folder: Path, name: str) -> bytes | None:
+    """The bytes of a file of the session; None if they cannot be had."""
+    try:
+        return integrity.read_file(folder, name)
+    except StateError:
+        return None
+
+
+def _emit(shape: Mapping[str, Any]) -> bytes:
+    text = json.dumps(shape, indent=1, ensure_ascii=False)
+    return f"{text}\n".encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too
