@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel import gates, phases
+from playbook_supervisor.kernel.cached_query import cached_query
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -31,7 +32,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.model import Playbook, Step, item_number
 from playbook_supervisor.kernel.phases import attempt, failures, positions, status, steps_done
 from playbook_supervisor.kernel.recovery import untried
-from playbook_supervisor.kernel.state import Entry, Event, Position, State, cached_query
+from playbook_supervisor.kernel.state import Entry, Event, Position, State
 from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
 from playbook_supervisor.kernel.vocabulary import ENDED, Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace

@@ -8,9 +8,9 @@ settled entry reads the journal (`last_entries`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cached_property, wraps
+from functools import cached_property
 
 from playbook_supervisor.kernel.model import Phase, Playbook, Step, item_id, item_number
 from playbook_supervisor.kernel.vocabulary import (
@@ -22,13 +22,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    T = TypeVar("T")
-    S = TypeVar("S", "State", Playbook)
 
 INTERRUPTED = "PB-STATE-INTERRUPTED"
 NOT_STARTED = "PB-STATE-NOT-STARTED"
@@ -337,22 +330,6 @@ class State(Record, slots=False):
                 changed = (*self.entries[:index], entry, *self.entries[index + 1 :])
                 return replace(self, entries=changed)
         return replace(self, entries=(*self.entries, entry))
-
-
-def cached_query(query: Callable[[S], T]) -> Callable[[S], T]:
-    """A function of a state, or of a playbook, that is computed once for each of them, as
-    `cached_property` would."""
-    key = query.__qualname__
-
-    @wraps(query)
-    def cached(state: S) -> T:
-        known = state.__dict__
-        if key not in known:
-            known[key] = query(state)
-        result: T = known[key]
-        return result
-
-    return cached
 
 
 def last_entries(entries: Iterable[Entry]) -> dict[str, Entry]:

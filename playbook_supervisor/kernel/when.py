@@ -74,6 +74,7 @@ def parse(text: str) -> When:
     start = len(text) - len(text.lstrip(" \t"))
     negated = text.startswith("!", start)
     at = begin = start + negated
+    path: tuple[str | int, ...]
     if arg := re.compile(_ARG).match(text, at):
         name, fact, path, at = arg[1], ARG, (), arg.end()
     else:

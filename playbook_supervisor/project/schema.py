@@ -55,7 +55,9 @@ _FREE = frozenset({"with", "output_schema"})
 """Keys whose values are any data, with the types of YAML."""
 _LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
 """A valid playbook but for its steps."""
-_NAMES = frozenset({"name", "id", "command", "model", "parallel_group", "version", "stdin"})
+_NAMES = frozenset(
+    {"name", "id", "command", "model", "parallel_group", "version", "stdin", "in", "as"}
+)
 
 
 Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]

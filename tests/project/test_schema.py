@@ -564,7 +564,7 @@ def test_the_reader_knows_the_booleans_and_names_of_the_schema() -> None:
     named = {key for key, each in properties.items() if "pattern" in each}
     assert booleans == schema._BOOLEANS
     assert named | {"version"} == schema._NAMES
-    assert {*fields(Limits), "max_depth"} == schema._NUMBERS
+    assert {*fields(Limits), "max_depth", "max", "at_once"} == schema._NUMBERS
 
 
 DRAFT_7 = {

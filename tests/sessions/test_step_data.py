@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Limits, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat, SessionStatus
 from playbook_supervisor.project.schema import schema_text
-from playbook_supervisor.sessions import step_data
+from playbook_supervisor.sessions import output_files, step_data
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
