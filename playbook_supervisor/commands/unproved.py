@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from playbook_supervisor.commands.session_diff import Difference, changes_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import config, library, session_settings
 from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.sessions import integrity, serialize
+from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
 from playbook_supervisor.sessions.store import DiskStore
 
 STATE = "runtime state"
@@ -31,11 +32,24 @@ def _against_project(store: DiskStore, session_id: str) -> Iterator[Difference]:
         shapes = map(serialize.playbook_to_json, (known, pinned))
         if found := tuple(changes_of(*shapes)):
             yield Difference("playbook.yaml", "it differs from the project's playbook", found)
+    yield from _children(root, folder)
     with suppress(PlaybookError):
         name = session_settings.FILE
         kept = session_settings.read_settings(integrity.read_file(folder, name), name)
         if found := tuple(session_settings.changes(config.load(root), kept)):
             yield Difference(name, "it differs from the project's settings", found)
+
+
+def _children(root: Path, folder: Path) -> Iterator[Difference]:
+    for name, kept in pinned_inputs.pinned_children(folder).items():
+        file = integrity.child_file(name)
+        try:
+            known = library.find(root, name).playbook
+        except PlaybookError:
+            yield Difference(file, "the project has no valid playbook of this name")
+            continue
+        if found := tuple(changes_of(*map(serialize.playbook_to_json, (known, kept)))):
+            yield Difference(file, "it differs from the project's playbook", found)
 
 
 def _answers(store: DiskStore, session_id: str) -> Iterator[Difference]:

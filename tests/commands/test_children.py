@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import jsonschema
@@ -450,3 +451,22 @@ def test_a_chart_of_a_session_draws_the_children_that_it_keeps(project: Project)
 def test_a_playbook_whose_children_are_missing_is_still_drawn(project: Project) -> None:
     write(project, "top", "playbook nowhere")
     assert "playbook nowhere" in project.playbook("graph", "top").out
+
+
+# ── what a session keeps ────────────────────────────────────────────────────────────────────
+
+
+def test_a_person_who_accepts_a_session_sees_how_its_children_differ(project: Project) -> None:
+    """Without the runtime state nothing proves what the session keeps."""
+    write(project, "top", LEAF, "playbook b", "playbook c")
+    write(project, "b", LEAF)
+    write(project, "c", LEAF)
+    project.playbook("begin", "top")
+    session = project.session.name
+    shutil.rmtree(project.root / f".git/playbook/{session}")
+    kept = project.session / "playbooks/b.yaml"
+    kept.write_text(kept.read_text().replace("cli make", "cli rm"))
+    (project.root / f"{FOLDER}/c.yaml").unlink()
+    told = project.playbook("repair", session).out
+    assert "playbooks/b.yaml: it differs from the project's playbook" in told
+    assert "playbooks/c.yaml: the project has no valid playbook of this name" in told
