@@ -29,9 +29,9 @@ def recognised(document: Document) -> Dialect | None:
 
 def dialects() -> tuple[Dialect, ...]:
     """All of them. No two recognise the same file."""
-    from playbook_supervisor.project.dialects import catalyst, tyrum
+    from playbook_supervisor.project.dialects import catalyst, speckit, tyrum
 
-    return (tyrum, catalyst)
+    return (tyrum, catalyst, speckit)
 
 
 def _is_ours(document: Document) -> bool:
