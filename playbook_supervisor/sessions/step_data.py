@@ -22,7 +22,7 @@ from playbook_supervisor.kernel.when import ARG, JSON
 from playbook_supervisor.project.arguments import value_of
 from playbook_supervisor.project.references import named_outputs, output_reference
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import integrity, output_files, settled_entries
+from playbook_supervisor.sessions import integrity, last_output, output_files, settled_entries
 from playbook_supervisor.sessions.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.local_state import JOURNAL
 from playbook_supervisor.sessions.output_files import LoopData, StepData, file_of
@@ -51,15 +51,11 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
     """
     full, output = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
     full, kept = _with_loop(opened, full, output)
-    outcome = for_journal(full)
-    events = machine.decide(opened.state, replace(returned, outcome=outcome))
+    events = machine.decide(opened.state, replace(returned, outcome=for_journal(full)))
     if kept is not None and events:
         opened.keep(kept)
-    step_id = returned.id.partition("#")[0]
-    if events and full.output and not opened.state.playbook.step(step_id).has_child:
-        from playbook_supervisor.sessions import last_output
-
-        last_output.keep(opened.private, full)
+    if events:
+        last_output.keep(opened, returned.id, full)
     opened.accept(events)
     return events
 

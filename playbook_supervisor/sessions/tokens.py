@@ -102,9 +102,7 @@ def opened(private: Path) -> Iterator[Tokens]:
         yield tokens
         if tokens.known != before:
             data = json.dumps({"tokens": [as_mapping(each) for each in tokens.known]})
-            file = private / _FILE
-            file.touch(0o600)  # other users cannot read it; rewriting it keeps that
-            write_atomically(file, data.encode())
+            write_atomically(private / _FILE, data.encode(), permissions=0o600)
 
 
 def _read(path: Path) -> list[Token]:

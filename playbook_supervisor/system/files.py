@@ -28,17 +28,19 @@ _IN_THE_WAY = "Move it away; `playbook repair {session} --restore` restores a se
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes, *, durable: bool = True, permissions: int | None = None
+) -> None:
     """Replace the content of `path` wholly or not at all (kai NFR2, cat NFR-2.2).
 
-    An existing file keeps its permissions; a symbolic link is replaced, never followed. With
-    `durable`, content and name are on the disk when this returns. On failure: StorageError
-    PB-IO-WRITE, with the old content unchanged and no temporary file left.
+    An existing file keeps its permissions unless others are given; a symbolic link is replaced,
+    never followed. With `durable`, content and name are on the disk when this returns. On failure:
+    StorageError PB-IO-WRITE, with the old content unchanged and no temporary file left.
     """
     temporary = _temporary_in(path.parent)
     written = False
     try:
-        _fill(temporary, data, _permissions(path), durable=durable)
+        _fill(temporary, data, permissions or _permissions(path), durable=durable)
         if durable:
             _replace_durably(temporary, path)
         else:
