@@ -84,10 +84,14 @@ def one_step(command: str, extra: str = "") -> str:
     )
 
 
-def ask(project: Project, request: Any, **options: Any) -> Any:
-    """The envelope that answers a request; it conforms to a schema, and the exit code is 0."""
+def ask(project: Project, request: Any, *, apart: bool = False, **options: Any) -> Any:
+    """The envelope that answers a request; it conforms to a schema, and the exit code is 0.
+
+    With `apart`, a process of its own answers: it may be interrupted anywhere.
+    """
     text = request if isinstance(request, str) else json.dumps(request)
-    done = project.playbook("rpc", input=text, **options)
+    playbook = project.process if apart else project.playbook
+    done = playbook("rpc", input=text, **options)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err
     return conforms("run" if "ending" in done.json else "error", done.json)
@@ -327,7 +331,7 @@ class TestATime:
         assert ended["status"] == "cancelled"
 
     def test_that_is_over_at_once_is_an_answer_too(self, inbox: Project) -> None:
-        late = ask(inbox, {**SEED_RUN, "timeoutMs": 1})
+        late = ask(inbox, {**SEED_RUN, "timeoutMs": 1}, apart=True)
         assert (late["ok"], late["error"]["code"]) == (False, "PB-STATE-DEADLINE")
 
     def test_holds_for_a_resumed_session(self, inbox: Project) -> None:
@@ -339,7 +343,8 @@ class TestATime:
 
     def test_that_is_over_before_the_work_leaves_the_token(self, inbox: Project) -> None:
         token = token_of(paused(inbox))
-        late = resume(inbox, token, approve=True, timeoutMs=1)
+        request = {"action": "resume", "token": token, "approve": True, "timeoutMs": 1}
+        late = ask(inbox, request, apart=True)
         assert (late["error"]["code"], token_of(late)) == ("PB-STATE-DEADLINE", token)
         assert resume(inbox, token, approve=True)["status"] == "ok"
 
