@@ -8,8 +8,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hooked import Hooked
 from project import Project
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.project.schema import schema_text
 
 FOLDER = ".playbooks/playbooks"
@@ -291,6 +293,24 @@ def test_nothing_begins_with_a_child_that_cannot_run(
     code, said = refused(project, words)
     assert code == 1
     assert "step s2: no playbook is called 'nowhere'" in said
+
+
+@pytest.mark.parametrize(
+    ("child", "said"),
+    [
+        ("", "step s1: no playbook is called 'b'"),
+        ("cli make", "step s1: "),
+        ("/no.such", "/no.such"),
+    ],
+)
+def test_a_conversation_begins_nothing_either(project: Project, child: str, said: str) -> None:
+    project.write(".playbooks/config.yaml", "deny: {cli: [make]}\n")
+    write(project, "top", "playbook b")
+    if child:
+        write(project, "b", child)
+    with pytest.raises(PlaybookError, match=said):
+        Hooked(project).types("/playbook.run top")
+    assert project.sessions == []
 
 
 @pytest.mark.parametrize("words", BEGINNINGS)
