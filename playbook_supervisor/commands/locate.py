@@ -78,8 +78,19 @@ def require_human(store: SessionStore, session_id: str, command: str) -> None:
     require_no_agent(store, command)
     if command == "repair" and not store.drives(session_id):
         return  # nothing is recorded of it, so there is no difference to decide about
-    private = store.runtime(session_id)
+    private = store.runtime(driven_as(store, session_id))
     authorization.require_human(store.checkout, private, command, os.environ)
+
+
+def driven_as(store: SessionStore, session_id: str) -> str:
+    """The session whose driver drives this one: its top, whatever has become of its files."""
+    from playbook_supervisor.errors import PlaybookError
+    from playbook_supervisor.sessions.selection import top_of
+
+    try:
+        return top_of(store, session_id)
+    except PlaybookError:
+        return session_id
 
 
 def require_no_agent(store: SessionStore, command: str) -> None:
@@ -100,12 +111,17 @@ def named_by_environment() -> str:
 
 
 def select(
-    session: str, cwd: Path | None = None, observer: Observer | None = None
+    session: str,
+    cwd: Path | None = None,
+    observer: Observer | None = None,
+    *,
+    itself: bool = False,
 ) -> tuple[DiskStore, str]:
     """The selected session, and the store of the worktree that it lives in.
 
     One that is named, by argument or environment, may live in any worktree of the repository, and
-    its id may be abbreviated.
+    its id may be abbreviated. The name of a child means the session that a person began, unless
+    the files of the child `itself` are meant.
     """
     here = store(cwd)
     name = named(here, session)
@@ -115,7 +131,7 @@ def select(
         from playbook_supervisor.commands.overview import find
 
         here = find(here, name)
-    if session or named_by_environment():
+    if not itself and (session or named_by_environment()):
         from playbook_supervisor.sessions.selection import top_of
 
         name = top_of(here, name)

@@ -63,13 +63,13 @@ def repair(
 
     `undo` also restores the session's worktree if it was removed by hand.
     """
-    store, session_id = locate.select(session, cwd)
+    store, session_id = locate.select(session, cwd, itself=True)
     locate.require_human(store, session_id, "repair")
     removed = not (store.checkout.root / ".git").exists()
     if removed and undo:
         worktree.restore(store.checkout)
     store.require_worktree(session_id)
-    locate.client_supervisor(store, session_id)
+    locate.client_supervisor(store, locate.driven_as(store, session_id))
     store.folder(session_id)
     if not store.drives(session_id):
         _require_readable(store, session_id)

@@ -15,7 +15,6 @@ from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project import conditions
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.selection import top_of
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.cancellation import Interrupted
 
@@ -105,6 +104,8 @@ def _tree(snapshot: Snapshot) -> tuple[str, ...]:
     """The session that a person began, and all its children, those of each after it."""
     if not snapshot.manifest.parent and not _has_children(snapshot.state.playbook):
         return (snapshot.session_id,)
+    from playbook_supervisor.sessions.selection import top_of
+
     return tuple(_with_children(snapshot.store, top_of(snapshot.store, snapshot.session_id)))
 
 

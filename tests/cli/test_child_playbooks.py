@@ -255,3 +255,21 @@ def test_the_journals_of_all_are_committed_before_a_child_publishes(project: Pro
     names = project.git("show", "--name-only", "--format=", commit).splitlines()
     assert {name.split("/")[2] for name in names} == {top, child}
     assert FEATURE in project.git("log", "--format=%B", "-1", commit)
+
+
+def test_a_changed_journal_of_a_child_stops_the_run_until_a_person_decides(
+    project: Project,
+) -> None:
+    put(project)
+    project.playbook("run", "top", "--agent", WORKS)
+    child = manifests(project)["publish"]["session_id"]
+    file = project.root / f".playbooks/sessions/{child}/journal.yaml"
+    written = file.read_text()
+    file.write_text(written.replace("the notes", "a lie"))
+    stopped = project.playbook("resume")
+    assert stopped.code == 3
+    assert f"playbook repair {child}" in stopped.err
+    assert project.playbook("repair", child).code == 3
+    assert project.playbook("repair", child, "--restore").code == 0
+    assert file.read_text() == written
+    assert project.playbook("resume").code == 4

@@ -217,3 +217,18 @@ def test_the_marker_and_the_binding_are_those_of_the_top_session(
         if "parent:" not in (Path(folder) / "session.yaml").read_text()
     ]
     assert bound == tops
+
+
+def test_the_files_of_a_child_are_repaired_by_a_person_alone(
+    tree: Project, conversation: Conversation
+) -> None:
+    conversation.types("run", "top")
+    (child,) = (
+        folder
+        for folder in tree.sessions
+        if "parent:" in (Path(folder) / "session.yaml").read_text()
+    )
+    (child / "journal.yaml").write_text("schema: 1\nentries: []\n")
+    for environment in ({}, {"CLAUDECODE": ""}):
+        refused = conversation.runs("repair", child.name, "--take", **environment)
+        assert (refused.code, "only a human" in refused.err) == (3, True), refused.err
