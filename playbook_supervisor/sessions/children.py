@@ -19,7 +19,7 @@ from playbook_supervisor.project import arguments, features, secrets, session_se
 from playbook_supervisor.project.bound_conditions import without_absent_checks
 from playbook_supervisor.project.references import fill
 from playbook_supervisor.sessions import step_data
-from playbook_supervisor.sessions.pinned_inputs import Inherited
+from playbook_supervisor.sessions.manifest import Inherited
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_process import branches

@@ -74,6 +74,16 @@ class Driver(Record):
 NO_DRIVER = Driver()
 
 
+class Inherited(Record):
+    """What a child session has of its parent: the attempt that it works for, and the settings."""
+
+    parent: str = ""
+    settings: bytes | None = None
+
+
+NOTHING_INHERITED = Inherited()
+
+
 class Confirmation(Record):
     """A person accepted what no record of ours proves. `at` in ms since the epoch."""
 

@@ -81,16 +81,6 @@ class Pinned(Record, slots=False):
         }
 
 
-class Inherited(Record):
-    """What a child session has of its parent: the attempt that it works for, and the settings."""
-
-    parent: str = ""
-    settings: bytes | None = None
-
-
-NOTHING_INHERITED = Inherited()
-
-
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
     """What the session runs.
 
@@ -102,8 +92,7 @@ def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
     playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime, files)
     policy: Policy = _optional(_POLICY, folder, private, runtime, files) or Policy()
     settings: Config | None = _optional(_SETTINGS, folder, private, runtime, files)
-    if settings is None:  # an earlier version began the session
-        settings = config.load(folder.parents[2])
+    settings = settings or config.load(folder.parents[2])  # an earlier version began the session
     children = _children(folder, private, runtime, files)
     return Pinned(session_policy.tightened(playbook, policy), policy, settings, children, files)
 
@@ -128,16 +117,15 @@ def pin(
     playbook: Playbook | None,
     policy: Policy | None,
     children: Mapping[str, bytes] = NO_CHILDREN,
-    inherited_settings: bytes | None = None,
+    inherited: bytes | None = None,
 ) -> Pinned:
     """Write what a new session begins with, and return it as `load` will.
 
     `playbook` is what `text` says; None if it is still to be read. `children` are the texts of
-    those that it can reach, by name. `inherited_settings` are those of a child session's parent;
-    None for those of the project.
+    those that it can reach, by name; `inherited` are the settings of a parent.
     """
     playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
-    files = write(folder, text, policy, inherited_settings)
+    files = write(folder, text, policy, inherited)
     settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
     values: dict[_PinnedKind, Any] = {_PLAYBOOK: playbook, _POLICY: policy, _SETTINGS: settings}
     read: dict[str, Playbook] = {}
@@ -156,10 +144,9 @@ def pin(
 def write(
     folder: Path, text: bytes, policy: Policy | None, settings: bytes | None = None
 ) -> dict[str, bytes]:
-    """Write the pinned files alone, and return them; the settings are the project's as they are."""
-    if settings is None:
-        settings = session_settings.text(folder.parents[2])
-    files = {_SETTINGS.file: settings, _PLAYBOOK.file: text}
+    """Write the pinned files alone, and return them; the settings are the project's, or those."""
+    chosen = session_settings.text(folder.parents[2]) if settings is None else settings
+    files = {_SETTINGS.file: chosen, _PLAYBOOK.file: text}
     if policy is not None:
         files[_POLICY.file] = emit_policy(policy)
     for name, data in files.items():

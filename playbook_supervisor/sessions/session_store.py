@@ -13,12 +13,14 @@ from typing import Protocol
 
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
-from playbook_supervisor.sessions.pinned_inputs import (
-    NO_CHILDREN,
+from playbook_supervisor.sessions.manifest import (
+    NO_DRIVER,
     NOTHING_INHERITED,
+    Driver,
     Inherited,
+    Manifest,
 )
+from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.settled_entries import History
 from playbook_supervisor.system.checkout import Checkout

@@ -21,12 +21,14 @@ from playbook_supervisor.sessions import (
     provenance,
     session_ids,
 )
-from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
-from playbook_supervisor.sessions.pinned_inputs import (
-    NO_CHILDREN,
+from playbook_supervisor.sessions.manifest import (
+    NO_DRIVER,
     NOTHING_INHERITED,
+    Driver,
     Inherited,
+    Manifest,
 )
+from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.session_folders import SESSIONS as SESSIONS
 from playbook_supervisor.sessions.session_folders import SessionFolders
