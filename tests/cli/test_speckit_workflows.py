@@ -137,3 +137,56 @@ def test_a_workflow_in_json_is_read_too(project: Project) -> None:
     project.write("tiny.json", json.dumps(whole))
     assert project.playbook("run", "tiny.json").code == 0
     assert project.journal()[0]["output"] == "y"
+
+
+LOOPS = """\
+workflow: {id: loops}
+inputs:
+  first: {default: a}
+steps:
+  - {id: scan, type: shell, run: cat tasks.json}
+  - id: build
+    type: fan-out
+    items: "{{ steps.scan.output.tasks }}"
+    max_concurrency: 2
+    step: {id: one, type: shell, run: "cp README.md {{ item.file }}"}
+  - {id: join, type: fan-in, wait_for: [build]}
+  - id: mend
+    type: while
+    condition: "{{ steps.green.output.exit_code != 0 }}"
+    max_iterations: 3
+    steps:
+      - {id: fix, type: prompt, prompt: Mend it}
+      - {id: green, type: shell, run: grep -q mended made.txt}
+"""
+MENDS_AT_LAST = """\
+steps:
+  fix:
+    - {say: I try, write: {"made.txt": "broken\\n"}}
+    - {say: I mend, write: {"made.txt": "mended\\n"}}
+"""
+
+
+def test_a_fan_out_and_a_loop_run_as_often_as_they_need(project: Project) -> None:
+    tasks = [{"file": "x y.txt"}, {"file": "b.txt"}, {"file": "$(c).txt"}]
+    project.write("tasks.json", json.dumps({"tasks": tasks}))
+    project.write("README.md", "hello\n")
+    project.write("loops.yml", LOOPS)
+    project.write("script.yaml", MENDS_AT_LAST)
+    ran = project.playbook("run", "loops.yml", "--agent", "script:script.yaml")
+    assert ran.code == 0, ran.err
+    assert all((project.root / each["file"]).exists() for each in tasks)
+    entries = project.journal()
+    ids = [entry["step_id"] for entry in entries]
+    assert ids == ["scan", "build[1]", "build[2]", "build[3]", "fix", "fix"]
+    assert entries[-2]["error_code"] == "PB-COND-UNTIL"
+    assert entries[-1]["status"] == "done"
+
+
+def test_a_loop_whose_test_holds_is_skipped(project: Project) -> None:
+    project.write("tasks.json", '{"tasks": []}')
+    project.write("made.txt", "mended\n")
+    project.write("loops.yml", LOOPS)
+    project.write("script.yaml", MENDS_AT_LAST)
+    assert project.playbook("run", "loops.yml", "--agent", "script:script.yaml").code == 0
+    assert [entry["status"] for entry in project.journal()] == ["done", "skipped", "skipped"]
