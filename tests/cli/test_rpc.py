@@ -24,6 +24,25 @@ from playbook_supervisor.errors import ArgumentError, StorageError
 from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.records import replace
 
+SEED = """\
+name: inbox-triage
+args:
+  tag:
+    default: "family"
+steps:
+  - id: collect
+    command: cli bin/inbox list --json
+    output: json
+  - id: approve
+    command: cli bin/inbox apply --approve
+    stdin: $collect.stdout
+    approval: required
+  - id: execute
+    command: cli bin/inbox apply --execute
+    stdin: $collect.stdout
+    condition: $approve.approved
+"""
+"""A workflow file as in the seed."""
 INBOX = """\
 #!/bin/sh
 # Stands in for a mail program: lists messages, and notes each change that it was asked for.
@@ -262,6 +281,15 @@ class TestARequest:
         said = ask(inbox, {"action": "run", "pipeline": text, "argsJson": argument})
         assert said["output"] == ['1.50|true|["a",2]||été']
 
+    def test_gives_a_loop_its_items(self, inbox: Project) -> None:
+        text = one_step(
+            '"cli bin/inbox tell {{each}}"', ", for_each: {in: $list, as: each, max: 3}"
+        )
+        text = text.replace("args: []", "args: [{name: list, description: x, required: true}]")
+        request = {"action": "run", "pipeline": text, "argsJson": '{"list": ["a", "b c"]}'}
+        said = ask(inbox, request)
+        assert (said["status"], said["output"]) == ("ok", ["b c"])
+
     def test_may_hold_the_playbook(self, inbox: Project) -> None:
         """tyr 7: the text is kept with the session."""
         text = one_step("cli bin/inbox list", ", output: json")
@@ -290,6 +318,13 @@ class TestARequest:
         file = Path(".playbooks/playbooks/inbox-triage.yaml")
         path = file if relative else inbox.root / file
         assert ask(inbox, {"action": "run", "pipeline": str(path)})["status"] == "needs_approval"
+
+    def test_may_hold_a_workflow_file_of_the_contract(self, inbox: Project) -> None:
+        """tyr 7, 12, 24: it is read like a file of that form."""
+        waits = ask(inbox, {"action": "run", "pipeline": SEED, "argsJson": "{}"})
+        assert "apply --approve" in waits["requiresApproval"]["prompt"]
+        assert resume(inbox, token_of(waits), approve=True)["status"] == "ok"
+        assert "apply --execute" in changes(inbox)
 
     def test_with_a_wrong_playbook_lists_its_problems(self, inbox: Project) -> None:
         text = one_step("cli bin/inbox list").replace("error_policy: stop", "error_policy: stopp")
