@@ -192,7 +192,7 @@ def _children(
         yield problem_at(
             document, path, error.code, error.message, error.guidance, severity=severity
         )
-    yield from lint(project.children.of(playbook), document)
+    yield from lint(playbook, project.children.of(playbook), document)
 
 
 def _not_allowed(

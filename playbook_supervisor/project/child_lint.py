@@ -8,6 +8,7 @@ from playbook_supervisor.formats.located import Document
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.child_playbooks import ChildStep, mapping
+from playbook_supervisor.project.references import is_reference, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,14 +17,33 @@ if TYPE_CHECKING:
 _FEATURE = "feature"
 
 
-def lint(children: Iterable[ChildStep], document: Document) -> Iterator[Problem]:
-    """Warnings about these steps of the document, as far as their children are right."""
+def lint(
+    playbook: Playbook, children: Iterable[ChildStep], document: Document
+) -> Iterator[Problem]:
+    """Warnings about these steps of the playbook, as far as their children are right."""
     for each in children:
         if each.file is None or each.faults or each.step.autonomy is Autonomy.SKIP:
             continue
-        path = ("steps", each.index, "command")
-        for code, message, guidance in _warnings(each.step, each.file.playbook):
+        path, child = ("steps", each.index, "command"), each.file.playbook
+        for code, message, guidance in (
+            *_may_lack(playbook, each.step, child),
+            *_warnings(each.step, child),
+        ):
             yield problem_at(document, path, code, message, guidance, severity="warning")
+
+
+def _may_lack(playbook: Playbook, step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:
+    """A required arg that is given nothing but an arg that need not have a value."""
+    stated = mapping(step)
+    optional = {arg.name for arg in playbook.args if not arg.required and not arg.default}
+    for arg in child.args:
+        text = stated.get(arg.name, "").strip()
+        if arg.required and not arg.default and is_reference(text) and names(text)[0] in optional:
+            yield (
+                "PB-CHECK-CHILD",
+                f"the arg {arg.name} of {child.name} is required, and `{text}` may have no value",
+                "Declare that arg as required, or give it a default.",
+            )
 
 
 def _warnings(step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:

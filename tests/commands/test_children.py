@@ -136,7 +136,7 @@ ARGS = (
     "{name: token, description: T, required: false, secret: true}]"
 )
 OWN = (
-    "[{name: what, description: W, required: false}, "
+    "[{name: what, description: W, required: true}, {name: may, description: M, required: false}, "
     "{name: key, description: K, required: false, secret: true}]"
 )
 
@@ -152,6 +152,7 @@ def given(project: Project, args: str) -> list[str]:
     [
         "{level: low}",
         "{level: '{{what}}', count: 3}",
+        "{level: low, count: '{{may}}'}",
         "{level: high, count: '', token: '{{key}}'}",
         "{level: low, token: GITHUB_TOKEN}",
     ],
@@ -177,6 +178,11 @@ def test_what_does_not_fit_is_an_error(project: Project, args: str, said: str) -
     """cat FR-9.3; tyr 28: a secret reaches nothing that could show it."""
     (message,) = given(project, args)
     assert message.startswith(said)
+
+
+def test_a_required_arg_should_surely_have_a_value(project: Project) -> None:
+    (message,) = given(project, "{level: '{{ may }}'}")
+    assert message == "the arg level of release is required, and `{{ may }}` may have no value"
 
 
 # ── cycles, depth and size ──────────────────────────────────────────────────────────────────
