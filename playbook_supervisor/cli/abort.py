@@ -37,7 +37,11 @@ def abort(named: str, *, session: str, message: str, clean: bool) -> int:
         return _take_away(options.chosen_session(named, session))
     snapshot = driving.abort(options.chosen_session(named, session), message)
     output.show_notices(snapshot.notices)
-    output.write(text.summary(snapshot, protocol.entries(snapshot), snapshot.manifest.status))
+    output.write(
+        text.summary(
+            snapshot, [*protocol.tree_entries(snapshot).values()], snapshot.manifest.status
+        )
+    )
     return 0
 
 

@@ -43,10 +43,10 @@ def demo() -> int:
             observer=observer,
             prompter=prompter,
         )
-    entries = protocol.entries(result.snapshot)
-    output.inform(text.summary(result.snapshot, entries, result.why))
+    attempts = protocol.tree_entries(result.snapshot)
+    output.inform(text.summary(result.snapshot, [*attempts.values()], result.why))
     if not shows_list(level):
-        output.inform(*text.steps(entries))
+        output.inform(*text.steps(attempts))
     (journal,) = (made.root / ".playbooks/sessions").glob("*/journal.yaml")
     output.write(f"\n$ cat {journal.relative_to(made.root)}")
     output.write(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from playbook_supervisor.cli import output
@@ -37,38 +37,45 @@ def drive_and_show(
     prompter = Prompt(shows_list(level)) if asks and output.is_interactive() else None
     with observing(level, protocol.entries) as observer:
         result = drive(observer, prompter)
-    snapshot, entries = result.snapshot, protocol.entries(result.snapshot)
+    snapshot, attempts = result.snapshot, protocol.tree_entries(result.snapshot)
     context = result.context
     name = locate.required_id(snapshot)
     if json:
         if context is None and result.why != "interrupted":  # git may be what was hanging
             context = gate_context(snapshot)
         made = envelope.envelope(result, context)
-        output.write_json(json_shapes.result(result, made, entries, context))
+        output.write_json(json_shapes.result(result, made, attempts, context))
     if result.why == "waiting":
         if prompter is None:  # otherwise the user has seen it
             output.inform(*(f"  {line}" for line in gate_text.lines(context)))
         output.inform(text.how_to_answer(snapshot, name))
     elif level >= Level.INFO or result.why == "failed":
-        output.inform(text.summary(snapshot, entries, result.why))
+        output.inform(text.summary(snapshot, [*attempts.values()], result.why))
         if level >= Level.INFO and not shows_list(level):
-            output.inform(*text.steps(entries))
+            output.inform(*text.steps(attempts))
         if result.why == "failed":
+            own = [entry for id_, entry in attempts.items() if "/" not in id_]
             output.inform(
-                *_last_lines(snapshot, entries), *text.cures(entries, snapshot.state.playbook, name)
+                *_last_lines(snapshot, attempts), *text.cures(own, snapshot.state.playbook, name)
             )
         if command := text.next_command(result.why, name):
             output.inform(command)
     return result.exit_code
 
 
-def _last_lines(snapshot: Snapshot, entries: Sequence[Entry]) -> Iterator[str]:
-    """The end of what the agents of the failed steps said."""
-    for entry in text.fatal(entries, snapshot.state.playbook):
-        lines = last_lines(snapshot.private, entry.id, _LAST_LINES)
-        if lines:
-            yield f"{entry.id} ended with (playbook logs {entry.id} shows all):"
+def _last_lines(
+    snapshot: Snapshot, attempts: Mapping[str, Entry], within: str = ""
+) -> Iterator[str]:
+    """The end of what the agents of the failed steps said, also of those of child sessions."""
+    entries = [entry for id_, entry in attempts.items() if id_.rpartition("/")[0] == within]
+    session_id = attempts[within].session if within else snapshot.session_id
+    private = snapshot.store.runtime(session_id)
+    for entry in text.fatal(entries, None if within else snapshot.state.playbook):
+        path = f"{within}/{entry.id}".lstrip("/")
+        if lines := last_lines(private, entry.id, _LAST_LINES):
+            yield f"{path} ended with (playbook logs {path} shows all):"
         yield from (f"  {line}" for line in lines)
+        yield from _last_lines(snapshot, attempts, path) if entry.session else ()
 
 
 @contextmanager

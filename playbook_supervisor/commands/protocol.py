@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.claude_code.context import HookReply
     from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
     from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -176,6 +178,27 @@ def entries(snapshot: Snapshot) -> tuple[Entry, ...]:
     It is read again: a snapshot has the entries of the due phase alone.
     """
     return snapshot.store.journal(snapshot.session_id).entries
+
+
+def tree_entries(snapshot: Snapshot) -> dict[str, Entry]:
+    """The whole journals of the session and of all below it, by the ids of the attempts.
+
+    Those of a child session, `release#1/plan#1`, stand behind the attempt that it works for.
+    """
+    return dict(_in_tree(snapshot.store, snapshot.session_id, "", {snapshot.session_id}))
+
+
+def _in_tree(
+    store: SessionStore, session_id: str, above: str, seen: set[str]
+) -> Iterator[tuple[str, Entry]]:
+    from playbook_supervisor.errors import PlaybookError
+
+    for entry in store.journal(session_id).entries:
+        yield f"{above}{entry.id}", entry
+        if entry.session and entry.session not in seen:
+            seen.add(entry.session)
+            with suppress(PlaybookError):  # it was not created, or cannot be read
+                yield from _in_tree(store, entry.session, f"{above}{entry.id}/", seen)
 
 
 def _reply(supervisor: Supervisor, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:

@@ -298,9 +298,9 @@ def test_a_summary_adds_up_reported_costs() -> None:
     assert (text.cost(entries[2:]), text.tokens(entries[2:])) == ("", "")
     assert text.cost([spent("one", cost_usd=0.0042)]) == "0.0042 USD"
     assert text.cost([spent("one", cost_usd=0)]) == "0.00 USD"
-    assert text.steps(entries) == [
+    assert text.steps({each.id: each for each in entries}) == [
         "  one#1    done  1 min  1.20 USD",
         "  two#1    done  1 min  0.12 USD",
         "  three#1  done  1 min",
     ]
-    assert text.steps(entries[:1]) == []
+    assert text.steps({entries[0].id: entries[0]}) == []

@@ -128,6 +128,36 @@ def test_logs_of_an_attempt_of_a_child_are_found_by_its_path(waiting: Project) -
     assert "PB-STATE-NO-LOG" in waiting.playbook("logs", "plan#1/build#1").err
 
 
+def test_a_run_tells_the_attempts_of_its_tree(waiting: Project) -> None:
+    waiting.playbook("answer", "continue")
+    shape = waiting.playbook("resume", "--json").json
+    conforms("run", shape)
+    assert [each["id"] for each in shape["steps"]] == ["plan#1", "release#1", "last#1"]
+    (child,) = shape["children"]
+    assert child["attempt"] == "release#1"
+    assert [each["id"] for each in child["steps"]] == ["build#1", "ask#1", "tag#1"]
+
+
+def test_a_run_ends_with_a_line_for_each_step_of_its_tree(project: Project) -> None:
+    """Also with the last lines of what failed in a child session."""
+    fails = SHIP.replace(
+        "cli git --version, autonomy: auto, error_policy: stop}\n",
+        "cli ls /no-such-folder, autonomy: auto, error_policy: stop}\n",
+        1,
+    )
+    project.write(".playbooks/playbooks/top.yaml", TOP)
+    project.write(".playbooks/playbooks/ship.yaml", fails)
+    project.commit("Add playbooks")
+    ran = project.playbook("run", "top")
+    assert ran.code == 2
+    lines = ran.err.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("  release#1"))
+    assert lines[at + 1].startswith("    build#1  failed")
+    assert "release#1/build#1 ended with (playbook logs release#1/build#1 shows all):" in lines
+    assert any("no-such-folder" in line for line in lines)
+    assert "build#1  failed" in project.playbook("show").out
+
+
 def test_the_live_list_opens_a_child(waiting: Project) -> None:
     with Terminal(waiting, "resume") as terminal:
         terminal.until("release#1 → ask#1 waits for you")

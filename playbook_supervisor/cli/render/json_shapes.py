@@ -114,10 +114,12 @@ def _without(shape: Json, key: str) -> Json:
 def result(
     result: DriveResult,
     envelope: Json,
-    entries: Sequence[Entry],
+    attempts: Mapping[str, Entry],
     context: GateContext | None = None,
 ) -> Json:
     """How a drive ended (`run --json`, `resume --json`, `rpc`), beside its envelope.
+
+    `attempts` are those of the session and of its child sessions by their ids.
 
     The key is `ending`, because `status` belongs to the envelope of the Tyrum contract.
     """
@@ -132,7 +134,7 @@ def result(
         "exit_code": result.exit_code,
         "progress": {"done": snapshot.done, "total": snapshot.total},
         **exceptions(manifest),
-        "steps": [attempt(entry) for entry in entries],
+        **_steps(attempts),
     }
     ask = snapshot.directive
     if isinstance(ask, Ask):
@@ -140,6 +142,19 @@ def result(
             "gate"
         ]
     return shape
+
+
+def _steps(attempts: Mapping[str, Entry]) -> Json:
+    """The attempts of the session, and of each child session by the attempt that it works for."""
+    below: dict[str, list[Json]] = {"": []}
+    for id_, entry in attempts.items():
+        below.setdefault(id_.rpartition("/")[0], []).append(attempt(entry))
+    steps = below.pop("")
+    children = [
+        {"session": attempts[within].session, "attempt": within, "steps": tried}
+        for within, tried in below.items()
+    ]
+    return {"steps": steps, **({"children": children} if children else {})}
 
 
 _NO_HEADER = SessionHeader("", "", "", 0, 1)

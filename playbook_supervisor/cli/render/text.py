@@ -5,10 +5,10 @@ Text from other sources is stripped of control characters here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.errors import CODES, guidance, with_session
-from playbook_supervisor.formats.sanitize import first_line, one_line
+from playbook_supervisor.formats.sanitize import counted, first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution, SessionStatus
 from playbook_supervisor.sessions.gate_text import reason as reason
 from playbook_supervisor.sessions.gate_text import settled_line as settled_line
+from playbook_supervisor.sessions.step_runs import StepRun, step_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _LINE = 400
 _GUIDANCE = 2_000  # characters: it may hold a command to copy
 _NOTABLE = 100  # ms
+_MOST_NAMED = 5  # items of a loop
 _CENT = 0.01  # USD
 
 
@@ -226,25 +228,51 @@ def _thousands(number: float) -> str:
     return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k"
 
 
-def steps(entries: Sequence[Entry]) -> list[str]:
+def steps(attempts: Mapping[str, Entry]) -> list[str]:
     """A line for each attempt: status, duration, waiting time, cost, waivers (cat NFR-4.3).
 
-    Empty for a single attempt, which the summary covers.
+    A loop has one line, and so have all rounds of an `until`; the attempts of a child session are
+    indented. Empty for a single attempt, which the summary covers.
     """
-    if len(entries) < 2:
+    if len(attempts) < 2:
         return []
-    return [f"  {line}" for line in table([_step(entry) for entry in entries])]
+    return [f"  {line}" for line in table([*_step_rows(attempts, "")])]
 
 
-def _step(entry: Entry) -> tuple[str, ...]:
-    elapsed = waited = ""
+def _step_rows(attempts: Mapping[str, Entry], within: str) -> Iterator[tuple[str, ...]]:
+    own = (entry for id_, entry in attempts.items() if id_.rpartition("/")[0] == within)
+    indent = "  " * (within.count("/") + 1 if within else 0)
+    for run in step_runs(own):
+        name, *rest = _loop(run) if run.loop else _step(run)
+        yield f"{indent}{name}", *rest
+        for entry in run.entries:
+            if entry.session:
+                yield from _step_rows(attempts, f"{within}/{entry.id}".lstrip("/"))
+
+
+def _loop(run: StepRun) -> tuple[str, ...]:
+    failed = [first_line(each.item, 40) or each.id for each in run.failed]
+    status = "in_progress" if run.current else "failed" if failed else "done"
+    spent = [f"{run.done}/{counted(run.total, 'item')}", _spent(run.entries)]
+    spent += [f"failed: {', '.join(failed[:_MOST_NAMED])}"] if failed else []
+    return run.loop, status, duration(run.lasted), ", ".join(filter(None, spent))
+
+
+def _step(run: StepRun) -> tuple[str, ...]:
+    entry, elapsed = run.last, ""
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
-        elapsed = duration(entry.completed_at - entry.started_at)
-    if (ms := waited_ms((entry,))) >= _NOTABLE:
-        waited = f"{duration(ms)} of it at a gate"
+        elapsed = duration(entry.completed_at - run.entries[0].started_at)
+    rounds = f"{len(run.entries)} rounds" if len(run.entries) > 1 else ""
     waived = f"waived {', '.join(map(first_line, entry.waived))}" if entry.waived else ""
-    spent = ", ".join(part for part in (waited, cost((entry,)), waived) if part)
+    spent = ", ".join(part for part in (rounds, _spent(run.entries), waived) if part)
     return entry.id, entry.status.value, elapsed, spent
+
+
+def _spent(entries: Sequence[Entry]) -> str:
+    """The time at gates and the cost."""
+    waited = waited_ms(entries)
+    at_gates = f"{duration(waited)} of it at a gate" if waited >= _NOTABLE else ""
+    return ", ".join(part for part in (at_gates, cost(entries)) if part)
 
 
 _NEXT_COMMANDS = {
