@@ -104,7 +104,7 @@ steps:
     config: {message: Is the digest right?}
   - id: store
     type: commit
-    config: {message: "Add {{title}}", files: ["{{title}}.md"], push: false, pull: false}
+    config: {message: "Add {{title}}", files: ["{{title}}.md"], no-push: true, no-pull: true}
 outputs: ["{{title}}.md"]
 """,
     name="digest-notes",
@@ -113,7 +113,7 @@ outputs: ["{{title}}.md"]
     gates=("tools", "checkpoint"),
     asked=("digest", "Is the digest right?"),
     made={"out-of-tea.md": "No tea.\n"},
-    script='digest: {write: {out-of-tea.md: "No tea.\\n"}}\n',
+    script='steps: {digest: {write: {out-of-tea.md: "No tea.\\n"}}}\n',
     writes=("out-of-tea.md", "No tea.\n"),
 )
 
@@ -138,7 +138,7 @@ Read `notes.md` and write at most {{lines}} line to `short.md`.
     gates=("tools",),
     asked=("shorten",),
     made={"short.md": "No tea.\n"},
-    script='shorten: {write: {short.md: "No tea.\\n"}}\n',
+    script='steps: {shorten: {write: {short.md: "No tea.\\n"}}}\n',
     writes=("short.md", "No tea.\n"),
 )
 
@@ -177,8 +177,9 @@ steps:
     asked=("Is the plan right?",),
     made={PLAN: "the plan\n", f"specs/{FEATURE}/tasks.md": "- [ ] T1\n"},
     script=f"""\
-plan: {{write: {{{PLAN}: "the plan\\n"}}}}
-tasks: {{write: {{specs/{FEATURE}/tasks.md: "- [ ] T1\\n"}}}}
+steps:
+  plan: {{write: {{{PLAN}: "the plan\\n"}}}}
+  tasks: {{write: {{specs/{FEATURE}/tasks.md: "- [ ] T1\\n"}}}}
 """,
 )
 

@@ -33,7 +33,9 @@ def from_python(project: Project, shape: Shape, agent: str) -> None:
 def by_requests(project: Project, shape: Shape, agent: str) -> None:
     project.write(".playbooks/config.yaml", f"agent: {agent}\n")
     project.commit("Choose an agent")
-    names = [arg.name for arg in playbook_supervisor.load_playbook(shape.name, cwd=project.root).args]
+    names = [
+        arg.name for arg in playbook_supervisor.load_playbook(shape.name, cwd=project.root).args
+    ]
     values = dict(each.split("=") for each in shape.args if "=" in each) or dict(
         zip(names, shape.args, strict=False)
     )

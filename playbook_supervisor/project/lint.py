@@ -281,7 +281,8 @@ def _codes(steps: Sequence[Step], path: Path) -> Iterator[_Warning]:
 
 def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
     """Only an agent's word can be wrong: what the others report is what they have done."""
-    if step.namespace in AGENT_NAMESPACES and not step.postconditions:
+    proven = step.judging or step.outputs
+    if step.namespace in AGENT_NAMESPACES and not proven:
         yield (
             (*path, "id"),
             "PB-CHECK-LINT-UNSEEN",

@@ -352,6 +352,18 @@ def test_only_the_steps_of_agents_need_conditions_to_be_seen() -> None:
     assert codes(warnings(commits, asks, version="1.1")) == [(7, "LINT-UNSEEN")]
 
 
+@pytest.mark.parametrize(
+    "proof",
+    [{"outputs": "[a.md]"}, {"until": "{conditions: [tasks_done], max: 3}"}],
+    ids=lambda proof: next(iter(proof)),
+)
+def test_outputs_and_the_conditions_of_a_loop_show_that_a_step_is_done(
+    proof: dict[str, str],
+) -> None:
+    asks = step("ask", command="prompt", **{"with": "{text: Why}"}, **proof)
+    assert warnings(asks, version="1.1") == ()
+
+
 def test_a_gate_before_or_at_the_publishing_step_is_in_time() -> None:
     gate = step("review", autonomy="gate_always")
     assert without_unseen(warnings(gate, step("pr"), gate.replace("id: review", "id: again"))) == []
