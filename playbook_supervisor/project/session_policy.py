@@ -13,7 +13,7 @@ from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.formats.yaml_writer import pair
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Playbook, Step, base_of
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode, Resolution
 from playbook_supervisor.records import Record, replace
 
@@ -67,8 +67,9 @@ class Policy(Record):
     demands: tuple[Demand, ...] = ()
 
     def of(self, step_id: str) -> Iterator[Demand]:
-        """The demands on a step of the session itself."""
-        return (each for each in self.demands if each.step == step_id and not each.playbook)
+        """The demands on a step of the session itself; those on a loop are on each of its items."""
+        name = base_of(step_id)
+        return (each for each in self.demands if each.step == name and not each.playbook)
 
     def child(self, name: str) -> Policy:
         """What a session of the child of this name has to keep."""

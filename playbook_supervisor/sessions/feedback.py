@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.formats.sanitize import first_line, last_words, printable
-from playbook_supervisor.kernel.state import INTERRUPTED, Entry
+from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL, Entry
 
 _MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
 _AUTONOMOUS = "autonomous"
@@ -20,8 +20,11 @@ def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
     if len(attempts) < 2:
         return ""
     former = attempts[-2]
+    begins = f"This step was tried before ({former.id}), and that attempt did not succeed."
+    if former.error_code == UNTIL:
+        begins = f"This step is repeated until something holds; {former.id} was the round before."
     lines = [
-        f"This step was tried before ({former.id}), and that attempt did not succeed.",
+        begins,
         *_why(former),
         *printed,
         *_words(attempts[-2:]),
@@ -34,7 +37,8 @@ def _why(former: Entry) -> Iterator[str]:
     if former.error_code == INTERRUPTED:
         yield "It was interrupted before it ended."
     elif former.error:
-        yield f"What did not hold: {first_line(former.error, _MOST_EVIDENCE)}"
+        yet = " yet" if former.error_code == UNTIL else ""
+        yield f"What did not hold{yet}: {first_line(former.error, _MOST_EVIDENCE)}"
     for line in former.evidence:
         yield f"What held: {first_line(line)}"
     if former.error_cause:

@@ -13,7 +13,7 @@ from pathlib import Path
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.sanitize import last_words
 from playbook_supervisor.kernel.directives import Ask, Probed
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
@@ -170,7 +170,7 @@ def _said(playbook: Playbook, entry: Entry, entries: Sequence[Entry], private: P
         by_agent = playbook.step(entry.step_id).needs_agent
         return Words(entry.id, last_words(text), by_agent) if text else Words()
     agents = {step.id for step in playbook.steps if step.needs_agent}
-    speakers = [each for each in entries if each.output and each.step_id in agents]
+    speakers = [each for each in entries if each.output and base_of(each.step_id) in agents]
     if not speakers:
         return Words()
     last = max(speakers, key=lambda each: each.completed_at or each.latest)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.kernel.model import base_of
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project import conditions
@@ -159,5 +160,5 @@ def _has_published(snapshot: Snapshot, sessions: Sequence[str]) -> bool:
                 playbook = opened.playbook
         if names := {step.id for step in playbook.steps if publishes(step)}:
             journal = snapshot.store.journal(session_id).entries
-            entries += [entry for entry in journal if entry.step_id in names]
+            entries += [entry for entry in journal if base_of(entry.step_id) in names]
     return all(entry.settled for entry in entries) and any(entry.ran for entry in entries)
