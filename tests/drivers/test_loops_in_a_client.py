@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from bound import Conversation
-from drivers.test_children_in_a_client import journals, told
 from project import Project
 
 LOOP = """\
@@ -62,6 +63,22 @@ def conversation(looped: Project) -> Iterator[Conversation]:
         yield conversation
 
 
+def told(reply: Any) -> Any:
+    said = reply["hookSpecificOutput"]["additionalContext"].splitlines()
+    line = next(line for line in said if line.startswith("playbook-directive: "))
+    return json.loads(line.removeprefix("playbook-directive: "))
+
+
+def journals(project: Project) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each session, by the playbook's name."""
+    found = {}
+    for folder in project.sessions:
+        manifest = yaml.safe_load((folder / "session.yaml").read_bytes())
+        entries = yaml.safe_load((folder / "journal.yaml").read_bytes())["entries"]
+        found[manifest["playbook"]] = entries
+    return found
+
+
 def agent(conversation: Conversation, attempt: str, args: str) -> Any:
     """An agent runs the command with these args; what the client is told when it comes back."""
     called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"use of {attempt}"}
@@ -70,7 +87,7 @@ def agent(conversation: Conversation, attempt: str, args: str) -> Any:
     assert given["description"] == f"{attempt} /qa.plan"
     assert f"args `{args}`" in given["prompt"]
     skill = {"skill": "qa.plan", "args": args}
-    ran = {"tool_input": skill, "tool_response": {"success": True}}
+    ran: dict[str, Any] = {"tool_input": skill, "tool_response": {"success": True}}
     conversation.hook("PostToolUse", agent_id=attempt, tool_name="Skill", **ran)
     back = {"status": "completed", "agentId": attempt, "content": []}
     return conversation.hook("PostToolUse", **called, tool_response=back)
