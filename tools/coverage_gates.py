@@ -17,6 +17,7 @@ PACKAGE = "playbook_supervisor"
 COMPLETE = (
     "kernel/",
     "project/arguments.py",
+    "project/child_playbooks.py",
     "project/schema.py",
     "project/verdicts.py",
     "sessions/journal.py",
