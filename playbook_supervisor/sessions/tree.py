@@ -79,7 +79,13 @@ def _advanced(child: Supervisor) -> Snapshot:
     """Begin the child if no process has, else let it go on."""
     with child.store.open(child.id) as opened:
         begun = opened.runtime.begun is not None or not opened.state.pristine
-    return child.advance() if begun else child.begin()
+    if not begun:
+        try:
+            return child.begin()
+        except StateError as error:
+            if error.code != "PB-STATE-REFUSED":  # another process has begun it meanwhile
+                raise
+    return child.advance()
 
 
 def _composed(node: Supervisor, own: Snapshot) -> Snapshot:

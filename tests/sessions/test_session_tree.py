@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from pytest_mock import MockerFixture
 from stored import Scene, ask, failed, ids, step, unsynced, work
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.directives import Check, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions import children, selection, tree
@@ -396,6 +398,45 @@ def test_a_child_whose_launch_alone_was_journaled_is_created_by_the_next_process
     assert sorted(scene.store.ids()) == sorted([top.id, session])
 
 
+def test_several_processes_make_one_child_and_begin_it_once(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    mocker.patch.object(children, "create_missing", side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        top.begin()
+    mocker.stopall()
+    barrier = threading.Barrier(4)
+
+    def go_on(supervisor: Supervisor) -> list[str]:
+        barrier.wait()
+        return leaves(supervisor.advance())
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(go_on, [scene.again(top) for _ in range(4)]))
+    assert found == [["release#1/plan#1"]] * 4
+    assert len(scene.store.ids()) == 2
+    assert ids(scene.journal(child_of(scene, top))) == ["plan#1 in_progress"]
+
+
+def test_a_child_that_another_process_begins_at_that_moment_goes_on(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    define(scene, "child", "plan")
+    top = parent(scene, calls())
+    begin = Supervisor.begin
+
+    def begun_elsewhere(child: Supervisor, start: str = "") -> Snapshot:
+        if child.parent is not None:
+            begin(Supervisor(scene.fresh(), child.id))
+        return begin(child, start)
+
+    mocker.patch.object(Supervisor, "begin", begun_elsewhere)
+    assert leaves(top.begin()) == ["release#1/plan#1"]
+    assert ids(scene.journal(child_of(scene, top))) == ["plan#1 in_progress"]
+
+
 def test_a_child_that_was_created_and_did_not_begin_begins(
     scene: Scene, mocker: MockerFixture
 ) -> None:
@@ -473,3 +514,25 @@ def test_a_child_is_never_chosen_by_itself_and_its_name_means_its_top(scene: Sce
         assert selection.choose(store, named).session_id == top.id
     top.abort("enough", ANN)
     assert selection.choose(scene.fresh()).session_id == top.id
+
+
+# ── what waits ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_retry_in_a_child_waits_for_its_time(scene: Scene) -> None:
+    define(scene, "child", step("plan", error_policy="retry:2"))
+    group = {"parallel_group": "g"}
+    top = parent(scene, calls("one", **group), step("own", **group))
+    top.begin()
+    now = [scene.clock()]
+    scene.store.clock = lambda: now[0]
+    snapshot = top.report("one#1/plan#1", failed())
+    assert (leaves(snapshot), top.delay(snapshot)) == (["own#1"], 1.0)
+    snapshot = top.report("own#1", OK)
+    asked = snapshot.directive
+    assert isinstance(asked, Check)
+    assert asked.id.startswith("one#1/before:plan#2")
+    assert [member.id for member in asked.members] == ["one#1/plan#2"]
+    assert top.delay(snapshot) == 1.0
+    now[0] += 1000
+    assert leaves(top.advance()) == ["one#1/plan#2"]
