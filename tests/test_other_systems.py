@@ -39,7 +39,11 @@ def by_requests(project: Project, shape: Shape, agent: str) -> None:
     values = dict(each.split("=") for each in shape.args if "=" in each) or dict(
         zip(names, shape.args, strict=False)
     )
-    request = {"action": "run", "pipeline": shape.name, "argsJson": json.dumps(values)}
+    request: dict[str, object] = {
+        "action": "run",
+        "pipeline": shape.name,
+        "argsJson": json.dumps(values),
+    }
     while True:
         envelope = project.playbook("rpc", input=json.dumps(request)).json
         assert envelope["ok"], envelope
