@@ -287,6 +287,7 @@ def test_every_translation_of_a_behaviour_is_a_note_and_no_warning() -> None:
         (("{id: a, command: x, input: {args: [y]}}",), 10, "`args` is not text", "Write text"),
         (("{id: p, type: prompt}",), 10, "`prompt` is missing", "Add"),
         (("{id: j, type: fan-in, wait_for: [x]}",), 10, "`x` is no earlier step", "before"),
+        (("{id: j, type: fan-in, wait_for: []}",), 9, "no step does anything", "Add a command"),
         (("{id: j, type: fan-in, wait_for: [], output: {a: b}}",), 10, "the `output` of a fan-in", "Read"),
     ],
 )  # fmt: skip
@@ -294,10 +295,10 @@ def test_what_cannot_be_carried_is_refused_with_a_cure(
     steps: tuple[str, ...], line: int, message: str, guidance: str
 ) -> None:
     found = said(workflow(*steps))
-    matching = [each for each in found if message in each[1]]
-    assert matching, found
-    assert matching[0][0] == line
-    assert guidance in matching[0][2]
+    assert len(found) == 1, found
+    assert found[0][0] == line
+    assert message in found[0][1]
+    assert guidance in found[0][2]
 
 
 @pytest.mark.parametrize(

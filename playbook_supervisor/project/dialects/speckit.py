@@ -68,6 +68,8 @@ def translate(document: Document) -> Translation:
     _inputs(draft)
     workflow = Workflow(draft)
     _steps(workflow, ("steps",), "")
+    if not workflow.count:
+        _nothing_to_do(draft)
     _promises(workflow)
     for key, value in NOT_ASKED.items():
         draft.put(("defaults", key), value, ("steps",))
@@ -125,6 +127,14 @@ def _needed(draft: Draft, at: Path) -> bool:
     return isinstance(stated, Plain) and stated.value is True
 
 
+def _nothing_to_do(draft: Draft) -> None:
+    """Report it once: without steps the schema would, too."""
+    if not draft.refused:
+        guidance = "Add a command, a prompt, a program or a gate."
+        draft.refuse(("steps",), "no step does anything", guidance)
+    draft.put(("steps",), [{"id": "refused", "command": speckit_steps.REFUSED}], ("steps",))
+
+
 def _promises(workflow: Workflow) -> None:
     """Steps whose JSON is read promise it."""
     for step in sorted(workflow.scope.promised):
@@ -150,7 +160,8 @@ def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
     elif kind in _NESTING:
         keys, translated = _NESTING[kind]
         draft.refuse_unknown(at, ("id", "type", *keys), f"`{kind}` steps")
-        workflow.require_shapes(at, kind)
+        if not workflow.require_shapes(at, kind):
+            return
         try:
             translated(workflow, at, condition_of)
         except (ExpressionError, UntranslatableError) as error:
@@ -181,6 +192,7 @@ def _switch(workflow: Workflow, at: Path, condition_of: str) -> None:
             guidance = "Use `if` with `==`, which tells numbers from text."
             said = f"the case `{first_line(case, 60)}` is a number, true, false or none"
             workflow.draft.refuse(there, said, guidance)
+            continue
         test = Comparison("==", value, Literal(case))
         _steps(workflow, there, when(test, workflow.scope, holds=True))
     if workflow.draft.value((*at, "default")) is MISSING:

@@ -30,6 +30,8 @@ _SHAPES = {
 """What the keys of a step take that is no text."""
 _OPTIONS = {"gate": "a list"}
 """What `options` are, by type of step; mappings of others."""
+REFUSED = "cli true"
+"""Stands for a command that is refused, so that the schema does not report it again."""
 _ON_REJECT = {
     "abort": "To reject is to answer `abort`.",
     "skip": "To reject is to answer `skip`.",
@@ -59,8 +61,12 @@ class Workflow:
         else:
             self.draft.refuse(at, str(error), error.guidance, key=False)
 
-    def require_shapes(self, at: Path, kind: str) -> None:
-        """Refuse each value in the mapping at a place that is not what its key takes."""
+    def require_shapes(self, at: Path, kind: str) -> bool:
+        """Refuse each value in the mapping at a place that is not what its key takes.
+
+        Whether all are.
+        """
+        fitting = True
         for key in self.draft.keys(at):
             wanted = (
                 _OPTIONS.get(kind, "a mapping") if key == "options" else _SHAPES.get(key, "text")
@@ -69,6 +75,8 @@ class Workflow:
             if not isinstance(value, _TYPES[wanted]) or value == "":
                 said = f"`{first_line(key, 60)}` is not {wanted}"
                 self.draft.refuse((*at, key), said, f"Write {wanted}, or remove the key.")
+                fitting = False
+        return fitting
 
     def filled(self, to: Path, at: Path) -> None:
         """Write the text at a place with its inputs as args, if there is one."""
@@ -124,6 +132,7 @@ def _command(workflow: Workflow, to: Path, at: Path) -> None:
         draft.put((*to, "command"), name if name.startswith("/") else f"/{name}", (*at, "command"))
     else:
         draft.refuse(at, "`command` is missing", "Add `command:`, as in `speckit.plan`.", key=False)
+        draft.put((*to, "command"), REFUSED, at)
     draft.refuse_unknown((*at, "input"), ("args",), "`input`")
     workflow.require_shapes((*at, "input"), "input")
     workflow.filled((*to, "args"), (*at, "input", "args"))
@@ -168,8 +177,8 @@ def _agent(workflow: Workflow, to: Path, at: Path) -> None:
 
 
 def _shell(workflow: Workflow, to: Path, at: Path) -> None:
-    if command := program(workflow, (*at, "run")):
-        workflow.draft.put((*to, "command"), command, (*at, "run"))
+    command = program(workflow, (*at, "run")) or REFUSED
+    workflow.draft.put((*to, "command"), command, (*at, "run"))
 
 
 def program(workflow: Workflow, at: Path) -> str:

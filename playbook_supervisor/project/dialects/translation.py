@@ -132,6 +132,11 @@ class Draft:
         problem = problem_at(self.original, at, REFUSED, message, guidance, key=key)
         self._problems[f"{problem.place} {message}"] = problem
 
+    @property
+    def refused(self) -> bool:
+        """Whether something was refused, so that the translation will not run."""
+        return any(problem.severity == "error" for problem in self._problems.values())
+
     def refuse_unknown(self, at: Path, known: Collection[str], what: str) -> None:
         """Refuse each key of the mapping at this path that the format does not have."""
         for key in self.keys(at):
