@@ -237,6 +237,29 @@ def test_says_what_version_1_1_adds_to_a_step(project: Project) -> None:
     assert review["tools"] == ["Read", "Grep"]
 
 
+def test_says_how_often_a_step_is_repeated(project: Project) -> None:
+    project.write(
+        ".playbooks/playbooks/again.yaml",
+        """
+name: again
+description: Repeat
+version: "1.1"
+args: [{name: files, description: d, required: true}]
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: a, command: "cli cat {{f}}", for_each: {in: $files, as: f, max: 9, at_once: 2}}
+  - {id: b, command: cli make, until: {conditions: [tasks_done, {file_exists: x}], max: 3}}
+""",
+    )
+    shown = plan(project, "again", "one two")
+    said = [re.sub(r"  +", "  ", line) for line in lines(shown)]
+    assert "each  f of $files, at most 9, 2 at once" in said
+    assert "until  tasks_done, file_exists=x: at most 3 rounds" in said
+    first, second = (phase["steps"][0] for phase in conforms("plan", as_json(shown))["phases"])
+    assert first["for_each"] == {"in": "$files", "as": "f", "max": 9, "at_once": 2}
+    assert second["until"] == {"conditions": ["tasks_done", "file_exists=x"], "max": 3}
+
+
 def test_what_could_not_be_proved_at_the_end_is_said_before_the_beginning(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,9 @@ def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
         named = parse(step.when)
         known = "the arg decides" if named.fact == ARG else f"known once {named.step} is over"
         yield "when", f"{step.when}: {known}"
+    if (loop := step.for_each) is not None:
+        together = f", {loop.at_once} at once" if loop.at_once > 1 else ""
+        yield "each", f"{loop.name} of {loop.source}, at most {loop.most:,}{together}"
     if step.is_checkpoint:
         yield "asks", message_of(step, plan.args)
     else:
@@ -155,6 +158,8 @@ def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
         yield "runs", runs and f"{runs}{where}"
     if step.stdin:
         yield "reads", f"{step.stdin}: known once {output_reference(step.stdin)[0]} is over"
+    if step.until:
+        yield "until", f"{', '.join(step.until)}: at most {counted(step.rounds, 'round')}"
     if step.output is OutputFormat.JSON:
         yield "prints", f"JSON{' that matches its schema' if step.output_schema else ''}"
     if (limits := _limits(step.limits)) and not step.is_checkpoint:

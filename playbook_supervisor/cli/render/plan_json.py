@@ -9,7 +9,7 @@ from playbook_supervisor.cli.render.json_shapes import tightening
 from playbook_supervisor.cli.render.plan import shown_file
 from playbook_supervisor.commands.dry_run import PlannedStep, RunPlan
 from playbook_supervisor.kernel.directives import Probed
-from playbook_supervisor.kernel.model import Limits, Step
+from playbook_supervisor.kernel.model import Limits, Loop, Step
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.serialize import PROTOCOL
@@ -94,8 +94,14 @@ _STATED: Mapping[str, Callable[[Step], object]] = {
     "cwd": lambda step: step.cwd,
     "tools": lambda step: list(step.tools),
     "limits": lambda step: _given(step.limits),
+    "for_each": lambda step: step.for_each and _loop(step.for_each),
+    "until": lambda step: step.until and {"conditions": list(step.until), "max": step.rounds},
 }
 """What the plan says of a step only where the playbook states it."""
+
+
+def _loop(loop: Loop) -> dict[str, Any]:
+    return {"in": loop.source, "as": loop.name, "max": loop.most, "at_once": loop.at_once}
 
 
 def _given(limits: Limits) -> dict[str, Any]:
