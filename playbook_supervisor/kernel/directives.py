@@ -210,7 +210,8 @@ class Outcome(Record):
     `output` is the whole output, capped: before it reaches the kernel, the session cuts it to its
     last words, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
     `model`, `cost_usd`, …). `data` is the output of a step that promises JSON, and `files` are the
-    paths that it made; the kernel looks at neither.
+    paths that it made; the kernel looks at neither. `cached_from` names the attempt whose recorded
+    result this is, `20260219-a7k/build#1`, if nothing has run.
     """
 
     error: Failure | None = None
@@ -218,6 +219,7 @@ class Outcome(Record):
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
     data: Any = None
     files: tuple[str, ...] = ()
+    cached_from: str = ""
 
     @property
     def ok(self) -> bool:

@@ -89,6 +89,7 @@ class Entry(Record):
     gates: tuple[Gate, ...] = ()
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
     output: str = ""
+    cached_from: str = ""
     session: str = ""
     items: int = 0
     item: str = ""

@@ -105,7 +105,13 @@ def record_return(state: State, step: Step, returned: Returned, at: int) -> Even
     """Record what the worker returned, before anything is checked."""
     outcome = returned.outcome
     entry = state.last(step.id)
-    entry = replace(entry, returned_at=at, output=outcome.output, agent=outcome.agent)
+    entry = replace(
+        entry,
+        returned_at=at,
+        output=outcome.output,
+        agent=outcome.agent,
+        cached_from=outcome.cached_from,
+    )
     if outcome.error:
         entry = replace(
             entry,
@@ -126,7 +132,7 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     erred = entry.erred and not rechecked
     failing, missing = _failing_after(report)
     findings = _findings_to_raise(step, report)
-    entry = replace(entry, evidence=_evidence(report))
+    entry = replace(entry, evidence=(*_evidence(report), *_cached(entry)))
     if not (erred or findings or missing) and _another_round(state, step, failing):
         entry = replace(entry, error=_describe_conditions(failing), error_code=UNTIL)
         return settle(entry, EntryStatus.FAILED, at)
@@ -268,6 +274,10 @@ def _not_named(findings: list[Finding], failing: list[Probed]) -> list[Finding]:
 
 def _describe_findings(findings: list[Finding]) -> str:
     return "; ".join(f"{finding.trigger.value}: {finding.evidence}" for finding in findings)
+
+
+def _cached(entry: Entry) -> tuple[str, ...]:
+    return (f"cached: the output of {entry.cached_from}",) if entry.cached_from else ()
 
 
 def _evidence(report: Report) -> tuple[str, ...]:

@@ -29,8 +29,12 @@ def lacking(step: Step, allowed: Collection[str]) -> tuple[str, ...]:
 
     Who allows `Bash` also allows each part of it.
     """
-    covered = {*allowed, *READ_ONLY}
-    return tuple(rule for rule in dict.fromkeys(step.tools) if not {rule, _tool(rule)} & covered)
+    return tuple(rule for rule in changing(step.tools) if not {rule, _tool(rule)} & {*allowed})
+
+
+def changing(rules: Iterable[str]) -> tuple[str, ...]:
+    """The rules that allow more than reading, each once."""
+    return tuple(rule for rule in dict.fromkeys(rules) if _tool(rule) not in READ_ONLY)
 
 
 def lacking_in(steps: Iterable[Step]) -> dict[str, tuple[str, ...]]:

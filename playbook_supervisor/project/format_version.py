@@ -30,16 +30,10 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     "step": frozenset(
         {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "skip_if"}
         | {"cwd", "tools", "feedback", "approval", "checkpoint", *fields(Limits)}
-        | {"for_each", "until"}
+        | {"for_each", "until", "cache"}
     ),
 }
 """The keys that 1.1 adds, by the thing that has them."""
-UNSUPPORTED_KEYS: Mapping[str, frozenset[str]] = {
-    "playbook": frozenset(),
-    "arg": frozenset(),
-    "step": frozenset({"cache"}),
-}
-"""Keys of 1.1 that this release does not support."""
 
 _LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})
 _CONDITIONS = ("preconditions", "postconditions")

@@ -13,7 +13,7 @@ from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, Limits
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat
-from playbook_supervisor.project import condition_rules, loop_rules, namespaces
+from playbook_supervisor.project import cache_rules, condition_rules, loop_rules, namespaces
 from playbook_supervisor.project import reference_rules as references
 from playbook_supervisor.project.arguments import typed
 from playbook_supervisor.project.format_version import text_of, things
@@ -73,6 +73,7 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
     yield from references.violations(data, document)
     yield from loop_rules.violations(data, document)
     yield from condition_rules.violations(data, document)
+    yield from cache_rules.violations(data, document)
     yield from _scattered_groups(document, data)
     yield from _unprintable(document, data)
 

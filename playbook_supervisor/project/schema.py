@@ -287,6 +287,7 @@ def _step(data: dict[str, Any]) -> Step:
         for_each=_loop(data.get("for_each")),
         until=_conditions(data.get("until", {}), "conditions"),
         rounds=data.get("until", {}).get("max", 0),
+        cache=tuple(data["cache"]["files"]) if "cache" in data else None,
     )
 
 

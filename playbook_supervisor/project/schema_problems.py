@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
-from playbook_supervisor.project.format_version import NEWEST, UNSUPPORTED_KEYS, VERSION
 from playbook_supervisor.project.requirement import LISTS
 
 TYPE_CHECKING = False
@@ -60,11 +59,6 @@ def _unknown_keys(
     known, kind = schema["properties"], _kind(path)
     for key in instance:
         if key in known:
-            continue
-        if key in UNSUPPORTED_KEYS.get(kind, ()):
-            message = f"`{key}` is part of version {NEWEST}, but not supported yet"
-            guidance = f"Remove `{key}`."
-            yield problem_at(document, (*path, key), VERSION, message, guidance, key=True)
             continue
         near = did_you_mean(key, known)
         guidance = f"Did you mean `{near}`? " if near else ""

@@ -173,7 +173,9 @@ class Judge:
                     inputs = self._check_inputs(opened)
                     checked, failing = evidence.answer(asked, inputs, self.store.clock)
                     opened.runtime.failing.update(failing)
-                events += self._accept(opened, checked)
+                accepted = self._accept(opened, checked)
+                observed = observed or any(event.entry.cached_from for event in accepted)
+                events += accepted
         if observed or events:
             opened.write()
         return events
@@ -195,14 +197,43 @@ class Judge:
         if isinstance(observation, Returned):
             from playbook_supervisor.sessions import step_data
 
-            return step_data.accept_return(opened, observation)
+            events = step_data.accept_return(opened, observation)
+            if events and self._caches(opened, observation.id.partition("#")[0]):
+                from playbook_supervisor.sessions import result_cache
+
+                result_cache.returned(opened, observation)
+            return events
         events = machine.decide(opened.state, observation)
         if isinstance(observation, TakenUp):  # a person may have worked here since it failed
             opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
         self._follow_branch(opened, events)
+        if any(self._caches(opened, event.entry.step_id) for event in events):
+            events += self._recorded(opened, events, observation.at)
         return events
+
+    @staticmethod
+    def _caches(opened: OpenSession, step_id: str) -> bool:
+        return opened.playbook.step(step_id).cache is not None
+
+    def _recorded(
+        self, opened: OpenSession, events: tuple[Event, ...], at: int
+    ) -> tuple[Event, ...]:
+        """The returns of attempts that need not run; what is done is recorded for later ones.
+
+        The launch and the return are one write, so no driver sees the attempt in between.
+        """
+        from playbook_supervisor.sessions import result_cache, step_data
+
+        more: tuple[Event, ...] = ()
+        here = self._checkout()
+        for event in events:
+            if self._caches(opened, event.entry.step_id):
+                result_cache.settled(opened, here, event)
+                if found := result_cache.launched(opened, here, event, at):
+                    more += step_data.accept_return(opened, found)
+        return more
 
     def _with_child_sessions(self, opened: OpenSession, checked: Checked) -> Checked:
         """The answer with the id of a new session for each launch whose work is a child session.

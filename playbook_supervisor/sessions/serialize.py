@@ -121,6 +121,7 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "escalation_triggers": _triggers,
     "output": OutputFormat,
     "outputs": tuple,
+    "cache": tuple,
     "tools": tuple,
     "limits": _limits,
     "reviewers": _reviewers,

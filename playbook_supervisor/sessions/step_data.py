@@ -101,7 +101,7 @@ def judged(
         return returned.outcome, None
     step = playbook.step(step_id)
     cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
-    outcome = _harmless(returned.outcome)
+    outcome = harmless(returned.outcome)
     if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)
     named = read_later(playbook, child=child).get(base_of(step_id), frozenset())
@@ -114,13 +114,13 @@ def _promises_json(step: Step) -> bool:
     return step.output is OutputFormat.JSON or step.has_child
 
 
-def _harmless(outcome: Outcome) -> Outcome:
+def harmless(outcome: Outcome) -> Outcome:
     """Without control characters, and without the values of secret environment variables."""
     if not outcome.output:
         return outcome
-    from playbook_supervisor.system.capture import harmless
+    from playbook_supervisor.system import capture
 
-    return replace(outcome, output=harmless(outcome.output, secret_values(os.environ)))
+    return replace(outcome, output=capture.harmless(outcome.output, secret_values(os.environ)))
 
 
 def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:

@@ -269,7 +269,6 @@ def test_the_tables_of_later_keys_are_those_of_the_schema() -> None:
     }
     for kind, keys in format_version.LATER_KEYS.items():
         assert keys < set(known[kind])
-        assert not format_version.UNSUPPORTED_KEYS[kind] & set(known[kind])
 
 
 def test_a_package_can_provide_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -382,18 +382,6 @@ def test_a_file_of_version_1_0_cannot_use_what_came_later(text: str, word: str) 
     assert examine(text.replace('"1.0"', '"1.1"').encode(), "x.yaml")[0] is not None
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        (with_step(", cache: {files: [a]}"), "cache"),
-    ],
-)
-def test_what_this_release_does_not_support_yet_is_refused_as_such(text: str, word: str) -> None:
-    problem = only(text.replace('"1.0"', '"1.1"'))
-    said = f"`{word}` is part of version 1.1, but not supported yet"
-    assert (problem.code, problem.message) == ("PB-CHECK-VERSION", said)
-
-
 # ── the faces ───────────────────────────────────────────────────────────────────────────────
 
 

@@ -579,6 +579,29 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
             data__checkpoint = data["checkpoint"]
             if not isinstance(data__checkpoint, (bool)):
                 raise JsonSchemaValueException("" + (name_prefix or "data") + ".checkpoint must be boolean")
+        if "cache" in data_keys:
+            data_keys.remove("cache")
+            data__cache = data["cache"]
+            if not isinstance(data__cache, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".cache must be object")
+            data__cache_is_dict = isinstance(data__cache, dict)
+            if data__cache_is_dict:
+                data__cache__missing_keys = set(['files']) - data__cache.keys()
+                if data__cache__missing_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".cache must contain ")
+                data__cache_keys = set(data__cache.keys())
+                if "files" in data__cache_keys:
+                    data__cache_keys.remove("files")
+                    data__cache__files = data__cache["files"]
+                    if not isinstance(data__cache__files, (list, tuple)):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".cache.files must be array")
+                    data__cache__files_is_list = isinstance(data__cache__files, (list, tuple))
+                    if data__cache__files_is_list:
+                        data__cache__files_len = len(data__cache__files)
+                        for data__cache__files_x, data__cache__files_item in enumerate(data__cache__files):
+                            validate___definitions_path(data__cache__files_item, custom_formats, (name_prefix or "data") + ".cache.files[{data__cache__files_x}]".format(**locals()))
+                if data__cache_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".cache must not contain "+str(data__cache_keys)+" properties")
         if "outputs" in data_keys:
             data_keys.remove("outputs")
             data__outputs = data["outputs"]
