@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.drive import observing, shows_list
-from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render import step_table, text
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import demo as demonstration
 from playbook_supervisor.commands import driving, protocol
@@ -46,7 +46,7 @@ def demo() -> int:
     attempts = protocol.tree_entries(result.snapshot)
     output.inform(text.summary(result.snapshot, [*attempts.values()], result.why))
     if not shows_list(level):
-        output.inform(*text.steps(attempts))
+        output.inform(*step_table.steps(attempts))
     (journal,) = (made.root / ".playbooks/sessions").glob("*/journal.yaml")
     output.write(f"\n$ cat {journal.relative_to(made.root)}")
     output.write(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))

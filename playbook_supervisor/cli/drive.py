@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from playbook_supervisor.cli import output
-from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.cli.render import json_shapes, step_table, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import envelope, locate, protocol
@@ -52,7 +52,7 @@ def drive_and_show(
     elif level >= Level.INFO or result.why == "failed":
         output.inform(text.summary(snapshot, [*attempts.values()], result.why))
         if level >= Level.INFO and not shows_list(level):
-            output.inform(*text.steps(attempts))
+            output.inform(*step_table.steps(attempts))
         if result.why == "failed":
             own = [entry for id_, entry in attempts.items() if "/" not in id_]
             output.inform(

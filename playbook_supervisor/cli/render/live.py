@@ -292,7 +292,8 @@ def _session(progress: Progress, now: int) -> Iterator[Line]:
     yield Line(f"{first}{done}", "waits" if waits else "plain", waits)
     for attempt, entry in progress.at_work.items():
         elapsed = text.duration(max(now - (entry.launched_at or entry.started_at), 0))
-        words = (f"  {spinner(now)} {text.path(attempt)}", elapsed, progress.lines.get(attempt, ""))
+        name = f"{text.path(attempt)}{text.item_of(entry)}"
+        words = (f"  {spinner(now)} {name}", elapsed, progress.lines.get(attempt, ""))
         yield Line("  ".join(word for word in words if word), "works")
     for number, line in enumerate(others):
         question = waits and not number

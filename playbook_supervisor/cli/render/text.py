@@ -5,10 +5,10 @@ Text from other sources is stripped of control characters here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from playbook_supervisor.errors import CODES, guidance, with_session
-from playbook_supervisor.formats.sanitize import counted, first_line, one_line
+from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -18,7 +18,7 @@ from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution, SessionStatus
 from playbook_supervisor.sessions.gate_text import reason as reason
 from playbook_supervisor.sessions.gate_text import settled_line as settled_line
-from playbook_supervisor.sessions.step_runs import StepRun, step_runs
+from playbook_supervisor.sessions.step_runs import is_round
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _LINE = 400
 _GUIDANCE = 2_000  # characters: it may hold a command to copy
-_NOTABLE = 100  # ms
-_MOST_NAMED = 5  # items of a loop
+NOTABLE = 100
+"""Milliseconds; a shorter time at a gate is not shown."""
 _CENT = 0.01  # USD
 
 
@@ -45,6 +45,11 @@ def seconds(ms: int) -> str:
 def path(id_: str) -> str:
     """`release#1 → pr#1`: where an attempt or a gate of a child session stands."""
     return id_.replace("/", " → ")
+
+
+def item_of(entry: Entry) -> str:
+    """The item with a blank before it; empty for any other attempt."""
+    return f' "{first_line(entry.item, 60)}"' if entry.item else ""
 
 
 def joined(words: Sequence[str]) -> str:
@@ -102,7 +107,7 @@ def _by_answer(entry: Entry) -> bool:
 
 def _settled(event: Event) -> str:
     entry = event.entry
-    words = [event.id, entry.status.value]
+    words = [event.id, "is not over yet" if is_round(entry) else entry.status.value]
     if entry.status is EntryStatus.SKIPPED:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
         cause = one_line(entry.human_response, _LINE) or "".join(entry.evidence[-1:])
@@ -185,7 +190,7 @@ def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
     if entries:
         parts.append(duration(max(entry.latest for entry in entries) - manifest.started_at))
     waited = waited_ms(entries)
-    if waited >= _NOTABLE:
+    if waited >= NOTABLE:
         parts.append(f"{duration(waited)} of it at gates")
     parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
     subject = f" on {first_line(manifest.subject)}" if manifest.subject else ""
@@ -226,53 +231,6 @@ def _reported(entries: Sequence[Entry], key: str) -> list[float]:
 
 def _thousands(number: float) -> str:
     return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k"
-
-
-def steps(attempts: Mapping[str, Entry]) -> list[str]:
-    """A line for each attempt: status, duration, waiting time, cost, waivers (cat NFR-4.3).
-
-    A loop has one line, and so have all rounds of an `until`; the attempts of a child session are
-    indented. Empty for a single attempt, which the summary covers.
-    """
-    if len(attempts) < 2:
-        return []
-    return [f"  {line}" for line in table([*_step_rows(attempts, "")])]
-
-
-def _step_rows(attempts: Mapping[str, Entry], within: str) -> Iterator[tuple[str, ...]]:
-    own = (entry for id_, entry in attempts.items() if id_.rpartition("/")[0] == within)
-    indent = "  " * (within.count("/") + 1 if within else 0)
-    for run in step_runs(own):
-        name, *rest = _loop(run) if run.loop else _step(run)
-        yield f"{indent}{name}", *rest
-        for entry in run.entries:
-            if entry.session:
-                yield from _step_rows(attempts, f"{within}/{entry.id}".lstrip("/"))
-
-
-def _loop(run: StepRun) -> tuple[str, ...]:
-    failed = [first_line(each.item, 40) or each.id for each in run.failed]
-    status = "in_progress" if run.current else "failed" if failed else "done"
-    spent = [f"{run.done}/{counted(run.total, 'item')}", _spent(run.entries)]
-    spent += [f"failed: {', '.join(failed[:_MOST_NAMED])}"] if failed else []
-    return run.loop, status, duration(run.lasted), ", ".join(filter(None, spent))
-
-
-def _step(run: StepRun) -> tuple[str, ...]:
-    entry, elapsed = run.last, ""
-    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
-        elapsed = duration(entry.completed_at - run.entries[0].started_at)
-    rounds = f"{len(run.entries)} rounds" if len(run.entries) > 1 else ""
-    waived = f"waived {', '.join(map(first_line, entry.waived))}" if entry.waived else ""
-    spent = ", ".join(part for part in (rounds, _spent(run.entries), waived) if part)
-    return entry.id, entry.status.value, elapsed, spent
-
-
-def _spent(entries: Sequence[Entry]) -> str:
-    """The time at gates and the cost."""
-    waited = waited_ms(entries)
-    at_gates = f"{duration(waited)} of it at a gate" if waited >= _NOTABLE else ""
-    return ", ".join(part for part in (at_gates, cost(entries)) if part)
 
 
 _NEXT_COMMANDS = {

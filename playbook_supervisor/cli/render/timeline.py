@@ -100,7 +100,8 @@ def _run(
         if every or not run.loop or not entry.settled:
             indent = "  " if run.loop else ""
             yield from (f"{indent}{line}" for line in _attempt(entry, step))
-            yield from (f"{indent}{line}" for line in _child(entry, shown, now, every=every))
+            below = _child(entry, shown, now, every=every)
+            yield from (f"{indent}{line}".rstrip() for line in below)
 
 
 def items_line(run: StepRun) -> str:
@@ -114,21 +115,16 @@ def items_line(run: StepRun) -> str:
 def failed_items(run: StepRun) -> list[str]:
     """A line for each item whose last attempt failed: `✗ build[2] "chapter two": it broke`."""
     shown = [
-        f"✗ {entry.id}{item_of(entry)}: {first_line(entry.error, _LINE)}"
+        f"✗ {entry.id}{text.item_of(entry)}: {first_line(entry.error, _LINE)}"
         for entry in run.failed[:_MOST_NAMED]
     ]
     more = len(run.failed) - len(shown)
     return [*shown, f"… {more} more failed"] if more > 0 else shown
 
 
-def item_of(entry: Entry) -> str:
-    """The item with a blank before it; empty for any other attempt."""
-    return f' "{first_line(entry.item, 60)}"' if entry.item else ""
-
-
 def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
     status = "another round follows" if is_round(entry) else str(entry.status)
-    words = [text.stamp(entry.started_at), f"{entry.id}{item_of(entry)}", status]
+    words = [text.stamp(entry.started_at), f"{entry.id}{text.item_of(entry)}", status]
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
         words.append(text.duration(entry.completed_at - entry.started_at))
     words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
