@@ -37,6 +37,7 @@ GROUPS = {
         "metrics": "Show durations, costs and waiting times.",
         "graph": "Draw a playbook or a session as a Mermaid flowchart.",
         "doctor": "Check that this installation works.",
+        "import": "Write the playbook that a file of another system is read as.",
         "index": "Update .playbooks/_index.yaml.",
         "schema": "Print the JSON Schema of a document.",
         "repair": "Show or undo changes that something else made to a session.",
@@ -51,6 +52,9 @@ GROUPS = {
     },
 }
 """Each subcommand with the first line of its help, in the order of the program's help."""
+
+_MODULES = {"import": "import_file"}
+"""The modules of subcommands whose names Python reserves, and the functions in them."""
 
 SUMMARIES = {name: line for group in GROUPS.values() for name, line in group.items()}
 
@@ -96,7 +100,8 @@ class _Program(click.Group):
 
 def load(name: str) -> click.Command:
     """The subcommand of that name."""
-    command: click.Command = getattr(import_module(f"playbook_supervisor.cli.{name}"), name)
+    module = _MODULES.get(name, name)
+    command: click.Command = getattr(import_module(f"playbook_supervisor.cli.{module}"), module)
     return command
 
 

@@ -11,7 +11,6 @@ from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.project import library, yaml_folder
 from playbook_supervisor.system import checkout
 
-_FOLDERS = ("playbooks", "policies", "templates")
 _SINGLE = ("config.yaml", "_index.yaml")
 
 
@@ -51,7 +50,7 @@ def _in_folder(folder: Path) -> Iterator[str]:
     if (folder / library.TOP).is_dir():
         folder = folder / library.TOP
     files = [*_of_project(folder)] if folder.absolute().name == library.TOP else []
-    files = files or [folder / name for name in yaml_folder.names(folder)]
+    files = files or [folder / name for name in library.file_names(folder)]
     if not files:
         raise ArgumentError(
             "PB-ARG-INVALID",
@@ -62,7 +61,8 @@ def _in_folder(folder: Path) -> Iterator[str]:
 
 
 def _of_project(top: Path) -> Iterator[Path]:
-    for folder in _FOLDERS:
+    yield from (top / "playbooks" / name for name in library.file_names(top / "playbooks"))
+    for folder in ("policies", "templates"):
         yield from (top / folder / name for name in yaml_folder.names(top / folder))
     yield from (top / name for name in _SINGLE if os.path.lexists(top / name))
 

@@ -70,6 +70,11 @@ def _problems(file: str, projects: dict[Path, _Project]) -> Problems:
         return _in_index(file, project)
     if place[-3:-1] == (".playbooks", "policies"):
         return _in_policy(data, file, project)
+    if path.suffix == ".md" and place[-3:-1] == (".playbooks", "playbooks"):
+        from playbook_supervisor.project.library import is_playbook
+
+        if not is_playbook(path):  # text for `markdown` steps, or for people
+            return ()
     return _in_playbook(data, file, project)
 
 

@@ -93,6 +93,11 @@ class Document(Record):
         """
         return replace(self, data=data, _origins=origins)
 
+    def above(self, key: str, text: str, line: int) -> Document:
+        """A mapping of `front`, which has these data, and of a text that begins at this line."""
+        members: _Members = {"front": self._root, key: (line, 1, line, 1, None)}
+        return Document({"front": self.data, key: text}, self.source, (1, 1, 1, 1, members))
+
     def position(self, path: Sequence[str | int]) -> TextPosition:
         """Line and column of the value at `path`, or of its nearest ancestor that exists."""
         return self._find(path)[:2]

@@ -43,12 +43,12 @@ def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
     `limit` is the most bytes, and so limits the number of values.
     CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the position.
     """
-    text = _decode(data, source, limit)
+    text = decode(data, source, limit)
     if source.endswith(".json"):
         from playbook_supervisor.formats.strict_json import read_json
 
         return read_json(text, source, limit // _BYTES_PER_VALUE)
-    return _read_yaml(text, source, limit // _BYTES_PER_VALUE)
+    return read_yaml(text, source, limit // _BYTES_PER_VALUE)
 
 
 def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
@@ -68,7 +68,8 @@ def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Docu
         ) from error
 
 
-def _decode(data: bytes, source: str, limit: int) -> str:
+def decode(data: bytes, source: str, limit: int) -> str:
+    """The text of a file without its byte order mark; CheckError as `load`."""
     if len(data) > limit:
         refuse(
             source,
@@ -105,7 +106,8 @@ def _end_of(text: str) -> tuple[int, int]:
     return len(lines), len(lines[-1]) + 1
 
 
-def _read_yaml(text: str, source: str, max_values: int) -> Document:
+def read_yaml(text: str, source: str, max_values: int) -> Document:
+    """The one document of a text that was decoded; CheckError as `load`."""
     import yaml
     from yaml import events
 

@@ -18,7 +18,9 @@ from playbook_supervisor.errors import (
     StateError,
     StorageError,
 )
+from playbook_supervisor.formats.front_matter import has_front_matter
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import refuse_newer
 from playbook_supervisor.formats.yaml_errors import conflict_line
@@ -63,8 +65,27 @@ def playbooks(root: Path) -> tuple[PlaybookFile, ...]:
 def _files(root: Path) -> list[PlaybookFile]:
     if not os.path.lexists(root / TOP):
         raise StateError("PB-STATE-NOT-INITIALISED", f"{root} has no {TOP}/", where=str(root))
-    names = yaml_folder.names(contained(root, FOLDER))
+    names = file_names(contained(root, FOLDER))
     return [PlaybookFile(root / FOLDER / name, root) for name in names if name.isprintable()]
+
+
+def file_names(folder: Path) -> list[str]:
+    """The names of the files in a folder that are playbooks, sorted. StorageError PB-IO-READ.
+
+    A Markdown file is one if it has a front matter, and the name of a playbook: not `README.md`.
+    """
+    names = yaml_folder.names(folder, (*yaml_folder.ENDINGS, ".md"))
+    return [name for name in names if not name.endswith(".md") or is_playbook(folder / name)]
+
+
+def is_playbook(markdown: Path) -> bool:
+    """Whether a Markdown file in a folder of playbooks is one."""
+    if not re.match(r"[a-z0-9][a-z0-9-]*\.md\Z", markdown.name) or markdown.stem == "readme":
+        return False
+    try:
+        return has_front_matter(read_bytes(markdown, limit=MAX_BYTES))
+    except (FileNotFoundError, StorageError):
+        return False
 
 
 # ── finding one ─────────────────────────────────────────────────────────────────────────────

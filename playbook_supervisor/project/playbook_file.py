@@ -125,6 +125,8 @@ class PlaybookFile(Record, slots=False):
 
     def may_state(self, name: str) -> bool:
         """False if the playbook surely has another name, which is cheaper than to parse it."""
+        if self.file.suffix == ".md":
+            return True
         try:
             return name.encode() in self.data or b"\\" in self.data or not self.data.isascii()
         except PlaybookError:

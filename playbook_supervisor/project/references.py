@@ -34,6 +34,11 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match.strip() for match in re.findall(_REFERENCE, text)))
 
 
+def places(text: str) -> tuple[tuple[str, int], ...]:
+    """Every name between double braces, with the index at which its braces begin."""
+    return tuple((match[1].strip(), match.start()) for match in re.finditer(_REFERENCE, text))
+
+
 def is_known(text: str) -> bool:
     """Whether the text refers to nothing, so that it is what it will be."""
     return re.search(_REFERENCE, text) is None

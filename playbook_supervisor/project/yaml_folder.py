@@ -9,7 +9,7 @@ from playbook_supervisor.errors import StorageError
 ENDINGS = (".yaml", ".yml", ".json")
 
 
-def names(folder: Path) -> list[str]:
+def names(folder: Path, endings: tuple[str, ...] = ENDINGS) -> list[str]:
     """Their names, sorted; none if the folder does not exist.
 
     Hidden files, such as those of editors, are skipped. StorageError PB-IO-READ.
@@ -21,4 +21,4 @@ def names(folder: Path) -> list[str]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError("PB-IO-READ", f"cannot read {folder}: {reason}", cause=reason) from error
-    return [name for name in found if name.endswith(ENDINGS) and not name.startswith(".")]
+    return [name for name in found if name.endswith(endings) and not name.startswith(".")]

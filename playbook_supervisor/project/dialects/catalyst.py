@@ -23,7 +23,6 @@ from playbook_supervisor.project.dialects.translation import (
     Draft,
     Translation,
     mapping,
-    plain,
 )
 from playbook_supervisor.records import Record, field
 
@@ -33,7 +32,6 @@ _TOP = (
     *("id", "description", "owner", "reviewers", "inputs", "steps", "outputs"),
     *("execution-mode", "verify"),
 )
-_INPUT = ("name", "description", "type", "required", "default", "values", "transform")
 _STEP = ("id", "name", "type", "config", "condition", "errorPolicy", "checkpoint", "outputs")
 _OF_STEP = {"tools": "tools", "outputs": "outputs", "model": "model", "pause": "checkpoint"}
 """Keys of a `config` that are keys of a step."""
@@ -98,14 +96,13 @@ def recognises(document: Document) -> bool:
 
 
 def translate(document: Document) -> Translation:
+    """The playbook: inputs, types and error policies become args, commands and ours."""
     draft = Draft(document)
     draft.refuse_unknown((), _TOP, KIND)
     draft.copy(("name",), ("id",))
     draft.copy(("description",), ("description",))
     draft.put(("version",), VERSION, ())
-    draft.put(("args",), [], ("inputs",))
-    for index, at in enumerate(draft.items(("inputs",))):
-        _input(draft, ("args", index), at)
+    draft.put_args(("inputs",), asked=False)
     for index, at in enumerate(draft.items(("steps",))):
         _step(draft, ("steps", index), at)
     for key in ("owner", "reviewers", "outputs"):
@@ -131,16 +128,6 @@ def _for_a_run(draft: Draft) -> None:
     if draft.value(("verify",)) is not MISSING:
         cure = "Write a last step of type `bash` that runs the check."
         draft.refuse(("verify",), "`verify` names code of another program", cure)
-
-
-def _input(draft: Draft, to: Path, at: Path) -> None:
-    draft.put(to, {}, at)
-    draft.refuse_unknown(at, _INPUT, "an input")
-    draft.put((*to, "name"), "", at)
-    draft.put((*to, "description"), "", at)
-    draft.put((*to, "required"), plain(False), at)
-    for key in _INPUT:
-        draft.copy((*to, key), (*at, key))
 
 
 def _step(draft: Draft, to: Path, at: Path) -> None:

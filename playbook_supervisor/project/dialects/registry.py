@@ -13,6 +13,10 @@ def read(data: bytes, source: str) -> Translation:
     A file that no dialect recognises is one of ours, and left as it is. CheckError PB-CHECK-YAML
     or PB-CHECK-HOSTILE if the text cannot be read.
     """
+    if source.endswith(".md"):
+        from playbook_supervisor.formats.front_matter import load_markdown
+
+        return translated(load_markdown(data, source))
     return translated(load(data, source))
 
 
@@ -29,9 +33,9 @@ def recognised(document: Document) -> Dialect | None:
 
 def dialects() -> tuple[Dialect, ...]:
     """All of them. No two recognise the same file."""
-    from playbook_supervisor.project.dialects import catalyst, speckit, tyrum
+    from playbook_supervisor.project.dialects import catalyst, markdown, speckit, tyrum
 
-    return (tyrum, catalyst, speckit)
+    return (markdown, tyrum, catalyst, speckit)
 
 
 def _is_ours(document: Document) -> bool:

@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from playbook_supervisor.errors import TextPosition
+
 REFUSED = "PB-CHECK-DIALECT"
 TRANSLATED = "PB-CHECK-TRANSLATED"
 VERSION = "1.1"
@@ -30,6 +32,9 @@ _TOP = (
 )
 _STEP = ("id", "title", "command", "with", "stdin")
 """The first keys of a playbook and of a step, in the order of people."""
+
+ARG = ("name", "description", "type", "required", "default", "values", "transform")
+"""What an arg can say in other systems as it does here."""
 
 MISSING: Data = Plain("")
 """A value that is not there."""
@@ -136,6 +141,28 @@ class Draft:
     def refused(self) -> bool:
         """Whether something was refused, so that the translation will not run."""
         return any(problem.severity == "error" for problem in self._problems.values())
+
+    def refuse_line(self, position: TextPosition, message: str, guidance: str) -> None:
+        """Report what cannot be translated, at a place inside of a text."""
+        problem = Problem(self.original.source, position, "error", REFUSED, message, guidance)
+        self._problems[f"{problem.place} {message}"] = problem
+
+    def put_args(self, at: Path, *, asked: bool) -> None:
+        """Write the list of args at this path.
+
+        `asked`: one that does not say whether it is required is, if it has no default.
+        """
+        self.put(("args",), [], at)
+        for index, each in enumerate(self.items(at)):
+            to: Path = ("args", index)
+            needed = asked and self.value((*each, "default")) is MISSING
+            self.put(to, {}, each)
+            self.refuse_unknown(each, ARG, f"one of `{at[-1]}`")
+            self.copy((*to, "name"), (*each, "name"))
+            self.put((*to, "description"), "", each)
+            self.put((*to, "required"), plain(needed), each)
+            for key in ARG:
+                self.copy((*to, key), (*each, key))
 
     def refuse_unknown(self, at: Path, known: Collection[str], what: str) -> None:
         """Refuse each key of the mapping at this path that the format does not have."""
