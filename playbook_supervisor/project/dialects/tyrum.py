@@ -47,7 +47,7 @@ def recognises(document: Document) -> bool:
 
 
 def translate(document: Document) -> Translation:
-    """The playbook: the map of args becomes a list, and what the format does not state is explicit."""
+    """The playbook: a list of args, and what the format does not state."""
     draft = Draft(document)
     draft.refuse_unknown((), _TOP, KIND)
     draft.copy(("name",), ("name",))
