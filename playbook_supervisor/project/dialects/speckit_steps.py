@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from playbook_supervisor.formats.located import Path, Plain
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project.dialects.simple_command import needs_shell
 from playbook_supervisor.project.dialects.speckit_expressions import ExpressionError, template
-from playbook_supervisor.project.dialects.speckit_shell import needs_shell
 from playbook_supervisor.project.dialects.speckit_values import (
     APPROVE,
     REJECT,
@@ -197,17 +197,14 @@ def program(workflow: Workflow, at: Path) -> str:
     if not (why := needs_shell(bare)):
         return f"cli {command}"
     if "\n" in line or len(parts) > 1:
-        what = "several lines" if "\n" in line else "an expression"
-        draft.refuse(
-            at,
-            f"only a shell understands {why}, and {what} cannot be given to one",
-            "Put it into a script of the repository, and run the script with the inputs as words.",
-            key=False,
-        )
+        several = "this has several lines, and a command is one"
+        said = f"this needs a shell ({why}), and an expression in it would be code"
+        cure = "Put it into a script of the repository, and give that the inputs as words."
+        draft.refuse(at, several if "\n" in line else said, cure, key=False)
         return ""
     draft.note(
         at,
-        f"only a shell understands {why}: this runs only where `allow: {{cli: [sh]}}` is in"
+        f"this needs a shell ({why}): it runs only where `allow: {{cli: [sh]}}` is in"
         " .playbooks/config.yaml",
         "Allow it there, or run a program without shell syntax.",
     )
