@@ -10,6 +10,7 @@ from pathlib import Path
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.project.schema import examine
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     command = None if anywhere else project.command
     config = None if anywhere else project.config
     warnings = lint(playbook, document, command=command, config=config, stem=stem)
+    if _is_translated(problems):
+        warnings = tuple(map(_in_its_format, warnings))
     found = [*problems, *warnings]
     found += _step_kinds(playbook, document, project.root if config else None, config)
     if not anywhere and any(step.child for step in playbook.steps):
@@ -168,6 +171,20 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     unchecked += () if config else (CHECK,)
     return _not_allowed(sorted(found, key=lambda each: each.position), data, file, unchecked)
+
+
+def _is_translated(problems: Problems) -> bool:
+    from playbook_supervisor.project.dialects.translation import TRANSLATED
+
+    return any(each.code == TRANSLATED for each in problems)
+
+
+def _in_its_format(warning: Problem) -> Problem:
+    """A note of what an author cannot write in the format of another system."""
+    if warning.code != "PB-CHECK-LINT-UNSEEN":
+        return warning
+    guidance = "`playbook import` writes a playbook, which can have some."
+    return replace(warning, severity="note", guidance=guidance)
 
 
 def _step_kinds(

@@ -190,3 +190,12 @@ def test_a_loop_whose_test_holds_is_skipped(project: Project) -> None:
     project.write("script.yaml", MENDS_AT_LAST)
     assert project.playbook("run", "loops.yml", "--agent", "script:script.yaml").code == 0
     assert [entry["status"] for entry in project.journal()] == ["done", "skipped", "skipped"]
+
+
+def test_what_the_format_cannot_say_is_no_warning(project: Project) -> None:
+    """`--strict` passes: spec-kit's files have no postconditions."""
+    project.write(FILE, CYCLE)
+    strict = project.playbook("check", FILE, "--strict")
+    assert strict.code == 0
+    assert "note: `specify` has no postconditions" in strict.out
+    assert "`playbook import` writes a playbook, which can have some." in strict.out
