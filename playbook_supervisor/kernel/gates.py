@@ -41,6 +41,8 @@ _AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 LONGEST_ERROR = 240
 """Characters of an error in a question; the journal has all of it."""
 
+_LONGEST_ITEM = 40  # characters of an item in a question
+
 _REFUSED = {R.RETRY: (SENT_BACK, "sent back"), R.ABORT: (ABORTED, "aborted")}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
@@ -231,9 +233,11 @@ def question(
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
     step = ask.member.step.id
-    worker = f"The agent failed at {step}" if ask.member.step.needs_agent else f"{step} failed"
     if is_of_loop(entry):
         step, what = base_of(step), f"{what}, for each of {counted(entry.items)}"
+    elif entry.item:
+        step = f"{step} ({_shortened(entry.item)})"
+    worker = f"The agent failed at {step}" if ask.member.step.needs_agent else f"{step} failed"
     text = _QUESTIONS[ask.reason, ask.place].format(
         step=step, what=what, error=error, worker=worker, tools=_listed(tools)
     )
@@ -241,6 +245,10 @@ def question(
     if repeated and Resolution.ACCEPT in ask.choices:
         text = f"Still the case (answer accept to go on anyway): {text}"
     return f"{text.replace('….', '…')} {progress(done, total)} done."
+
+
+def _shortened(item: str) -> str:
+    return item if len(item) <= _LONGEST_ITEM else f"{item[: _LONGEST_ITEM - 1]}…"
 
 
 def parts_of_error(error: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import CHOICES, question
 from playbook_supervisor.kernel.machine import steps_done
+from playbook_supervisor.kernel.model import Loop
 from playbook_supervisor.kernel.state import Change, Gate
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
@@ -39,6 +40,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.records import replace
 
 NO_CONDITIONS: tuple[Probed, ...] = ()
 
@@ -612,6 +614,16 @@ def test_a_question_names_no_agent_where_a_program_failed() -> None:
     scene.checked(a=found())
     said = said_by(scene, done=0, total=1)
     assert said.startswith("a failed: make ended with exit status 2. Fix it and continue,")
+
+
+def test_a_question_names_the_item_of_a_loop() -> None:
+    looped = step(triggers=(Trigger.SUBAGENT_ERROR,), command="cli make", for_each=Loop("$l", "x"))
+    scene = Scene(book(looped))
+    scene.lists(2, s1=replace(held("spec_exists"), item="x" * 60))
+    scene.returned(error=Failure("PB-STEP-FAILED", "make ended with exit status 2"))
+    scene.checked()
+    said = said_by(scene, done=0, total=1)
+    assert said.startswith(f"a[1] ({'x' * 39}…) failed: make ended with exit status 2. Fix it")
 
 
 @pytest.mark.parametrize("error", ["the build\n  is broken " + "and so on " * 999, "x" * 9999])
