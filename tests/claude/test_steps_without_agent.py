@@ -117,6 +117,9 @@ def test_every_kind_of_step_and_every_way_to_go_on(
     client = start(Obedient(prompted=summarise))
     client.model.pages["/issues/7"] = {"title": "A fault", "state": "open"}
     client.run(f"/playbook.run everything site={client.model.url}", *FREE)
+    assert project.manifest()["gate"]["reason"] == "tools"
+    assert project.playbook("answer", "continue").code == 0
+    client.run("/playbook.resume", *FREE)
     journal = project.journal()
     assert [(entry["step_id"], entry["status"]) for entry in journal] == [
         ("fetch", "done"),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.proving import Proved
     from playbook_supervisor.drivers.drive_result import DriveResult
     from playbook_supervisor.kernel.directives import Probed
-    from playbook_supervisor.kernel.model import Arg
+    from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.project.playbook_file import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
     from playbook_supervisor.sessions.gate_context import GateContext
@@ -225,11 +225,18 @@ def playbooks(files: Sequence[PlaybookFile]) -> Json:
                 "description": each.description,
                 "steps": each.steps,
                 "args": list(map(_arg, each.args)),
-                **({"problem": each.problem} if each.problem else {}),
+                **({"problem": each.problem} if each.problem else people(each.playbook)),
             }
             for each in files
         ],
     }
+
+
+def people(playbook: Playbook) -> Json:
+    """Who looks after a playbook and who reviews what it makes, where it says so (cat FR-1.2)."""
+    named = playbook.reviewers
+    asked = valued(required=list(named.required), optional=list(named.optional))
+    return valued(owner=playbook.owner, reviewers=asked)
 
 
 def _arg(arg: Arg) -> Json:

@@ -80,7 +80,7 @@ def page(shown: SessionView, now: int) -> str:
         session=seen.session_id,
         head=head,
         view=shown,
-        facts=tuple(_facts(head, everything, now)) if head else (),
+        facts=(*_facts(head, everything, now), *_people(shown)) if head else (),
         problem=shown.problem,
         gate=seen.gate,
         context=gate_text.lines(seen.gate_context()),
@@ -105,6 +105,13 @@ def _prose(sentence: str) -> str:
 
     shown = str(escape(printable(sentence, keep_newlines=True)))
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", shown))  # noqa: S704 - escaped above
+
+
+def _people(shown: SessionView) -> Iterator[tuple[str, str]]:
+    if shown.playbook is not None and shown.playbook.owner:
+        yield "Owner", shown.playbook.owner
+    if shown.playbook is not None and (named := text.reviewers(shown.playbook.reviewers)):
+        yield "Reviewers", named
 
 
 def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.cli.render.json_shapes import attempt, gate_context, tightening
+from playbook_supervisor.cli.render.json_shapes import attempt, gate_context, people, tightening
 from playbook_supervisor.cli.render.timeline import not_begun
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.sessions.manifest import exceptions
@@ -76,6 +76,8 @@ def _child(seen: SessionOverview) -> Json:
 def session(shown: SessionView) -> Json:
     """`show --json`."""
     shape = {"protocol": PROTOCOL, **_session(shown.seen), **_steps(shown)}
+    if shown.playbook is not None:
+        shape |= people(shown.playbook)
     if effects := shown.effects:
         shape["policies"] = [tightening(effect) for effect in effects]
     return shape

@@ -196,15 +196,20 @@ def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
     subject = f" on {first_line(manifest.subject)}" if manifest.subject else ""
     ended = snapshot.manifest.ending if why == manifest.status else why
     said = f"{manifest.session_id} {manifest.playbook}{subject}: {ended}, {', '.join(parts)}"
-    people = _to_review(snapshot.state.playbook.reviewers)
+    people = to_review(snapshot.state.playbook.reviewers)
     return f"{said}; {people}" if people and why == SessionStatus.COMPLETED else said
 
 
-def _to_review(reviewers: Reviewers) -> str:
+def to_review(named: Reviewers) -> str:
     """`to review: architect, @ann (optional)`; empty without reviewers."""
-    named = [first_line(name, 60) for name in reviewers.required]
-    named += [f"{first_line(name, 60)} (optional)" for name in reviewers.optional]
-    return f"to review: {', '.join(named)}" if named else ""
+    people = reviewers(named)
+    return f"to review: {people}" if people else ""
+
+
+def reviewers(named: Reviewers) -> str:
+    """`architect, @ann (optional)`."""
+    people = [first_line(name, 60) for name in named.required]
+    return ", ".join([*people, *(f"{first_line(name, 60)} (optional)" for name in named.optional)])
 
 
 def cost(entries: Sequence[Entry]) -> str:

@@ -34,6 +34,11 @@ def details(shown: SessionView, now: int, *, every: bool = False) -> Iterator[st
         yield f"  began {text.stamp(seen.manifest.started_at)}" + (
             f" with {first_line(args)}" if args else ""
         )
+    if shown.playbook is not None:
+        if owner := shown.playbook.owner:
+            yield f"  owner: {first_line(owner, 60)}"
+        if people := text.to_review(shown.playbook.reviewers):
+            yield f"  {first_line(people, _LINE)}"
     for effect in shown.effects:
         yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.summary}', _LINE)}"
     yield from _steps(shown, now, every=every)
