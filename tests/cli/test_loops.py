@@ -1,4 +1,4 @@
-"""Steps that are repeated, in a real project (tyr 26)."""
+"""Steps that are repeated, in a real project."""
 
 from __future__ import annotations
 

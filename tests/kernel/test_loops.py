@@ -1,4 +1,4 @@
-"""Loops: a step is repeated for each item of a list, or until something holds (tyr 26)."""
+"""Loops: a step is repeated for each item of a list, or until something holds."""
 
 from __future__ import annotations
 
