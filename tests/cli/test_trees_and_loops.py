@@ -6,17 +6,30 @@ from pathlib import Path
 
 import pytest
 from project import Project
+from stored import Scene, unsynced
 
 from cli.scripts import conforms
 from cli.terminal import Terminal
+from playbook_supervisor.cli.render import live, step_table
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.cli.render.timeline import HINT, details
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.view import SessionView
-from playbook_supervisor.kernel.state import UNTIL, Entry
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, SessionStatus
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Loop, Step
+from playbook_supervisor.kernel.state import UNTIL, Entry, Gate
+from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
+    Decision,
+    EntryStatus,
+    GateReason,
+    Place,
+    SessionStatus,
+)
 from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.checkout import Checkout
 
@@ -261,3 +274,81 @@ def test_a_loop_is_one_bar_and_one_block_of_the_page() -> None:
     assert text.count("<foreignObject") == 1
     done = page(seen(item(1, EntryStatus.DONE), status=SessionStatus.COMPLETED), 180_000)
     assert '<details class="run" id="build">' in done
+
+
+# ── the rows of the live list ───────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def plan(name: str, **more: object) -> Step:
+    policy = ErrorPolicy.STOP
+    return Step(name, "/x", Autonomy.AUTO, policy, **more)  # type: ignore[arg-type]
+
+
+def tried(name: str, status: EntryStatus, **more: object) -> Entry:
+    ends = {} if status is EntryStatus.IN_PROGRESS else {"completed_at": 60_000}
+    return Entry(name, status, Decision.AUTO, 0, **{**ends, **more})  # type: ignore[arg-type]
+
+
+def rows(snapshot: Snapshot, attempts: dict[str, Entry], room: int = 20) -> list[str]:
+    """The rows, indented, and what is left out."""
+    lines = {"release#1/plan#1": "I am thinking", "build[3]#1": "almost"}
+    picture = live.step_list(snapshot, attempts, lines, now=180_000, room=room)
+    shown = []
+    for row in picture.rows:
+        words = (row.mark, row.name, row.elapsed, row.words)
+        shown.append("  " * row.depth + " ".join(filter(None, words)))
+    hidden = [f"+{picture.earlier} -{picture.later}"] if picture.earlier or picture.later else []
+    return [*shown, *hidden]
+
+
+def test_a_loop_names_what_runs_and_what_failed(scene: Scene) -> None:
+    snapshot = scene.define(plan("build", for_each=Loop("$parts", "part")), plan("last")).look()
+    running, last = f"{live.spinner(180_000)} build 1/12", "· last"
+    known = {entry.id: entry for entry in LOOP}
+    assert rows(snapshot, known) == [f'{running} 1 min ▸ "chapter 3" ✗ chapter 2 · almost', last]
+    gate = Gate("build[3]#1?1", GateReason.POSTCONDITION_FAIL, Place.AFTER, 150_000)
+    held = {**known, "build[3]#1": item(3, EntryStatus.IN_PROGRESS, gates=(gate,))}
+    assert rows(snapshot, held) == ['? build 1/12 ▸ "chapter 3" waits for you', last]
+    over = {entry.id: entry for entry in (item(n, EntryStatus.DONE) for n in range(1, 13))}
+    assert rows(snapshot, over) == ["✓ build 12/12 12 min", last]
+
+
+def test_a_round_is_followed_by_the_next(scene: Scene) -> None:
+    snapshot = scene.define(plan("fix")).look()
+    first = tried("fix", EntryStatus.FAILED, error="1 task left", error_code=UNTIL)
+    assert rows(snapshot, {"fix#1": first}) == ["↻ fix#1 next round · 1 task left"]
+    second = tried("fix", EntryStatus.DONE, attempt=2, evidence=("tasks_done: all",))
+    both = {"fix#1": first, "fix#2": second}
+    assert rows(snapshot, both) == ["✓ fix#2 1 min 2 rounds · tasks_done: all"]
+
+
+def test_a_child_is_open_until_it_is_done(scene: Scene) -> None:
+    child = scene.define(plan("plan"), plan("pr", title="Open it")).look()
+    top = scene.define(plan("release"), plan("last")).look()
+    snapshot = replace(top, children={"release#1": child})
+    attempts = {
+        "release#1": tried("release", EntryStatus.IN_PROGRESS, session="20260219-c4d"),
+        "release#1/plan#1": tried("plan", EntryStatus.IN_PROGRESS),
+    }
+    works = live.spinner(180_000)
+    opened = [f"{works} release 3 min", f"  {works} plan 3 min I am thinking", "  · pr Open it"]
+    assert rows(snapshot, attempts) == [*opened, "· last"]
+    assert rows(snapshot, attempts, room=3)[-1].startswith("+")
+    failed = {
+        "release#1": tried("release", EntryStatus.FAILED, session="20260219-c4d", error="it broke"),
+        "release#1/plan#1": tried("plan", EntryStatus.FAILED, error="no disk"),
+    }
+    gone = ["✗ release 1 min it broke", "  ✗ plan 1 min no disk", "· last"]
+    assert rows(top, failed) == gone
+    done = {**attempts, "release#1": tried("release", EntryStatus.DONE, session="20260219-c4d")}
+    assert rows(top, done) == ["✓ release 1 min", "· last"]
+
+
+def test_the_table_of_a_run_names_the_items_that_failed() -> None:
+    known = {entry.id: entry for entry in LOOP}
+    assert step_table.steps(known) == ["  build  in_progress  2 min  1/12 items, failed: chapter 2"]
