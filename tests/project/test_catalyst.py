@@ -153,7 +153,7 @@ def test_a_code_that_no_failure_has_here_is_left_out_with_a_note() -> None:
         ("{id: a, type: bash, config: {command: a | b}}", "10:43", "a shell reads `|`"),
         ("{id: a, type: bash, config: {command: cd src}}", "10:43", "`cd` is a word of the shell"),
         ("{id: a, type: bash, config: {command: A=1 make}}", "10:43", "it begins with a variable"),
-        ("{id: a, type: bash, config: {command: 'say \"a'}}", "10:43", "a quotation mark is not closed"),
+        ("{id: a, type: bash, config: {command: 'say \"a'}}", "10:43", "mark is not closed"),
         ('{id: a, type: bash, config: {command: "a\\nb"}}', "10:43", "it has several lines"),
         ("{id: a, type: bash, config: {command: ' '}}", "10:43", "it is empty"),
         ("{id: a, type: markdown}", "10:5", "`config` has no `markdown`"),
