@@ -11,7 +11,7 @@ from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.yaml_text import yaml_text
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.project import library
 from playbook_supervisor.project.dialects import registry
 from playbook_supervisor.project.dialects.translation import Translation
@@ -86,7 +86,11 @@ def _sentence(note: Problem) -> str:
 
 def _decisions(playbook: Playbook, file: Path, path: Path) -> list[str]:
     """What a translation cannot know."""
-    unseen = [step.id for step in playbook.steps if not step.postconditions and not step.outputs]
+    unseen = [
+        step.id
+        for step in playbook.steps
+        if not (step.postconditions or step.outputs or step.namespace == CHECKPOINT)
+    ]
     found = ["autonomy: `auto` lets a step run unasked; `gate_always` asks before it"]
     if unseen:
         found.append(f"postconditions: none say when these are done: {', '.join(unseen)}")

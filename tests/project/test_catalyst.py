@@ -18,6 +18,7 @@ reviewers: {required: [Architect], optional: [Product Manager]}
 inputs:
   - {name: feature-id, type: string, required: true, transform: kebab-case}
   - {name: kind, type: enum, values: [bug, feature], default: bug}
+  - {name: urgent, type: boolean, default: false}
 outputs: ["rollouts/{{feature-id}}.md"]
 steps:
 """
@@ -50,7 +51,7 @@ def test_what_it_says_of_itself_is_kept() -> None:
     assert (playbook.name, playbook.owner) == ("start-rollout", "Engineer")
     assert playbook.reviewers.required == ("Architect",)
     assert playbook.outputs == ("rollouts/{{feature-id}}.md",)
-    first, second = playbook.args
+    first, second, _ = playbook.args
     assert (first.required, first.transform) == (True, "kebab-case")
     assert (second.required, second.values, second.default) == (False, ("bug", "feature"), "bug")
     assert json.loads(playbook.steps[0].options) == {"message": "look"}
@@ -80,7 +81,7 @@ def test_what_it_says_of_itself_is_kept() -> None:
     ],
 )  # fmt: skip
 def test_each_type_of_step_is_a_command(stated: str, command: str, options: str) -> None:
-    """cat FR-4.1 to FR-4.8."""
+    """cat FR-4.1, FR-4.2, FR-4.3, FR-4.4, FR-4.5, FR-4.6, FR-4.7."""
     step = only(f"{{id: a, type: {stated}}}")
     assert step.command == command
     assert (json.loads(step.options) if step.options else "") == (
@@ -94,6 +95,7 @@ def test_each_type_of_step_is_a_command(stated: str, command: str, options: str)
         ("condition: true", "when", ""),
         ("condition: false", "autonomy", "skip"),
         ("condition: $b.approved", "when", "$b.approved"),
+        ("condition: '!{{ urgent }}'", "when", "!$urgent"),
         ("checkpoint: true", "checkpoint", True),
         ("outputs: [a.md]", "outputs", ("a.md",)),
         ("name: Look at it", "title", "Look at it"),
@@ -142,31 +144,35 @@ def test_an_error_policy_is_ours(stated: str, same: str) -> None:
 def test_a_code_that_no_failure_has_here_is_left_out_with_a_note() -> None:
     stated = '{id: a, type: checkpoint, errorPolicy: {"CATA-IO-001": retry:3}}'
     wanted = "no failure here has the code `CATA-IO-001`: its policy is left out"
-    assert f"10:45 {wanted}" in said(text(stated), "note")
+    assert f"11:45 {wanted}" in said(text(stated), "note")
 
 
 @pytest.mark.parametrize(
     ("step", "place", "message"),
     [
-        ("{id: a, type: teleport}", "10:19", "`teleport` is no type of step that is known here"),
-        ("{id: a, name: b}\n  - {id: b, type: checkpoint}", "10:5", "`type` is missing"),
-        ("{id: a, type: bash, config: {command: a | b}}", "10:43", "a shell reads `|`"),
-        ("{id: a, type: bash, config: {command: cd src}}", "10:43", "`cd` is a word of the shell"),
-        ("{id: a, type: bash, config: {command: A=1 make}}", "10:43", "it begins with a variable"),
-        ("{id: a, type: bash, config: {command: 'say \"a'}}", "10:43", "mark is not closed"),
-        ('{id: a, type: bash, config: {command: "a\\nb"}}', "10:43", "it has several lines"),
-        ("{id: a, type: bash, config: {command: ' '}}", "10:43", "it is empty"),
-        ("{id: a, type: markdown}", "10:5", "`config` has no `markdown`"),
-        ("{id: a, type: ai-prompt, config: {promt: x}}", "10:39", "`promt` is not a known key"),
+        ("{id: a, type: teleport}", "11:19", "`teleport` is no type of step that is known here"),
+        ("{id: a, name: b}\n  - {id: b, type: checkpoint}", "11:5", "`type` is missing"),
+        ("{id: a, type: bash, config: {command: a | b}}", "11:43", "a shell reads `|`"),
+        ("{id: a, type: bash, config: {command: cd src}}", "11:43", "`cd` is a word of the shell"),
+        ("{id: a, type: bash, config: {command: A=1 make}}", "11:43", "it begins with a variable"),
+        ("{id: a, type: bash, config: {command: 'say \"a'}}", "11:43", "mark is not closed"),
+        ('{id: a, type: bash, config: {command: "a\\nb"}}', "11:43", "it has several lines"),
+        ("{id: a, type: bash, config: {command: ' '}}", "11:43", "it is empty"),
+        ("{id: a, type: markdown}", "11:5", "`config` has no `markdown`"),
+        ("{id: a, type: ai-prompt, config: {promt: x}}", "11:39", "`promt` is not a known key"),
         (
             "{id: a, type: commit, config: {no-push: maybe}}",
-            "10:36",
+            "11:36",
             "`no-push` is neither true nor false",
         ),
-        ("{id: a, type: checkpoint, condition: '{{kind}}'}", "10:31", "this `condition` depends"),
+        (
+            "{id: a, type: checkpoint, condition: '{{kind}} or b'}",
+            "11:31",
+            "this `condition` is none",
+        ),
         (
             "{id: a, type: checkpoint, verify: x.ts}",
-            "10:31",
+            "11:31",
             "`verify` is not a known key of a step",
         ),
     ],
@@ -195,7 +201,7 @@ def test_what_a_playbook_cannot_say_is_refused(stated: str, message: str) -> Non
 def test_the_manual_mode_is_how_every_run_begins() -> None:
     """cat FR-6.3."""
     written = text("{id: a, type: checkpoint}") + "execution-mode: manual\n"
-    assert "11:1 `execution-mode: manual` is how every run begins" in said(written, "note")
+    assert "12:1 `execution-mode: manual` is how every run begins" in said(written, "note")
 
 
 def test_a_type_of_an_installed_package_takes_its_config(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,10 @@ _FLAGS = {
 }
 """Booleans of a `config`: the option, and its values for true and false."""
 
+_INPUT = r"\{\{\s*([a-z][a-z0-9_-]*)\s*\}\}"
+_WHEN = rf"!?(?:\$|{_INPUT}\s*\Z)"
+"""A condition that is one input, or the fact of a step."""
+
 
 class _Type(Record):
     """A type of step: the namespace of its command, and what its `config` may have.
@@ -246,12 +250,12 @@ def _condition(draft: Draft, to: Path, at: Path) -> None:
     if stated is False:
         draft.put((*to, "autonomy"), "skip", at)
         draft.note(at, "`condition: false` is read as `autonomy: skip`")
-    elif isinstance(stated, str) and stated.lstrip("!").startswith("$"):
-        draft.copy((*to, "when"), at)
+    elif isinstance(stated, str) and re.match(_WHEN, stated):
+        draft.put((*to, "when"), re.sub(_INPUT, r"$\1", stated), at)
         draft.note(at, "`condition` is read as `when`")
     else:
-        cure = "Write true, false, or what an earlier step said, as in `$review.approved`."
-        draft.refuse(at, "this `condition` depends on what no step has said", cure)
+        cure = "Write true, false, one input, or a fact of a step, as in `$review.approved`."
+        draft.refuse(at, "this `condition` is none that is known here", cure)
 
 
 def _error_policy(draft: Draft, to: Path, at: Path) -> None:
