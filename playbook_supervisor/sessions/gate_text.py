@@ -13,12 +13,14 @@ from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.gates import PLANNED, parts_of_error
 from playbook_supervisor.kernel.state import Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
+from playbook_supervisor.sessions.step_runs import StepRun, step_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.gate_context import GateContext, Waiver
 
 MOST_LINES = 25
+_MOST_ITEMS = 3  # of a loop that are named because they failed
 _MOST_SHORT = 8
 _WIDTH = 160  # characters of a line
 _LONGEST = 500  # characters of a line before it is wrapped
@@ -47,7 +49,7 @@ def lines(
         return []
     head = list(_wrapped(_head(context), width))
     tail = list(_repository(context))
-    steps = [] if steps_shown else [_step(entry, context) for entry in context.settled]
+    steps = [] if steps_shown else list(_steps(context))
     room = most - min(len(tail), 1 + _LEAST_CHANGES)
     head = _fitting(head, room - min(len(steps), 1))
     steps = _last_fitting(steps, room - len(head))
@@ -78,6 +80,21 @@ def settled_line(event: Event) -> str:
     """A settled attempt in one line, with its reason: `plan ✓ 45 s · plan_exists: …`."""
     place = f"{event.within}/" if event.within else ""
     return f"{place}{_settled(event.entry, reason(event.entry))}"
+
+
+def _steps(context: GateContext) -> Iterator[str]:
+    """A line for each settled step; of a loop also if only some of its items are settled."""
+    for run in step_runs(context.settled):
+        yield _loop(run) if run.loop else _step(run.last, context)
+
+
+def _loop(run: StepRun) -> str:
+    """`build ✗ 11/12 items, 4 min · build[2]: it broke`."""
+    mark = _MARKS[EntryStatus.FAILED if run.failed else EntryStatus.DONE]
+    done = f"{run.loop} {mark} {run.done}/{counted(run.total, 'item')}, {duration(run.lasted)}"
+    why = [f"{each.step_id}: {reason(each)}" for each in run.failed[:_MOST_ITEMS]]
+    more = len(run.failed) - len(why)
+    return " · ".join([done, *why, *([f"{more} more failed"] if more else [])])
 
 
 def _step(entry: Entry, context: GateContext) -> str:

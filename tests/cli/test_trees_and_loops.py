@@ -181,6 +181,22 @@ def test_the_live_list_opens_a_child(waiting: Project) -> None:
         assert terminal.end() == 0
 
 
+def test_a_gate_after_a_loop_has_one_line_for_it(project: Project) -> None:
+    steps = (
+        ("build", "'cli test {{part}} != beta'", ", for_each: {in: $parts, as: part, max: 3}"),
+        ("ask", "checkpoint", ", with: {message: Go on?}"),
+    )
+    text = HEAD.format("loop") + "".join(STEP.format(*step) for step in steps)
+    text = text.replace("stop, for_each", "continue, for_each")
+    declared = "args: [{name: parts, description: The parts, required: true}]"
+    project.write(".playbooks/playbooks/loop.yaml", text.replace("args: []", declared))
+    ran = project.playbook("run", "loop", "parts=alpha beta gamma")
+    assert ran.code == 4
+    (line,) = (line for line in ran.err.splitlines() if line.startswith("  build"))
+    assert line.startswith("  build ✗ 2/3 items, ")
+    assert line.endswith(" · build[2]: test ended with exit status 1")
+
+
 def test_the_live_list_has_a_row_for_a_loop_and_one_for_all_rounds(project: Project) -> None:
     text = HEAD.format("loop") + "".join(
         STEP.format(*step)
