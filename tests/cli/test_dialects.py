@@ -145,7 +145,7 @@ Write changes/{{topic}}.md.
 
 
 def test_a_markdown_file_is_a_playbook(project: Project) -> None:
-    """L-1."""
+    """own L-1."""
     project.write(".playbooks/playbooks/changelog-entry.md", ENTRY)
     agent = project.script('default: {write: {"changes/inbox.md": "new\\n"}}')
     assert project.playbook("run", "changelog-entry", "inbox", "--agent", agent).code == 4

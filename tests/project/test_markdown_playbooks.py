@@ -45,7 +45,7 @@ def said(text: str | bytes, source: str = "entry.md") -> list[str]:
 
 
 def test_the_front_matter_is_the_playbook_and_the_text_the_prompt() -> None:
-    """L-1."""
+    """own L-1."""
     playbook = read(ENTRY)
     assert (playbook.name, playbook.owner) == ("changelog-entry", "Engineer")
     assert playbook.description == "Write an entry of the changelog"
