@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -155,3 +156,13 @@ def test_a_markdown_file_is_a_playbook(project: Project) -> None:
     assert entry["status"] == "done"
     assert project.playbook("check", "--strict", "changelog-entry").code == 0
     assert project.playbook("audit").code == 0
+
+
+def test_a_program_gives_a_tyrum_workflow_as_text(inbox: Project) -> None:
+    """tyr 7, tyr 12."""
+    request = json.dumps({"action": "run", "pipeline": INBOX})
+    answer = inbox.playbook("rpc", input=request).json
+    assert answer["status"] == "needs_approval"
+    token = answer["requiresApproval"]["resumeToken"]
+    resume = json.dumps({"action": "resume", "token": token, "approve": True})
+    assert inbox.playbook("rpc", input=resume).json["status"] == "ok"
