@@ -187,11 +187,12 @@ def _args(document: Document, data: Thing) -> Iterator[Problem]:
 
 def _fault_of_default(arg: Thing) -> str:
     """What is wrong with a default that is not made of other args."""
-    default, values = text_of(arg, "default"), arg.get("values")
+    default, stated = text_of(arg, "default"), arg.get("values")
+    values = [each for each in stated if isinstance(each, str)] if isinstance(stated, list) else []
     if not default.strip() or "{{" in default:
         return ""
     try:
-        typed(default, str(arg.get("type", "")), values if isinstance(values, list) else ())
+        typed(default, str(arg.get("type", "")), values)
     except ValueError as fault:
         return str(fault)
     return ""
