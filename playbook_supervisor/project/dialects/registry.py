@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from playbook_supervisor.formats.located import Document
 from playbook_supervisor.formats.strict_yaml import load
-from playbook_supervisor.project.dialects.translation import Dialect, Translation
+from playbook_supervisor.project.dialects.translation import Translation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.dialects.translation import Dialect
 
 
 def read(data: bytes, source: str) -> Translation:

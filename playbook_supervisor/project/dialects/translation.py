@@ -6,8 +6,6 @@ reported there.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
@@ -17,8 +15,22 @@ from playbook_supervisor.records import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from typing import Protocol
 
     from playbook_supervisor.errors import TextPosition
+
+    class Dialect(Protocol):
+        """Another system's format. Each is a module with these three names."""
+
+        KIND: str
+        """What a file of it is called, as in `a Tyrum workflow`."""
+
+        def recognises(self, document: Document) -> bool:
+            """Whether the file has the shape of this format; never true of a playbook of ours."""
+
+        def translate(self, document: Document) -> Translation:
+            """What the file means in version 1.1; nothing of it is dropped without a problem."""
+
 
 REFUSED = "PB-CHECK-DIALECT"
 TRANSLATED = "PB-CHECK-TRANSLATED"
@@ -57,19 +69,6 @@ class Translation(Record):
         data = self.document.data
         origin = f"# Translated from {self.kind}: {printable(self.document.source)}\n"
         return origin + (yaml_text(data) if isinstance(data, dict) else "")
-
-
-class Dialect(Protocol):
-    """Another system's format. Each is a module with these three names."""
-
-    KIND: str
-    """What a file of it is called, as in `a Tyrum workflow`."""
-
-    def recognises(self, document: Document) -> bool:
-        """Whether the file has the shape of this format; never true of a playbook of ours."""
-
-    def translate(self, document: Document) -> Translation:
-        """What the file means in version 1.1; nothing of it is dropped without a problem."""
 
 
 class Draft:
