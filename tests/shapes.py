@@ -134,11 +134,11 @@ Read `notes.md` and write at most {{lines}} line to `short.md`.
 """,
     name="shorten",
     args=("1",),
-    steps=("shorten",),
+    steps=("prompt",),
     gates=("tools",),
     asked=("shorten",),
     made={"short.md": "No tea.\n"},
-    script='steps: {shorten: {write: {short.md: "No tea.\\n"}}}\n',
+    script='steps: {prompt: {write: {short.md: "No tea.\\n"}}}\n',
     writes=("short.md", "No tea.\n"),
 )
 

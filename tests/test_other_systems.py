@@ -58,7 +58,7 @@ def by_requests(project: Project, shape: Shape, agent: str) -> None:
 def test_the_playbook_of_another_system_runs_to_its_end(
     project: Project, system: str, way: Callable[[Project, Shape, str], None]
 ) -> None:
-    """cat FR-4.1, FR-4.2; tyr 12; L-1."""
+    """cat FR-4.1, FR-4.2; tyr 12; own L-1."""
     shape = SHAPES[system]
     shape.put(project)
     checked = project.playbook("check", shape.file)

@@ -22,7 +22,7 @@ def project(furnished: Project) -> Project:
 def test_the_playbook_of_another_system_runs_in_the_client(
     project: Project, sit: Sit, system: str
 ) -> None:
-    """cat IP-1; tyr 12; L-1: the worker of a prompt writes, and a person answers each gate."""
+    """cat IP-1; tyr 12; own L-1: the worker of a prompt writes, and a person answers each gate."""
     shape = SHAPES[system]
     shape.put(project)
 
