@@ -41,13 +41,15 @@ if failure:
     sys.stderr.write(failure.get("stderr", ""))
     sys.exit(failure.get("status", 1))
 if verb == "list":
+    head = argv[argv.index("--head") + 1] if "--head" in argv else None
+    listed = [each for each in listed if each.get("head", head) == head]
     print(json.dumps([each for each in listed if options.get("base") in (None, each.get("base"))]))
 elif verb == "create":
     number = 7 + len(state["pr"]) + len(state["issue"])
     place = "pull" if kind == "pr" else "issues"
     made = {{"number": number, "url": f"{ADDRESS}/{{place}}/{{number}}", "state": "OPEN"}}
     made |= {{"isCrossRepository": False, "headRefOid": "", "body": stdin, "statusCheckRollup": []}}
-    made |= {{key: options[key] for key in ("title", "base") if key in options}}
+    made |= {{key: options[key] for key in ("title", "base", "head") if key in options}}
     listed.append(made)
     print("Creating it for us/project\\n")
     print(made["url"])

@@ -107,6 +107,7 @@ def outcome(child: Supervisor, ended: Snapshot) -> Outcome:
     code, so that the step's error policy can name it.
     """
     with child.store.open(child.id) as opened:
+        opened.copy()  # the last time: nothing opens it again
         text, output = _last_output(opened)
     data = {"session": child.id, "status": ended.manifest.status.value, "output": output}
     if ended.manifest.status is SessionStatus.COMPLETED:

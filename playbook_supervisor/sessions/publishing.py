@@ -28,12 +28,18 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.session_store import SessionStore
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
+_BRANCH = "branch"
 _SUBJECT = 72  # characters of a commit's first line
 
 
 def publishes(step: Step) -> bool:
     """Whether the step makes a pull request, which should contain the journal."""
     return step.namespace == "pr" or conditions.publishes(step.postconditions)
+
+
+def _wants_commit(step: Step) -> bool:
+    """Whether the step publishes, or may leave the branch, which then keeps its journal so far."""
+    return publishes(step) or step.namespace == _BRANCH
 
 
 def published(snapshot: Snapshot, *, timeout: float) -> Snapshot:
@@ -60,8 +66,9 @@ def _occasion(snapshot: Snapshot) -> str:
         return _at_the_end(snapshot)
     playbook = snapshot.state.playbook
     launched = [event.entry.step_id for event in events if event.change is Change.LAUNCHED]
-    if publishing := [name for name in launched if publishes(playbook.step(name))]:
-        return f" before {', '.join(publishing)}"
+    wanting = [name for name in launched if _wants_commit(playbook.step(name))]
+    if wanting:
+        return f" before {', '.join(wanting)}"
     settled = [event.entry.step_id for event in events if event.change in _SETTLED]
     return f" after {', '.join(dict.fromkeys(settled))}" if how == "step" and settled else ""
 
@@ -118,6 +125,9 @@ def _with_children(store: SessionStore, session_id: str) -> Iterator[str]:
     yield session_id
     kept = store.ids()
     for entry in store.journal(session_id).entries:
+        if entry.session and entry.session not in kept and store.drives(entry.session):
+            with store.open(entry.session):  # a branch that does not know it was switched to
+                kept = store.ids()
         if entry.session in kept:
             yield from _with_children(store, entry.session)
 
@@ -129,13 +139,23 @@ def _commit(folder: SessionInGit, snapshot: Snapshot, top: str, occasion: str) -
         done = f"{manifest.playbook} {done}"
         manifest = snapshot.store.manifest(top)
     in_vain = manifest.status in (SessionStatus.FAILED, SessionStatus.ABORTED)
+    leaving = _only_leaves(snapshot)
     ran = first_line(f"{manifest.playbook} {manifest.feature}")
     return folder.commit(
         first_line(f"Record session {top}{occasion}", _SUBJECT),
         f"{ran}: {done}",
         manifest.playbook,
-        known=in_vain and snapshot.config.commit_sessions == "publish",
+        known=leaving or (in_vain and snapshot.config.commit_sessions == "publish"),
     )
+
+
+def _only_leaves(snapshot: Snapshot) -> bool:
+    """Whether a `branch` step is launched and none that publishes: a folder that git does not know
+    goes with it, and one that it knows would be in its way."""
+    playbook = snapshot.state.playbook
+    launched = [each.entry.step_id for each in snapshot.events if each.change is Change.LAUNCHED]
+    steps = [playbook.step(name) for name in launched]
+    return any(step.namespace == _BRANCH for step in steps) and not any(map(publishes, steps))
 
 
 def _move_launches(store: SessionStore, session_id: str, made: Commit) -> Mapping[str, Launch]:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import (
     Answered,
     Attempt,
@@ -309,7 +310,11 @@ class Supervisor(TreeNode):
         return tree.gone_on(self, own)
 
     def copy(self) -> None:
-        """Keep copies of the files in the git directory, those of the children too."""
+        """Keep copies of the files in the git directory, those of the children too.
+
+        A worker may be removing the folder at this moment, as `git switch` does: the next call
+        then restores it.
+        """
         for each in self.family():
-            with each.store.open(each.id) as opened:
+            with suppress(StorageError), each.store.open(each.id) as opened:
                 opened.copy()
