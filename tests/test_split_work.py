@@ -53,6 +53,7 @@ def test_each_part_is_a_playbook_with_a_pull_request_of_its_own(
         assert done.code == 4, done.err
         assert project.playbook("answer", "continue").code == 0
         done = project.playbook("resume")
+        assert "is checked out" not in done.err
     assert done.code == 0, done.err
     assert [call[2:] for call in forge.created] == [
         ["--title=Add research", "--body-file=-", "--head=research", "--base=main"],

@@ -81,9 +81,17 @@ def top_of(store: SessionStore, session_id: str) -> str:
 
 
 def strayed(store: SessionStore, session_id: str) -> str:
-    """A sentence if the session began on another branch than the one checked out; else empty."""
+    """A sentence if the session began on another branch than the one checked out; else empty.
+
+    Not if a step of one of its children has switched to that branch.
+    """
     known, here = store.manifest(session_id), store.checkout.branch
     if known.branch in ("", here):
+        return ""
+    others = (each for each in store.ids() if each != session_id)
+    if any(
+        top_of(store, each) == session_id and store.manifest(each).branch == here for each in others
+    ):
         return ""
     now = f"{first_line(here)} is checked out" if here else "no branch is checked out"
     return f"session {session_id} began on branch {first_line(known.branch)}, and {now}"

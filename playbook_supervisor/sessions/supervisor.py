@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.kernel.directives import (
     Answered,
     Attempt,
