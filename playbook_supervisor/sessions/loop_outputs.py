@@ -12,7 +12,7 @@ from playbook_supervisor.kernel.model import base_of, item_id
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions import output_files
-from playbook_supervisor.sessions.output_files import LoopData, StepData
+from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ MOST = 16_000_000
 """Bytes of the outputs of all items of a loop."""
 
 
-def with_output(opened: OpenSession, output: StepData) -> LoopData:
+def with_output(opened: OpenSession, output: StepData) -> LoopFile:
     """What is kept of the loop, with the output of one more item."""
-    known = opened.unwritten.get(output.file)
-    if known is None:
-        known = output_files.kept(opened.folder, opened.runtime, output.step)
-    loop = known if isinstance(known, LoopData) else LoopData(base_of(output.step), {})
-    return loop.with_output(output)
+    waiting = opened.unwritten.get(output.file)
+    if isinstance(waiting, LoopFile):
+        return waiting.with_output(output)
+    written = output_files.kept_bytes(opened.folder, opened.runtime, output.step)
+    return LoopFile(base_of(output.step), written).with_output(output)
 
 
 def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> StepData | None:

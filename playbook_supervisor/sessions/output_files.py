@@ -1,7 +1,8 @@
 """The files of kept outputs: `outputs/<step>.json` in a session's folder.
 
 A file names the attempt that it is from. That of a loop has the outputs of all its items, each with
-its attempt, so that the file system never sees the name of an item.
+its attempt on a line of its own, in the order in which they came. So the file system never sees the
+name of an item, and one more item is one more line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
 from playbook_supervisor.kernel.model import base_of, item_number
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import integrity
 from playbook_supervisor.system.files import digest
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.local_state import Runtime
 
 FORMAT = NEWEST["outputs"]
+_HEAD = b'{\n "schema": %d,\n "items": [\n' % FORMAT
+_TAIL = b"\n ]\n}\n"
 
 
 class StepData(Record):
@@ -48,7 +51,8 @@ class StepData(Record):
         return file_of(self.step)
 
     def emit(self) -> bytes:
-        return _emit({"schema": FORMAT, **self.shape()})
+        text = json.dumps({"schema": FORMAT, **self.shape()}, indent=1, ensure_ascii=False)
+        return _encoded(f"{text}\n")
 
     def shape(self) -> dict[str, Any]:
         """Its keys in the file."""
@@ -68,17 +72,35 @@ class LoopData(Record):
     loop: str
     items: Mapping[int, StepData]
 
+
+class LoopFile(Record):
+    """The file of a loop as it is to be written; empty before its first output."""
+
+    loop: str
+    data: bytes = b""
+
     @property
     def file(self) -> str:
         return file_of(self.loop)
 
     def emit(self) -> bytes:
-        items = [self.items[number].shape() for number in sorted(self.items)]
-        return _emit({"schema": FORMAT, "items": items})
+        return self.data
 
-    def with_output(self, output: StepData) -> LoopData:
-        """The outputs with this one, which replaces that of an earlier attempt at the item."""
-        return LoopData(self.loop, {**self.items, item_number(output.step): output})
+    def with_output(self, output: StepData) -> LoopFile:
+        """The file with this output, which replaces that of an earlier attempt at the item.
+
+        StateError PB-STATE-CORRUPT or -NEWER for a file that must be read and cannot be.
+        """
+        data, line = self.data, _line(output)
+        laid_out = data.startswith(_HEAD) and data.endswith(_TAIL)
+        if laid_out and f'"attempt": "{output.step}#'.encode() not in data:
+            # An item costs the same in a short loop and in a long one: nothing is parsed.
+            return replace(self, data=data.removesuffix(_TAIL) + b",\n" + line + _TAIL)
+        found = read(data, self.file) if data else None
+        known = found.items if isinstance(found, LoopData) else {}
+        others = {k: each for k, each in known.items() if k != item_number(output.step)}
+        lines = [_line(each) for each in others.values()]
+        return replace(self, data=_HEAD + b",\n".join([*lines, line]) + _TAIL)
 
 
 def file_of(step_id: str) -> str:
@@ -121,11 +143,20 @@ def kept(folder: Path, runtime: Runtime, step_id: str) -> StepData | LoopData | 
 
     StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
     """
+    data = kept_bytes(folder, runtime, step_id)
+    return read(data, integrity.shown(folder, file_of(step_id))) if data else None
+
+
+def kept_bytes(folder: Path, runtime: Runtime, step_id: str) -> bytes:
+    """The file of what is kept of a step, unread; empty if there is none.
+
+    StateError PB-STATE-TAMPERED if something else changed it, StorageError.
+    """
     name = file_of(step_id)
     if name not in runtime.digests or (data := content(folder, name)) is None:
-        return None
+        return b""
     require_ours(data, name, folder, runtime)
-    return read(data, integrity.shown(folder, name))
+    return data
 
 
 def require_ours(data: bytes, name: str, folder: Path, runtime: Runtime) -> None:
@@ -143,6 +174,10 @@ def content(folder: Path, name: str) -> bytes | None:
         return None
 
 
-def _emit(shape: Mapping[str, Any]) -> bytes:
-    text = json.dumps(shape, indent=1, ensure_ascii=False)
-    return f"{text}\n".encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too
+def _line(output: StepData) -> bytes:
+    """An item in the file of its loop: a line."""
+    return b"  " + _encoded(json.dumps(output.shape(), ensure_ascii=False))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too

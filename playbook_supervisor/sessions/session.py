@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.session_policy import Policy
-    from playbook_supervisor.sessions.output_files import LoopData, StepData
+    from playbook_supervisor.sessions.output_files import LoopFile, StepData
 
 
 class Written(Record):
@@ -69,7 +69,7 @@ class OpenSession(Record, frozen=False):
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
     """The entries of the due phase that the text contains."""
-    unwritten: dict[str, StepData | LoopData] = field(init=False, default_factory=dict)
+    unwritten: dict[str, StepData | LoopFile] = field(init=False, default_factory=dict)
     """The outputs of steps that are still to be written, by their paths in the folder."""
     notices: list[str] = field(default_factory=list)
     """Sentences for the person: what could not be written, and is not needed."""
@@ -120,7 +120,7 @@ class OpenSession(Record, frozen=False):
                 self._leave_phase(self.state.with_entry(event.entry).entries)
             self.state = evolved
 
-    def keep(self, output: StepData | LoopData) -> None:
+    def keep(self, output: StepData | LoopFile) -> None:
         """Let a later step read this output; `write` makes it durable, before the journal."""
         self.unwritten[output.file] = output
 

@@ -25,7 +25,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity, last_output, output_files, settled_entries
 from playbook_supervisor.sessions.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.local_state import JOURNAL
-from playbook_supervisor.sessions.output_files import LoopData, StepData, file_of
+from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData, file_of
 from playbook_supervisor.system.files import digest
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
 
 def _with_loop(
     opened: OpenSession, outcome: Outcome, kept: StepData | None
-) -> tuple[Outcome, StepData | LoopData | None]:
+) -> tuple[Outcome, StepData | LoopFile | None]:
     """The same, with what is kept of the whole loop for an item of one."""
     if kept is None or not item_number(kept.step):
         return outcome, kept
