@@ -28,6 +28,7 @@ from playbook_supervisor.errors import AgentError, CheckError, StorageError
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.formats.located import Data, Document, Plain
 from playbook_supervisor.formats.sanitize import did_you_mean, printable
+from playbook_supervisor.kernel.model import base_of
 from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import read_bytes
@@ -47,8 +48,11 @@ class Script(Record):
     default: tuple[ScriptAction, ...] = (ScriptAction(),)
 
     def action(self, step: str, attempt: int) -> ScriptAction:
-        """The action of that attempt (from 1), not yet interpolated."""
-        actions = self.steps.get(step, self.default)
+        """The action of that attempt (from 1), not yet interpolated.
+
+        That of `build[2]` is the one of this item, else the one of its loop `build`.
+        """
+        actions = self.steps.get(step) or self.steps.get(base_of(step), self.default)
         return actions[min(attempt, len(actions)) - 1]
 
 

@@ -223,3 +223,186 @@ def test_a_step_runs_until_its_conditions_hold(
     last = None if code == 0 else "PB-COND-POSTCONDITION"
     assert codes == ["PB-COND-UNTIL"] * (rounds - 1) + [last]
     assert project.playbook("audit").code == 0
+
+
+FLAKY = """\
+echo $1 >>ran
+if [ $1 = b ] && [ "$(grep -c b ran)" -lt %d ]; then echo not yet; exit 3; fi
+echo $1
+"""
+"""Fails for `b` until it has been called so often."""
+
+
+def flaky(project: Project, policy: str, *, calls: int, at_once: int = 1) -> tuple[int, list[Any]]:
+    program(project, "flaky.sh", FLAKY % calls)
+    playbook = FILES.replace("cli echo {{file}}", "cli ./flaky.sh {{file}}")
+    playbook = playbook.replace("error_policy: stop", f"error_policy: {policy}")
+    playbook = playbook.replace("as: file,", f"as: file, at_once: {at_once},")
+    return run_files(project, "a b c", playbook)
+
+
+def attempts(project: Project) -> list[str]:
+    return [f"{e['step_id']}#{e.get('attempt', 1)} {e['status']}" for e in project.journal()]
+
+
+def test_the_gate_of_a_failed_item_is_its_own_and_retries_it_alone(project: Project) -> None:
+    """cat FR-4.1"""
+    code, _ = flaky(project, "gate", calls=2)
+    assert code == 4
+    assert "each[2]#1?1" in project.playbook("status", "--json").out
+    assert project.playbook("answer", "retry").code == 0
+    assert project.playbook("resume").code == 0
+    assert attempts(project) == [
+        "each[1]#1 done",
+        "each[2]#1 failed",
+        "each[2]#2 done",
+        "each[3]#1 done",
+    ]
+    assert project.read("ran").split() == ["a", "b", "b", "c"]
+
+
+def test_a_failed_item_that_a_person_accepts_lets_the_others_run(project: Project) -> None:
+    code, _ = flaky(project, "gate", calls=9)
+    assert code == 4
+    assert project.playbook("answer", "continue").code == 0
+    assert project.playbook("resume").code == 0
+    assert project.read("ran").split() == ["a", "b", "c"]
+    assert [entry["step_id"] for entry in project.journal()] == ["each[1]", "each[2]", "each[3]"]
+
+
+def test_an_item_that_fails_beside_another_is_asked_about_when_both_have_ended(
+    project: Project,
+) -> None:
+    code, _ = flaky(project, "gate", calls=2, at_once=2)
+    assert code == 4
+    assert attempts(project)[0] == "each[1]#1 done"
+    project.playbook("answer", "retry")
+    assert project.playbook("resume").code == 0
+    assert sorted(project.read("ran").split()) == ["a", "b", "b", "c"]
+
+
+@pytest.mark.parametrize(("calls", "code"), [(3, 0), (9, 2)])
+def test_each_item_is_retried_as_often_as_the_policy_says(
+    project: Project, no_wait: None, calls: int, code: int
+) -> None:
+    del no_wait
+    ended, _ = flaky(project, "retry:2", calls=calls)
+    assert ended == code
+    last = ["each[2]#3 done", "each[3]#1 done"] if code == 0 else ["each[2]#3 failed"]
+    assert attempts(project) == ["each[1]#1 done", "each[2]#1 failed", "each[2]#2 failed", *last]
+
+
+@pytest.fixture
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries follow at once."""
+    monkeypatch.setattr("playbook_supervisor.kernel.error_policy._FIRST_WAIT", 0)
+
+
+PROMPTS = """\
+name: prompts
+description: Ask about each file
+version: "1.1"
+args: [{name: files, description: The files, required: true}]
+defaults: {autonomy: auto, error_policy: retry_once}
+steps:
+  - id: look
+    command: prompt
+    with: {text: "Look at {{file}}"}
+    for_each: {in: $files, as: file, max: 3}
+  - {id: all, command: cli cat, stdin: $look.stdout}
+"""
+LOOKS = """\
+steps:
+  look: {say: "seen {{args}}"}
+  "look[2]": [{fail: it is empty}, {say: seen again}]
+"""
+
+
+def test_an_agent_is_prompted_for_each_item_and_the_script_agent_does_what_its_step_says(
+    project: Project,
+) -> None:
+    """An action for `look` is one for all its items, unless an item has its own."""
+    project.write(".playbooks/playbooks/prompts.yaml", PROMPTS)
+    project.write("script.yaml", LOOKS)
+    ended = project.playbook("run", "prompts", "files=a b c", "--agent", "script:script.yaml")
+    assert ended.code == 0, ended.err
+    assert attempts(project) == [
+        "look[1]#1 done",
+        "look[2]#1 failed",
+        "look[2]#2 done",
+        "look[3]#1 done",
+        "all#1 done",
+    ]
+    kept = json.loads((project.session / "outputs/look.json").read_bytes())["items"]
+    said = {each["attempt"]: each["stdout"] for each in kept}
+    assert said["look[2]#2"].strip() == "seen again"
+    assert [text.startswith("seen") for text in said.values()] == [True] * 3
+
+
+# ── too much ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (json.dumps([*range(10_001)]), "$list.json has 10,001 items, more than 10,000"),
+        (json.dumps(["x" * 900_000]), "item 1 of $list.json has 900,000 characters"),
+    ],
+)
+def test_a_list_of_a_step_that_is_too_much_is_refused_before_its_first_item(
+    project: Project, written: str, said: str
+) -> None:
+    project.write("tasks.json", written)
+    project.write(".playbooks/playbooks/loop.yaml", MANY)
+    ended = project.playbook("run", "loop")
+    assert ended.code == 2
+    assert said in project.journal()[-1]["error"]
+    assert said in ended.err + ended.out
+    assert attempts(project) == ["list#1 done", "build#1 failed"]
+    assert "Traceback" not in ended.err
+
+
+MANY = LIST.replace("$list.json.tasks", "$list.json").replace("max: 5", "max: 10000")
+MANY = MANY.replace("{{task.name}}", "{{task}}").replace('    outputs: ["{{task.file}}"]\n', "")
+
+
+def test_an_item_of_10_mb_fails_the_step_that_lists_it(project: Project) -> None:
+    """The output of a step is kept up to a size, and what is longer is no data."""
+    project.write("tasks.json", json.dumps(["x" * 10_000_000]))
+    project.write(".playbooks/playbooks/loop.yaml", MANY)
+    ended = project.playbook("run", "loop")
+    assert ended.code == 2
+    (entry,) = project.journal()
+    assert (entry["step_id"], entry["error_code"]) == ("list", "PB-STEP-OUTPUT")
+    assert "more than 1,000,000" in entry["error"] or "was cut at 1,000,000" in entry["error"]
+    assert len(entry["error"]) < 1_000
+    assert "Traceback" not in ended.err
+
+
+# ── a kill between two items ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_run_that_was_killed_between_two_items_runs_each_once(
+    project: Project, at_once: int
+) -> None:
+    """SIGKILL in the wait before a retry: attempts are settled, and nothing runs."""
+    program(project, "flaky.sh", FLAKY % 2)
+    playbook = FILES.replace("cli echo {{file}}", "cli ./flaky.sh {{file}}")
+    playbook = playbook.replace("error_policy: stop", 'error_policy: "retry:2"')
+    playbook = playbook.replace("as: file,", f"as: file, at_once: {at_once},")
+    project.write(".playbooks/playbooks/files.yaml", playbook)
+    with project.spawn("run", "files", "files=a b c") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if b"retry in" in line:
+                break
+        process.kill()
+    assert project.playbook("resume").code == 0
+    assert sorted(project.read("ran").split()) == ["a", "b", "b", "c"]
+    assert sorted(attempts(project)) == [
+        "each[1]#1 done",
+        "each[2]#1 failed",
+        "each[2]#2 done",
+        "each[3]#1 done",
+    ]
