@@ -132,6 +132,12 @@ def _engine(folder: Path) -> Iterator[Row]:
     figure = f"{memory['memory']:.0f} MiB"
     each = f"{memory['each']:.2f} ms a step, without a disk"
     yield Row("a session of 10,000 steps, most memory at any time", figure, "100 MiB", kept, each)
+    for items in (10, 100, 1000):
+        looped = _engine_says("items", items, _in_memory(folder) / f"items-{items}")
+        ratio = looped["item"] / looped["step"]
+        what = f"an item of a loop of {items:,}, to a step of a playbook of as many, without a disk"
+        absolute = f"{looped['item']:.2f} ms, a step {looped['step']:.2f} ms"
+        yield Row(what, f"{ratio:.2f} ×", "2.0 ×", ratio <= 2, absolute)
     few, many = (
         _engine_says("write", entries, folder / f"write-{entries}")["each"]
         for entries in (10, 1000)

@@ -1,8 +1,9 @@
 """Measures the engine alone, in its own process: `python engine.py WHAT NUMBER FOLDER`.
 
 Prints one line of JSON. `run`: a session of NUMBER no-op steps, driven by the headless runner with
-the embedded agent. `write`: one report in a session of NUMBER journal entries. `check`: NUMBER
-playbooks of 20 steps. `commit`: a session's commit and a plain `git commit`, NUMBER times.
+the embedded agent. `items`: a loop of NUMBER no-op items, and as many steps. `write`: one report in
+a session of NUMBER journal entries. `check`: NUMBER playbooks of 20 steps. `commit`: a session's
+commit and a plain `git commit`, NUMBER times.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import resource
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -19,6 +21,7 @@ import sample
 
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import Script
+from playbook_supervisor.agents.script_worker import ScriptAction
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.kernel.directives import Outcome
@@ -66,6 +69,26 @@ def run(steps: int, folder: Path) -> dict[str, float]:
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "replace": _replaced(folder),
     }
+
+
+def items(number: int, folder: Path) -> dict[str, float]:
+    """Median milliseconds from launch to launch, of the items of a loop and of as many steps.
+
+    In turn, often enough for a hundred of each; a later step reads the outputs of all items.
+    """
+    listed = ScriptAction(say=(json.dumps([*range(number)]),))
+    agent = ScriptAgent(Script({"list": (listed,)}))
+    found: dict[str, list[float]] = {"item": [], "step": []}
+    for turn in range(max(1, 100 // number)):
+        looped = sample.loop(sample.repository(folder / f"items-{turn}"), number)
+        unrolled = sample.session(sample.repository(folder / f"steps-{turn}"), number)
+        for what, supervisor in (("item", looped), ("step", unrolled)):
+            watch = Stopwatch()
+            assert Runner(supervisor, agent, watch).drive(supervisor.begin).why == "completed"
+            launched = watch.launched[1:-1] if what == "item" else watch.launched
+            assert len(launched) == number
+            found[what] += [after - before for before, after in pairwise(launched)]
+    return {what: median(gaps) * 1000 for what, gaps in found.items()}
 
 
 def write(entries: int, folder: Path) -> dict[str, float]:
@@ -128,5 +151,5 @@ def _replaced(folder: Path) -> float:
 
 if __name__ == "__main__":
     what, number, where = sys.argv[1:]
-    measure = {"run": run, "write": write, "check": check, "commit": commit}[what]
+    measure = {"run": run, "items": items, "write": write, "check": check, "commit": commit}[what]
     print(json.dumps(measure(int(number), Path(where))))

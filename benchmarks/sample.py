@@ -46,6 +46,25 @@ def session(root: Path, steps: int, *, gated: int = -1) -> Supervisor:
     )
 
 
+def loop(root: Path, items: int) -> Supervisor:
+    """A pending session: a step lists numbers, a no-op step runs for each, a last one reads all.
+
+    The agent prints the list as the output of `list`.
+    """
+    store = DiskStore(checkout.find(root))
+    text = 'name: sample\ndescription: A loop.\nversion: "1.1"\nargs: []\nsteps:\n'
+    each = "for_each: {in: $list.json, as: number, max: 10000}"
+    for step in (
+        "id: list, output: json, command: /nothing",
+        f"id: build, {each}, command: /nothing",
+        "id: read, stdin: $build.stdout, command: cli true",
+    ):
+        text += f"  - {{{step}, autonomy: auto, error_policy: stop}}\n"
+    assert items <= 10_000
+    session_id = store.create(playbook="sample", text=text.encode(), feature=FEATURE, args={})
+    return Supervisor(store, session_id)
+
+
 def commit(root: Path) -> None:
     """Commit everything in the repository."""
     (root / "changed.txt").write_text("before\n")
