@@ -230,7 +230,7 @@ def test_an_agent_is_asked_once_until_its_model_changes(build: Project) -> None:
 
 
 def test_no_client_is_told_to_ask_an_agent_again(build: Project) -> None:
-    """The output is found before anything is launched, whoever drives the session."""
+    """The output is found before anything is launched, in every driver."""
     build.write(".playbooks/playbooks/ask.yaml", ASK.replace("MODEL", ""))
     agent = build.script("steps: {ask: {say: one line}}")
     build.write(".playbooks/config.yaml", f"agent: {agent}\n")

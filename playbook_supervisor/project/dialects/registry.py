@@ -31,7 +31,7 @@ def translated(document: Document) -> Translation:
 
 
 def recognised(document: Document) -> Dialect | None:
-    """The dialect of a file; None for one of ours, or of nobody's."""
+    """The dialect of a file; None for one of ours, or of no system that is known."""
     return next((each for each in dialects() if each.recognises(document)), None)
 
 
