@@ -99,7 +99,7 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
 def test_a_run_with_loops_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """cat FR-7.1; kai NFR2: no item is lost, and none that is settled runs again."""
+    """cat NFR-1.2; kai NFR2: no item is lost, and none that is settled runs again."""
     broken: list[str] = []
     for point in itertools.count(shard + 1, 16):
         scene, log, agent = fresh(tmp_path / "work", SCRIPT)

@@ -63,7 +63,7 @@ def journals(project: Project) -> dict[str, list[list[dict[str, Any]]]]:
 def test_items_have_agents_of_their_own_and_one_gate(
     project: Project, sit: Sit, recorder: Recorder
 ) -> None:
-    """cat FR-4.1: two agents at once, then one; a child session for each item."""
+    """cat FR-4.8: two agents at once, then one; a child session for each item."""
     terminal = sit(Obedient())
     terminal.say("/playbook.run loop")
     terminal.wait_for("for each of 3 items", timeout=90)

@@ -246,7 +246,7 @@ def attempts(project: Project) -> list[str]:
 
 
 def test_the_gate_of_a_failed_item_is_its_own_and_retries_it_alone(project: Project) -> None:
-    """cat FR-4.1"""
+    """kai FR5"""
     code, _ = flaky(project, "gate", calls=2)
     assert code == 4
     assert "each[2]#1?1" in project.playbook("status", "--json").out
@@ -285,6 +285,7 @@ def test_an_item_that_fails_beside_another_is_asked_about_when_both_have_ended(
 def test_each_item_is_retried_as_often_as_the_policy_says(
     project: Project, no_wait: None, calls: int, code: int
 ) -> None:
+    """cat FR-4.11"""
     del no_wait
     ended, _ = flaky(project, "retry:2", calls=calls)
     assert ended == code
@@ -386,7 +387,7 @@ def test_an_item_of_10_mb_fails_the_step_that_lists_it(project: Project) -> None
 def test_a_run_that_was_killed_between_two_items_runs_each_once(
     project: Project, at_once: int
 ) -> None:
-    """SIGKILL in the wait before a retry: attempts are settled, and nothing runs."""
+    """cat NFR-1.2: SIGKILL in the wait before a retry; attempts are settled, and nothing runs."""
     program(project, "flaky.sh", FLAKY % 2)
     playbook = FILES.replace("cli echo {{file}}", "cli ./flaky.sh {{file}}")
     playbook = playbook.replace("error_policy: stop", 'error_policy: "retry:2"')
