@@ -425,3 +425,9 @@ def test_data_that_when_lacks_fail_a_loop_without_a_gate() -> None:
     lacking = Probed("when", Answer.ERROR, "no such output", code="PB-STEP-DATA")
     scene.checked(build=Report((lacking,)))
     assert (scene.last.error_code, scene.ended) == ("PB-STEP-DATA", SessionStatus.FAILED)
+
+
+def test_a_loop_of_which_a_check_says_nothing_is_passed_over_and_never_run_itself() -> None:
+    scene = loop()
+    scene.sees(Checked(scene.tick(), scene.check.id, {"build": Report()}))
+    assert (scene.last.step_id, scene.last.status) == ("build", EntryStatus.SKIPPED)

@@ -51,11 +51,11 @@ def test_a_step_of_another_kind_has_no_child() -> None:
 def test_the_values_for_a_child_are_text_as_it_is_written() -> None:
     """cat FR-9.3: no number loses a digit, and no word becomes a boolean."""
     (one,) = read(
-        step(", with: {args: {required: yes, n: 1.0, id: 007, it: '{{a}}'}}"),
+        step(", with: {args: {required: yes, n: 1.0, id: 007, it: '{{a}}', of: [2.0]}}"),
         args="[{name: a, description: b, required: false}]",
     ).steps
     assert json.loads(one.options) == {
-        "args": {"required": "yes", "n": "1.0", "id": "007", "it": "{{a}}"}
+        "args": {"required": "yes", "n": "1.0", "id": "007", "it": "{{a}}", "of": ["2.0"]}
     }
 
 
