@@ -7,6 +7,7 @@ settings of its parent, and under the policies of when the top session began (do
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from playbook_supervisor.errors import CODES, ArgumentError, CheckError, StateError
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session import OpenSession
     from playbook_supervisor.sessions.supervisor import Supervisor
+
+_BELOW = r"(?s)the child session (\S+) failed at (.*)"
+"""The error of a step whose child has failed."""
 
 # ── its beginning ───────────────────────────────────────────────────────────────────────────
 
@@ -116,12 +120,19 @@ def outcome(child: Supervisor, ended: Snapshot) -> Outcome:
     code = entry.error_codes[0]
     failure = Failure(
         CHILD,
-        f"the child session {child.id} failed at {entry.step_id}: {first_line(entry.error)}",
+        _what_failed(child.id, entry),
         entry.error_guidance or f"`playbook show {child.id}` has its steps.",
         code,
         entry.error_lasts,
     )
     return Outcome(failure, text, data=data)
+
+
+def _what_failed(session: str, entry: Entry) -> str:
+    """The session and step where it began, however deep that is: each level adds its step."""
+    if entry.error_code == CHILD and (inner := re.match(_BELOW, entry.error)):
+        return f"the child session {inner[1]} failed at {entry.step_id}/{inner[2]}"
+    return f"the child session {session} failed at {entry.step_id}: {first_line(entry.error)}"
 
 
 def _failing(ended: Snapshot) -> Entry:

@@ -264,6 +264,17 @@ def test_the_failure_of_a_child_is_an_error_of_its_step(scene: Scene) -> None:
     assert (settled["error_code"], settled["error_cause"]) == ("PB-STEP-CHILD", "PB-AGENT-FAILED")
 
 
+def test_a_step_above_several_children_names_the_deepest_that_failed(scene: Scene) -> None:
+    define(scene, "child", calls("inner", child="grandchild"))
+    define(scene, "grandchild", "deep")
+    top = parent(scene, calls())
+    top.begin()
+    top.report("release#1/inner#1/deep#1", failed("no disk"))
+    session, _, said = entry(scene, top)["error"].removeprefix("the child session ").partition(" ")
+    assert said == "failed at inner/deep: no disk"
+    assert scene.store.manifest(session).playbook == "grandchild"
+
+
 def test_a_later_step_can_read_how_a_child_has_failed(scene: Scene) -> None:
     define(scene, "child", "plan")
     asks = "$release.json.status == 'failed'".replace("'", '"')
