@@ -133,6 +133,25 @@ def test_a_loop_without_items_is_skipped(project: Project) -> None:
     assert entries[0]["evidence"] == ["for_each: no items in $files"]
 
 
+def test_a_step_that_reads_a_loop_without_items_fails_before_it_runs(project: Project) -> None:
+    reads = FILES + "  - {id: read, command: cli cat, stdin: $each.stdout}\n"
+    code, entries = run_files(project, "", reads)
+    assert code == 2
+    assert (entries[-1]["step_id"], entries[-1]["error_code"]) == ("read", "PB-STEP-DATA")
+
+
+def test_the_outputs_of_all_items_have_a_bound(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The item whose output would be too much fails, and those before it are kept."""
+    monkeypatch.setattr("playbook_supervisor.sessions.loop_outputs.MOST", 120)
+    reads = FILES + "  - {id: read, command: cli cat, stdin: $each.stdout}\n"
+    code, entries = run_files(project, f"a {'b' * 100} c", reads)
+    assert code == 2
+    assert [entry.get("error_code") for entry in entries] == [None, "PB-STEP-OUTPUT"]
+    assert "the outputs of its loop have more than 120 bytes" in entries[-1]["error"]
+
+
 def test_an_item_without_the_member_that_is_asked_for_is_named(project: Project) -> None:
     playbook = FILES.replace("echo {{file}}", "echo {{file.name}}")
     code, entries = run_files(project, '[{"name": "a"}, {"title": "b"}]', playbook)

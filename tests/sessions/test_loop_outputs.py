@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.sessions import output_files
+from playbook_supervisor.sessions import loop_outputs, output_files
 from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData
+from playbook_supervisor.sessions.session import OpenSession
 
 
 def kept(file: LoopFile) -> list[tuple[str, str | None]]:
@@ -79,3 +82,14 @@ def test_a_file_that_cannot_be_read_is_not_replaced() -> None:
 def test_a_file_of_something_else_is_refused(data: bytes) -> None:
     with pytest.raises(StateError, match="cannot be read"):
         output_files.read(data, "outputs/build.json")
+
+
+def test_two_outputs_that_are_still_to_be_written_are_both_kept() -> None:
+    waiting = of_outputs(("build[1]#1", "one"))
+    opened = cast(OpenSession, SimpleNamespace(unwritten={waiting.file: waiting}))
+    both = loop_outputs.with_output(opened, StepData("build[2]#1", "two"))
+    assert kept(both) == [("build[1]#1", "one"), ("build[2]#1", "two")]
+
+
+def test_a_loop_that_never_began_has_no_outputs() -> None:
+    assert loop_outputs.combined(None, "build", ()) is None
