@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from stored import FEATURE, Scene, playbook, step
 
 from playbook_supervisor.agents.protocol import Call, Message, Running
@@ -85,6 +86,16 @@ steps:
     - {write: {".qa/{{feature}}/verdict.md": "verdict: PASS"}}
 """
 POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", "mkdir")
+
+STRIDE = 16
+"""How many shards there are of the writes of a run with children, or with loops."""
+SHARDS = int(os.environ.get("CRASH_SHARDS", "4"))
+"""How many of them are tried. A release must survive `CRASH_SHARDS=16`: then each write is one."""
+
+
+def some_shards() -> list[Any]:
+    """The first is in the short suite, the others in the long one."""
+    return [0, *(pytest.param(shard, marks=pytest.mark.long) for shard in range(1, SHARDS))]
 
 
 @dataclass

@@ -9,7 +9,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from crash import Ana, Log, LoggedAgent, LoggedSupervisor, LoggedWatcher, ended, forked, fresh
+from crash import (
+    STRIDE,
+    Ana,
+    Log,
+    LoggedAgent,
+    LoggedSupervisor,
+    LoggedWatcher,
+    ended,
+    forked,
+    fresh,
+    some_shards,
+)
 from stored import FEATURE, Scene, playbook, step
 
 from playbook_supervisor.agents.script import ScriptAgent
@@ -118,15 +129,13 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    "shard", [0, *(pytest.param(shard, marks=pytest.mark.long) for shard in range(1, 16))]
-)
+@pytest.mark.parametrize("shard", some_shards())
 def test_a_run_with_children_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """cat FR-9.2; kai NFR2."""
     broken: list[str] = []
-    for point in itertools.count(shard + 1, 16):
+    for point in itertools.count(shard + 1, STRIDE):
         scene, log, agent = fresh(tmp_path / "work", SCRIPT)
         driven = partial(drive, scene, log, agent)
         code = ended(forked(driven, point))
