@@ -12,7 +12,7 @@ from held import eventually
 from project import Project
 
 from claude.client import Client
-from claude.conftest import FREE, Sit, Start
+from claude.conftest import FREE, Open, Sit, Start
 from claude.conversation import Reply, Request, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
@@ -95,7 +95,7 @@ steps:
 
 
 def test_every_kind_of_step_and_every_way_to_go_on(
-    project: Project, start: Start, tmp_path: Path
+    project: Project, start: Start, open_terminal: Open
 ) -> None:
     """cat FR-4.9; tyr 15, 17, 19, 28: and the secret is in no file and no transcript."""
     project.write(".playbooks/playbooks/everything.yaml", EVERYTHING)
@@ -104,6 +104,8 @@ def test_every_kind_of_step_and_every_way_to_go_on(
     )
     server = {"command": sys.executable, "args": [str(SERVER)]}
     project.write(".mcp.json", json.dumps({"mcpServers": {"tools": server}}))
+    unasked = {"disabledMcpjsonServers": ["tools"]}  # the client asks whether to use it, too
+    project.write(".claude/settings.local.json", json.dumps(unasked))
     project.write(".gitignore", "/tried/\n")
     project.commit("Do everything")
 
@@ -116,10 +118,11 @@ def test_every_kind_of_step_and_every_way_to_go_on(
 
     client = start(Obedient(prompted=summarise))
     client.model.pages["/issues/7"] = {"title": "A fault", "state": "open"}
-    client.run(f"/playbook.run everything site={client.model.url}", *FREE)
-    assert project.manifest()["gate"]["reason"] == "tools"
-    assert project.playbook("answer", "continue").code == 0
-    client.run("/playbook.resume", *FREE)
+    terminal = open_terminal(client, *FREE)
+    terminal.say(f"/playbook.run everything site={client.model.url}")
+    terminal.wait_for("summarise", timeout=90)
+    terminal.choose("continue")
+    terminal.wait_for("everything: completed with 1 failure", timeout=90)
     journal = project.journal()
     assert [(entry["step_id"], entry["status"]) for entry in journal] == [
         ("fetch", "done"),
@@ -136,7 +139,6 @@ def test_every_kind_of_step_and_every_way_to_go_on(
     assert journal[4]["evidence"] == ['when: $fetch.json.state is "open"']
     failed, again = (datetime.fromisoformat(each["started_at"]) for each in journal[5:7])
     assert (again - failed).total_seconds() >= 1
-    assert client.model.main[-1].mentions("The session is completed with 1 failure.")
     refused, written = client.model.subagents[-1].all_results
     assert (refused.is_error, written.is_error) == (True, False)
     told = client.model.subagents[0].prompt
