@@ -23,6 +23,8 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from playbook_supervisor.formats.located import Path as Place
 
 MOST = 100
@@ -49,9 +51,12 @@ class ChildStep(Record):
 
 def mapping(step: Step) -> dict[str, str]:
     """The text for each arg of the child, as the step states it; empty if it is not valid."""
+    return {name: text for name, text in _stated(step).items() if isinstance(text, str)}
+
+
+def _stated(step: Step) -> dict[str, Any]:
     stated = json.loads(step.options).get("args") if step.options else None
-    pairs = stated.items() if isinstance(stated, dict) else ()
-    return {name: text for name, text in pairs if isinstance(text, str)}
+    return stated if isinstance(stated, dict) else {}
 
 
 def given(step: Step, values: Mapping[str, str]) -> dict[str, str]:
@@ -134,7 +139,7 @@ class Children:
 
 def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterator[Fault]:
     """Each required arg is given, and every one that is given is declared and fits (cat FR-9.3)."""
-    stated = mapping(step)
+    stated, raw = mapping(step), _stated(step)  # what is no text is a fault of its own
     declared = {arg.name: arg for arg in child.args}
     secret = {arg.name for arg in playbook.args if arg.secret}
     takes = f"It takes {', '.join(map(wanted, child.args)) or 'no args'}."
@@ -149,7 +154,7 @@ def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterat
     missing = [
         arg.name
         for arg in child.args
-        if arg.required and not arg.default and not stated.get(arg.name, "").strip()
+        if arg.required and not arg.default and not str(raw.get(arg.name, "")).strip()
     ]
     if missing:
         said = f"{child.name} is not given {', '.join(missing)}"

@@ -167,6 +167,7 @@ def test_a_child_takes_what_fits_its_args(project: Project, args: str) -> None:
     [
         ("{}", "release is not given level"),
         ("{level: ' '}", "release is not given level"),
+        ("{level: [low]}", "`with` of the playbook step: $.args.level: ['low'] is not of type"),
         ("{level: lo}", "the arg level of release must be one of low, high, not"),
         ("{level: low, count: some}", "the arg count of release must be a number"),
         ("{level: low, coutn: 3}", "release has no arg coutn; did you mean count?"),
