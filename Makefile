@@ -65,7 +65,7 @@ bench: .venv/installed-dev
 fuzz: .venv/installed-dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto -m hypothesis --timeout=0
 	CRASH_KILLS=1000 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash.py
-	CRASH_SHARDS=16 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py
+	CRASH_SHARDS=32 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py
 	CLAUDE_KILLS=200 $(BIN)/python -m pytest -n0 --timeout=0 tests/claude -k random_moments
 
 clean:

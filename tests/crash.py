@@ -87,10 +87,10 @@ steps:
 """
 POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", "mkdir")
 
-STRIDE = 16
+STRIDE = 32
 """How many shards there are of the writes of a run with children, or with loops."""
 SHARDS = int(os.environ.get("CRASH_SHARDS", "4"))
-"""How many of them are tried. A release must survive `CRASH_SHARDS=16`: then each write is one."""
+"""How many of them are tried. A release must survive `CRASH_SHARDS=32`: then each write is one."""
 
 
 def some_shards() -> list[Any]:

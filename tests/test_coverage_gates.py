@@ -162,7 +162,10 @@ def test_a_process_that_a_test_starts_is_measured_unless_it_is_killed(tmp_path: 
     }.items():
         (tmp_path / name).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--cov", "--cov-report=json:report.json"],
+        [
+            *(sys.executable, "-m", "pytest", "--cov", "--cov-report=json:report.json"),
+            f"--basetemp={tmp_path / 'base'}",  # else it tidies up after all former runs
+        ],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if not name.startswith("COV")},
         capture_output=True,
