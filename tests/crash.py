@@ -432,3 +432,26 @@ def times(folder: Path, wanted: int, seed: int) -> dict[str, Any]:
             kills += 1
         broken += [f"session {sessions}: {promise}" for promise in broken_promises(scene, log)]
     return {"kills": kills, "runs": runs, "sessions": sessions, "broken": broken}
+
+
+def some_points(
+    folder: Path,
+    shard: int,
+    script: str,
+    drive: Callable[[Scene, Log, ScriptAgent], None],
+    promises: Callable[[Scene, Log], Iterator[str]],
+) -> tuple[int, list[str]]:
+    """How many writes a run has, and what was broken by kills at those of the shard."""
+    broken: list[str] = []
+    for point in itertools.count(shard + 1, STRIDE):
+        scene, log, agent = fresh(folder, script)
+        driven = partial(drive, scene, log, agent)
+        code = ended(forked(driven, point))
+        if code == 0:
+            return point, broken
+        if code != -signal.SIGKILL:
+            broken.append(f"write {point}: the run ended with {code}")
+        if code := ended(forked(driven)):
+            broken.append(f"write {point}: the resumed run ended with {code}")
+        broken += [f"write {point}: {promise}" for promise in promises(scene, log)]
+    raise AssertionError("unreachable: a run has an end")

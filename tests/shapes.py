@@ -184,3 +184,27 @@ steps:
 )
 
 SHAPES = {"tyrum": TYRUM, "catalyst": CATALYST, "markdown": MARKDOWN, "spec-kit": SPEC_KIT}
+
+INBOX = """\
+name: inbox-triage
+args:
+  tag:
+    default: "family"
+steps:
+  - id: collect
+    command: cli inbox list --json
+    output: json
+  - id: categorize
+    command: cli inbox categorize --json
+    output: json
+    stdin: $collect.stdout
+  - id: approve
+    command: cli inbox apply --approve
+    stdin: $categorize.stdout
+    approval: required
+  - id: execute
+    command: cli inbox apply --execute
+    stdin: $categorize.stdout
+    condition: $approve.approved
+"""
+"""The example of a workflow file, as Tyrum shows it."""

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import signal
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
-from crash import (
-    STRIDE,
-    Ana,
-    Log,
-    LoggedAgent,
-    LoggedSupervisor,
-    LoggedWatcher,
-    ended,
-    forked,
-    fresh,
-    some_shards,
-)
+from crash import Ana, Log, LoggedAgent, LoggedSupervisor, LoggedWatcher, some_points, some_shards
 from stored import FEATURE, Scene, playbook, step
 
 from playbook_supervisor.agents.script import ScriptAgent
@@ -109,18 +95,7 @@ def test_a_run_with_loops_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """cat NFR-1.2; kai NFR2: no item is lost, and none that is settled runs again."""
-    broken: list[str] = []
-    for point in itertools.count(shard + 1, STRIDE):
-        scene, log, agent = fresh(tmp_path / "work", SCRIPT)
-        driven = partial(drive, scene, log, agent)
-        code = ended(forked(driven, point))
-        if code == 0:
-            break
-        if code != -signal.SIGKILL:
-            broken.append(f"write {point}: the run ended with {code}")
-        if code := ended(forked(driven)):
-            broken.append(f"write {point}: the resumed run ended with {code}")
-        broken += [f"write {point}: {promise}" for promise in broken_promises(scene, log)]
+    point, broken = some_points(tmp_path / "work", shard, SCRIPT, drive, broken_promises)
     assert broken == []
     assert point > 100
     with capsys.disabled():

@@ -7,31 +7,10 @@ import os
 
 import pytest
 from project import Project
+from shapes import INBOX
 
 from cli.scripts import conforms
 
-INBOX = """\
-name: inbox-triage
-args:
-  tag:
-    default: "family"
-steps:
-  - id: collect
-    command: cli inbox list --json
-    output: json
-  - id: categorize
-    command: cli inbox categorize --json
-    output: json
-    stdin: $collect.stdout
-  - id: approve
-    command: cli inbox apply --approve
-    stdin: $categorize.stdout
-    approval: required
-  - id: execute
-    command: cli inbox apply --execute
-    stdin: $categorize.stdout
-    condition: $approve.approved
-"""
 PROGRAM = """\
 #!/bin/sh
 case "$1 $2" in

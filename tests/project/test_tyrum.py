@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from shapes import INBOX
 
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.dialects import registry
 from playbook_supervisor.project.schema import examine
-
-INBOX = """\
-name: inbox-triage
-args:
-  tag:
-    default: "family"
-steps:
-  - id: collect
-    command: cli inbox list --json
-    output: json
-  - id: categorize
-    command: cli inbox categorize --json
-    output: json
-    stdin: $collect.stdout
-  - id: approve
-    command: cli inbox apply --approve
-    stdin: $categorize.stdout
-    approval: required
-  - id: execute
-    command: cli inbox apply --execute
-    stdin: $categorize.stdout
-    condition: $approve.approved
-"""
 
 
 def read(text: str, source: str = "inbox-triage.yaml") -> Playbook:
