@@ -11,15 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.records import Record, field
 
 Event = Mapping[str, Any]
 
 _SYNTHETIC = "<synthetic>"  # the model of a message that the client wrote itself
-_KEYS = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
-_FALLBACK_KEYS = ("skill", "description", "prompt")
-"""The keys of a tool's input that describe the call, the first one that is there."""
 _MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
 _LIMIT = r"usage limit reached\|(\d{9,11})\b"
 """How older clients report the end of a usage limit, in seconds since the epoch."""
@@ -170,14 +167,6 @@ class Stream(Record, frozen=False):
         for denial in _mappings(event, "permission_denials"):
             tool, given = _text(denial, "tool_name"), _mapping(denial, "tool_input")
             self._denials[_text(denial, "tool_use_id")] = Denial(tool, given)
-
-
-def described(tool: str, given: Mapping[str, Any], root: str = "") -> str:
-    """A tool call in a few words: `Write specs/013-x/plan.md`, with paths relative to `root`."""
-    subject = next((text for key in (*_KEYS, *_FALLBACK_KEYS) if (text := _text(given, key))), "")
-    if root:
-        subject = subject.removeprefix(f"{root}/")
-    return first_line(f"{tool} {subject}")
 
 
 # ── fields of an event ──────────────────────────────────────────────────────────────────────

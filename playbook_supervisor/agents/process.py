@@ -33,7 +33,7 @@ def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Runni
             stdin=stdin,
             worker_file=call.worker_file,
             outlives=call.outlives,
-            wall=call.wall,
+            wall=call.wall_left,
             idle=call.idle,
             cap=call.cap,
         )

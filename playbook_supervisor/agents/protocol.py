@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
@@ -31,6 +31,34 @@ class Budget(Record):
     max_tokens: int | None = None
 
 
+Shape = Mapping[str, Any]
+"""The content of a request, as the journal keeps it: texts, numbers, lists and mappings."""
+
+
+class Request(Record):
+    """What the agent asks a person before it goes on; `agents.requests` makes its `shape`.
+
+    A `permission`'s has `tool`, `subject` (the command, path or URL, on one line), `input` (JSON
+    text), `digest`, and perhaps `rule`, `path`, `description`, `agent` and `conversation`. A
+    `question`'s has `tool`, `subject`, `digest`, perhaps `conversation`, and `questions`, each with
+    `question`, `header`, `options` (`label` and `description`) and `multiple`.
+    """
+
+    kind: Literal["permission", "question"]
+    shape: Shape
+
+
+class Reply(Record):
+    """What a person decided: a `resolution` of the gate, `allow`, `always`, `deny` or `answer`.
+
+    `text` is what the agent is told about a denial, or the answer: a line for each question, with
+    the number or the label of an option, or other words.
+    """
+
+    resolution: str
+    text: str = ""
+
+
 class Call(Record, kw_only=True):
     """One attempt at one step, as an agent receives it (Catalyst FR-5.3).
 
@@ -45,6 +73,14 @@ class Call(Record, kw_only=True):
     The values in `secrets` never leave the agent. Only an agent that `keeps_budgets` is given a
     `budget`. `log`, if there is one, takes every line of output, safe and without secrets, also
     those beyond the cap; if the agent does not call it, its messages are logged.
+
+    `ask` puts a request to a person and blocks until the reply; None: it is put off, the agent ends
+    its process in an orderly way, and its outcome is ignored. The time in `ask` is part of neither
+    `wall` nor `idle`; `spent` is how much of `wall` the attempt has used before. Without an `ask`
+    the agent cannot ask. `conversation` is the one to continue, as the shape of its last request
+    named it. `replies`, by the requests' digests, have not reached the agent; what they answer is
+    not asked again. Calls that match `allowed_rules` need no permission, and those that match
+    `forbidden_rules` are denied without a request.
     """
 
     session: str
@@ -68,6 +104,17 @@ class Call(Record, kw_only=True):
     budget: Budget = field(default_factory=Budget)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     log: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+    ask: Callable[[Request], Reply | None] | None = field(default=None, repr=False, compare=False)
+    replies: Mapping[str, Reply] = field(default_factory=dict)
+    conversation: str = ""
+    allowed_rules: tuple[str, ...] = ()
+    forbidden_rules: tuple[str, ...] = ()
+    spent: float = 0.0
+
+    @property
+    def wall_left(self) -> float | None:
+        """The seconds that the attempt may still take; None without a limit."""
+        return None if self.wall is None else max(0.0, self.wall - self.spent)
 
 
 class Message(Record):
@@ -98,7 +145,8 @@ class Running(Record):
 class Agent(Protocol):
     """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract.
 
-    Two optional attributes describe it further: `keeps_budgets` and `reads_claude_commands`.
+    Optional attributes describe it further: `keeps_budgets`, `reads_claude_commands`, `asks`, and
+    `can_continue(call)`.
     """
 
     @property
@@ -120,6 +168,17 @@ def keeps_budgets(agent: Agent) -> bool:
 def reads_claude_commands(agent: Agent) -> bool:
     """Whether its slash commands are Claude Code's files, so that a missing one is seen at once."""
     return getattr(agent, "reads_claude_commands", False) is True
+
+
+def asks(agent: Agent) -> bool:
+    """Whether the agent uses `Call.ask`."""
+    return getattr(agent, "asks", False) is True
+
+
+def can_continue(agent: Agent, call: Call) -> bool:
+    """Whether the conversation `call.conversation` is here, so that the agent can continue it."""
+    check = getattr(agent, "can_continue", None)
+    return bool(call.conversation and check is not None and check(call))
 
 
 Factory = Callable[[str, Config, Path], Agent]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.agents.process import launch
 from playbook_supervisor.agents.protocol import Call, Message, Running, failed, resolve_path
+from playbook_supervisor.agents.script_asking import AskingScript, asked_before
 from playbook_supervisor.agents.script_format import Script, read
 from playbook_supervisor.agents.script_worker import ScriptAction, write_files
 from playbook_supervisor.errors import ArgumentError, PlaybookError
@@ -38,6 +39,7 @@ class ScriptAgent:
     """Performs a script, which is read once, before the first step."""
 
     name = NAME
+    asks = True
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -45,21 +47,35 @@ class ScriptAgent:
     def available(self) -> str | None:
         return None
 
+    def can_continue(self, call: Call) -> bool:
+        """A script goes on behind any request of its own."""
+        return asked_before(call) > 0
+
     def run(self, call: Call) -> Running:
-        action = _interpolated(self._script.action(call.step, call.attempt), call)
-        if not action.needs_a_process:
-            return Running(_perform(action, call), stop=lambda: None)
-        running = launch(WORKER, call, action.as_json(), name=NAME)
-        return replace(running, messages=_failing(running.messages, action))
+        action = self._script.action(call.step, call.attempt)
+        if not action.ask:
+            return _begun(action, call)
+        asking = AskingScript(action, call, _begun)
+        return Running(asking.messages(), stop=asking.stop)
 
 
-def _interpolated(action: ScriptAction, call: Call) -> ScriptAction:
+def _begun(action: ScriptAction, call: Call, reply: str = "") -> Running:
+    """Perform the action, whose requests have been replied to."""
+    action = _interpolated(action, call, reply)
+    if not action.needs_a_process:
+        return Running(_perform(action, call), stop=lambda: None)
+    running = launch(WORKER, call, action.as_json(), name=NAME)
+    return replace(running, messages=_failing(running.messages, action))
+
+
+def _interpolated(action: ScriptAction, call: Call, reply: str) -> ScriptAction:
     values = {
         "feature": call.feature,
         "step": call.step,
         "attempt": str(call.attempt),
         "args": call.args,
         "feedback": call.feedback,
+        "reply": reply,
     }
     filled = partial(interpolate, values=values)
     write = tuple((filled(path), filled(text)) for path, text in action.write)

@@ -10,33 +10,42 @@
         - fail: two tests are red
         - {seconds: 0.5, write: {greet.py: "print('hello')"}}
       qa-run: {hang: true}                     # or {die: true}: SIGKILL, as in a crash
+      commit:
+        ask: {permission: {tool: Bash, input: {command: git commit}}}  # one, or a list
+        denied: {fail: not allowed}            # in place of the action if a person denies it
+      clarify:
+        ask: {question: {question: "Which one?", options: [this, that]}}
+        say: "the answer was {{reply}}"
     default: {say: nothing to do}              # for steps that are not listed
 
-An action prints its lines, waits, writes its files, and then succeeds, fails, hangs or dies.
-`{{feature}}`, `{{step}}`, `{{attempt}}`, `{{args}}` and `{{feedback}}` are replaced in texts and in
-paths. `{{feedback}}` is what a retry is told about the attempt before it.
+An action asks, prints its lines, waits, writes its files, and then succeeds, fails, hangs or dies.
+`{{feature}}`, `{{step}}`, `{{attempt}}`, `{{args}}`, `{{feedback}}` and `{{reply}}` are replaced in
+texts and in paths. `{{feedback}}` is what a retry is told about the attempt before it, `{{reply}}`
+the reply to the last request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from playbook_supervisor.agents.script_worker import ScriptAction
+from playbook_supervisor.agents.requests import QUESTION_TOOL
+from playbook_supervisor.agents.script_worker import ScriptAction, ScriptRequest
 from playbook_supervisor.errors import AgentError, CheckError, StorageError
 from playbook_supervisor.formats import strict_yaml
-from playbook_supervisor.formats.located import Data, Document, Plain
+from playbook_supervisor.formats.located import Data, Document, Plain, yaml_values
 from playbook_supervisor.formats.sanitize import did_you_mean, printable
 from playbook_supervisor.kernel.model import base_of
 from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import read_bytes
 
-NAMES = ("feature", "step", "attempt", "args", "feedback")  # allowed between double braces
+NAMES = ("feature", "step", "attempt", "args", "feedback", "reply")  # allowed between double braces
 LONGEST = 86_400.0  # the most seconds that an action may take; `hang` never ends
 ENDS = ("fail", "hang", "die")
-KEYS = ("say", "seconds", "write", *ENDS)
+ACTS = ("say", "seconds", "write", *ENDS)
+KEYS = ("ask", "denied", *ACTS)
 
 Place = tuple[str | int, ...]
 
@@ -94,12 +103,19 @@ class _Reading:
         return tuple(self._action((*at, index), action) for index, action in enumerate(data))
 
     def _action(self, at: Place, data: Data) -> ScriptAction:
-        action = self._mapping(at, data, KEYS)
+        return self._act(at, self._mapping(at, data, KEYS))
+
+    def _act(self, at: Place, action: Mapping[str, Data]) -> ScriptAction:
         ends = [key for key in ENDS if key in action]
         if len(ends) > 1:
             message = f"an action takes only one of {' and '.join(ends)}"
             self._fault((*at, ends[1]), message, key=True)
+        denied = (
+            self._mapping((*at, "denied"), action["denied"], ACTS) if "denied" in action else None
+        )
         return ScriptAction(
+            ask=self._requests((*at, "ask"), action["ask"]) if "ask" in action else (),
+            denied=None if denied is None else self._act((*at, "denied"), denied),
             say=self._lines((*at, "say"), action.get("say", [])),
             seconds=self._seconds((*at, "seconds"), action["seconds"])
             if "seconds" in action
@@ -109,6 +125,54 @@ class _Reading:
             hang=self._flag((*at, "hang"), action["hang"]) if "hang" in action else False,
             die=self._flag((*at, "die"), action["die"]) if "die" in action else False,
         )
+
+    def _requests(self, at: Place, data: Data) -> tuple[ScriptRequest, ...]:
+        if isinstance(data, list):
+            return tuple(self._request((*at, index), each) for index, each in enumerate(data))
+        return (self._request(at, data),)
+
+    def _request(self, at: Place, data: Data) -> ScriptRequest:
+        asked = self._mapping(at, data, ("permission", "question"))
+        if len(asked) != 1:
+            self._fault(at, "a request is either a `permission` or a `question`")
+        if "question" in asked:
+            questions = asked["question"]
+            listed = questions if isinstance(questions, list) else [questions]
+            given = [self._question((*at, "question"), each) for each in listed]
+            return ScriptRequest("question", QUESTION_TOOL, {"questions": given})
+        place = (*at, "permission")
+        wanted = self._mapping(place, asked.get("permission", {}), ("tool", "input"))
+        tool = self._text((*place, "tool"), wanted.get("tool", ""))
+        if not tool and "permission" in asked:
+            self._fault(place, "a permission needs a `tool`")
+        given_to_it = self._mapping((*place, "input"), wanted.get("input", {}))
+        return ScriptRequest("permission", tool, yaml_values(given_to_it))
+
+    def _question(self, at: Place, data: Data) -> Mapping[str, Any]:
+        """The question as Claude Code's tool has it; an option may be its label alone."""
+        asked = self._mapping(at, data, ("question", "header", "options", "multiple"))
+        text = self._text(at, asked.get("question", ""))
+        if not text:
+            self._fault(at, "a question needs its text, `question`")
+        options = asked.get("options", [])
+        if not isinstance(options, list):
+            self._fault(at, "`options` must be a list")
+            options = []
+        return {
+            "question": text,
+            "header": self._text(at, asked.get("header", "")),
+            "options": [
+                {"label": option, "description": ""}
+                if isinstance(option, str)
+                else self._option(at, option)
+                for option in options
+            ],
+            "multiSelect": "multiple" in asked and self._flag(at, asked["multiple"]),
+        }
+
+    def _option(self, at: Place, data: Data) -> Mapping[str, Any]:
+        option = self._mapping(at, data, ("label", "description"))
+        return {key: self._text(at, option.get(key, "")) for key in ("label", "description")}
 
     def _files(self, at: Place, data: Data) -> tuple[tuple[str, str], ...]:
         files = []

@@ -12,20 +12,33 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.records import Record, as_mapping, replace
 from playbook_supervisor.system.files import contained, ensure_folder, write_atomically
 
 
+class ScriptRequest(Record):
+    """A call of a tool for which the action asks a person: for permission, or for an answer."""
+
+    kind: Literal["permission", "question"]
+    tool: str
+    input: Mapping[str, Any]
+
+
 class ScriptAction(Record):
-    """One attempt: `say` lines, wait `seconds`, `write` files, then end.
+    """One attempt: `ask`, `say` lines, wait `seconds`, `write` files, then end.
 
     Paths are relative to the working directory. At most one of `fail` (the reason), `hang` and
-    `die` is set; with none of them the attempt succeeds.
+    `die` is set; with none of them the attempt succeeds. If a person denies a request, `denied`
+    takes the action's place, unless it is None.
     """
 
+    ask: tuple[ScriptRequest, ...] = ()
+    denied: ScriptAction | None = None
     say: tuple[str, ...] = ()
     seconds: float = 0.0
     write: tuple[tuple[str, str], ...] = ()
@@ -38,8 +51,8 @@ class ScriptAction(Record):
         return self.hang or self.die or self.seconds > 0
 
     def as_json(self) -> bytes:
-        """The input of the action's own process."""
-        return json.dumps(as_mapping(self)).encode()
+        """The input of the action's own process, which asks nothing."""
+        return json.dumps(as_mapping(replace(self, ask=(), denied=None))).encode()
 
 
 def write_files(action: ScriptAction, cwd: Path) -> None:

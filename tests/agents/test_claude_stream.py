@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from playbook_supervisor.agents.claude_conversation import Account
 from playbook_supervisor.agents.claude_permissions import is_project_rule, permission_failure
-from playbook_supervisor.agents.claude_stream import Denial, Stream, Usage, described
+from playbook_supervisor.agents.claude_stream import Denial, Stream, Usage
 from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge, unknown_command
 from playbook_supervisor.agents.protocol import Budget
+from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.kernel.directives import Failure
 
 STREAMS = Path(__file__).parents[1] / "streams"
