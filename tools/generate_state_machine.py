@@ -22,6 +22,7 @@ MEANINGS = {
     Position.GATED: "a gate before the step waits for a human",
     Position.CLEARED: "that gate is answered; the check before the run is due again",
     Position.RUNNING: "launched and not returned",
+    Position.ASKING: "its agent waits at a gate during the step for a human",
     Position.RETURNED: "returned and not judged, or to be judged again",
     Position.HELD: "a gate after the step waits for a human",
     Position.DONE: "settled: its work is done, or accepted as it is",

@@ -85,12 +85,18 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
         "accept": "continue although a condition does not hold; the journal lists it as `waived`",
         "skip": "do not run the step; continue with the next",
         "abort": "end the session",
+        "allow": "let the agent do it this once",
+        "always": "let the agent do it, and all that the shown rule allows, in this session",
+        "deny": "do not let the agent do it; it reads your words and goes on without",
+        "answer": "your words answer the agent's question",
     },
     GateReason: {
         "gate_always": "the step's autonomy requires it",
         "approval": "the step has `approval: required`; only a person can answer it",
         "tools": "the step's `tools` do more than read, and the session has not allowed them yet",
         "checkpoint": "the step is a `checkpoint`, or has `checkpoint: true`",
+        "permission": "the agent wants to do what no rule allows",
+        "question": "the agent asks a question",
         "precondition_fail": (
             "a precondition does not hold, and the error policy is `gate`, or it was waived for an "
             "earlier step"

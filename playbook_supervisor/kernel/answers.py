@@ -36,9 +36,31 @@ _SYNONYMS_OF = {
 SYNONYMS = {word: resolution for resolution, words in _SYNONYMS_OF.items() for word in words}
 """Words that count only as the whole message."""
 
+_AT_PERMISSION = {
+    **dict.fromkeys(_SYNONYMS_OF[Resolution.CONTINUE], Resolution.ALLOW),
+    **dict.fromkeys(_SYNONYMS_OF[Resolution.ABORT], Resolution.ABORT),
+    Resolution.CONTINUE: Resolution.ALLOW,
+    "allow once": Resolution.ALLOW,
+    "once": Resolution.ALLOW,
+    "always allow": Resolution.ALWAYS,
+    "allow always": Resolution.ALWAYS,
+    "no": Resolution.DENY,
+    "n": Resolution.DENY,
+    "denied": Resolution.DENY,
+}
+"""Words that count as the whole message at a permission: after `no` the agent goes on without."""
+
 _REFUSALS = frozenset({"no", "n"})
 _POLITE = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
-_WORD = r"\b(?:" + "|".join(Resolution) + r")\b"
+_BETWEEN_STEPS = (
+    Resolution.CONTINUE,
+    Resolution.RETRY,
+    Resolution.ACCEPT,
+    Resolution.SKIP,
+    Resolution.ABORT,
+)
+_PERMISSION = (Resolution.ALLOW, Resolution.ALWAYS, Resolution.DENY, Resolution.ABORT)
+_DENIAL = r"\s*(?:deny|denied|no|n)\b[\s,;:.!\u2013\u2014-]*"
 _CLAUSE_END = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
 _PUNCTUATION = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
@@ -57,27 +79,69 @@ def read_answer(
 
     `typed_at_prompt`: the text was typed at an agent's prompt, where most messages are not meant
     for the gate. An empty text is no answer; a terminal may read an empty line as `continue`.
+
+    A question of the agent is answered by any words but those that abort; at an agent's prompt they
+    begin with `answer:`. A permission is denied by all that begins with `deny` or `no`: the rest is
+    for the agent.
     """
     said = text.casefold()
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
         return ParsedAnswer()
     clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
-    resolution = _resolution(said, clauses)
+    if Resolution.ANSWER in choices:
+        return ParsedAnswer(_in_words(said, clauses, typed_at_prompt=typed_at_prompt))
+    asked = Resolution.ALLOW in choices
+    resolution = _permission(said, clauses) if asked else _resolution(said, clauses)
     if resolution is not None:
         return ParsedAnswer(resolution) if resolution in choices else ParsedAnswer()
-    if len(clauses) == 1 and clauses[0] in _REFUSALS:
+    if not asked and len(clauses) == 1 and clauses[0] in _REFUSALS:
         return ParsedAnswer(question=_question(choices))
     return ParsedAnswer()
 
 
-def _resolution(said: str, clauses: Sequence[str]) -> Resolution | None:
-    named = set(re.findall(_WORD, said))
-    if len(named) > 1:
+def words_of(text: str, resolution: Resolution) -> str:
+    """What an answer says besides its choice, for the agent: `deny: use pnpm` → `use pnpm`."""
+    if resolution is Resolution.DENY:
+        return re.sub(_DENIAL, "", text, count=1, flags=re.IGNORECASE).strip()
+    if resolution is Resolution.ANSWER:
+        return re.sub(r"\s*answer:", "", text, count=1, flags=re.IGNORECASE).strip()
+    return ""
+
+
+def _in_words(said: str, clauses: Sequence[str], *, typed_at_prompt: bool) -> Resolution | None:
+    only = clauses[0] if len(clauses) == 1 else ""
+    if Resolution.ABORT in (only, SYNONYMS.get(only)):
+        return Resolution.ABORT
+    if not said.strip() or (typed_at_prompt and not said.lstrip().startswith("answer:")):
         return None
-    if named:
-        (word,) = named
-        return Resolution(word) if word in (clauses[0], clauses[-1]) else None
+    return Resolution.ANSWER
+
+
+def _permission(said: str, clauses: Sequence[str]) -> Resolution | None:
+    if len(clauses) == 1 and clauses[0] in _AT_PERMISSION:
+        return _AT_PERMISSION[clauses[0]]
+    if re.match(_DENIAL, said):
+        return Resolution.DENY
+    return _named(_PERMISSION, said, clauses)
+
+
+def _resolution(said: str, clauses: Sequence[str]) -> Resolution | None:
+    if re.search(_any_of(_BETWEEN_STEPS), said):
+        return _named(_BETWEEN_STEPS, said, clauses)
     return SYNONYMS.get(clauses[0]) if len(clauses) == 1 else None
+
+
+def _named(words: Sequence[Resolution], said: str, clauses: Sequence[str]) -> Resolution | None:
+    """The only one of the words that is said, if the text begins or ends with it."""
+    named = set(re.findall(_any_of(words), said))
+    if len(named) != 1:
+        return None
+    (word,) = named
+    return Resolution(word) if word in (clauses[0], clauses[-1]) else None
+
+
+def _any_of(words: Sequence[Resolution]) -> str:
+    return rf"\b(?:{'|'.join(words)})\b"
 
 
 def _strip(clause: str) -> str:

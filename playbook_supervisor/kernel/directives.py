@@ -64,19 +64,28 @@ class Check(Record):
 
 
 class Run(Record):
-    """Run these attempts. Their entries are marked as launched, and none has returned."""
+    """Run these attempts. Their entries are marked as launched, and none has returned.
+
+    `continues` are the ids of those that asked a person while they ran and have the answer: an
+    agent that can goes on with the conversation.
+    """
 
     members: tuple[Attempt, ...]
+    continues: tuple[str, ...] = ()
 
 
 class Ask(Record):
-    """Ask a human about this gate. `id` is `pr#1?1` for the first gate of the attempt `pr#1`."""
+    """Ask a human about this gate. `id` is `pr#1?1` for the first gate of the attempt `pr#1`.
+
+    `request` is what the agent asks for in the middle of its work; empty for any other gate.
+    """
 
     id: str
     member: Attempt
     reason: GateReason
     place: Place
     choices: tuple[Resolution, ...]
+    request: Mapping[str, object] = field(default_factory=dict)
 
 
 class Finish(Record):
@@ -255,6 +264,19 @@ class Returned(Record):
     outcome: Outcome
 
 
+class Asked(Record):
+    """The agent of a running attempt asks a person, and waits: a permission or a question.
+
+    `request` is plain data of JSON, which the gate keeps; the kernel reads only the texts that the
+    question to the person is made of, and the `rule` that `always` allows.
+    """
+
+    at: int
+    id: str
+    reason: GateReason
+    request: Mapping[str, object]
+
+
 class Lost(Record):
     """The worker of a launched attempt is gone; `finished` if the evidence shows it had ended."""
 
@@ -264,13 +286,17 @@ class Lost(Record):
 
 
 class Answered(Record):
-    """An answer to the gate `id`. `by` is a git identity, or `autonomous`."""
+    """An answer to the gate `id`. `by` is a git identity, or `autonomous`.
+
+    `via` is where it was given, `inbox`; empty for a terminal.
+    """
 
     at: int
     id: str
     resolution: Resolution
     text: str
     by: str = ""
+    via: str = ""
 
 
 class TakenUp(Record):
@@ -293,4 +319,4 @@ class Cancelled(Record):
     by: str = ""
 
 
-Observation = Begun | Checked | Returned | Lost | Answered | TakenUp | Cancelled
+Observation = Begun | Checked | Asked | Returned | Lost | Answered | TakenUp | Cancelled

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from playbook_supervisor.kernel.directives import Answered, Ask, Attempt
+from playbook_supervisor.kernel import requests
+from playbook_supervisor.kernel.directives import Answered, Ask, Asked, Attempt
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import (
     ABORTED,
@@ -43,6 +44,7 @@ LONGEST_ERROR = 240
 
 _LONGEST_ITEM = 40  # characters of an item in a question
 
+_ABORTED_TEXT = "aborted while it waited for an answer"
 _REFUSED = {R.RETRY: (SENT_BACK, "sent back"), R.ABORT: (ABORTED, "aborted")}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
@@ -58,11 +60,15 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.SUBAGENT_ERROR, Place.AFTER): _AFTER,
     (G.VERDICT_FAIL, Place.AFTER): _AFTER,
     (G.POSTCONDITION_FAIL, Place.AFTER): _AFTER,
+    (G.PERMISSION, Place.DURING): (R.ALLOW, R.ALWAYS, R.DENY, R.ABORT),
+    (G.QUESTION, Place.DURING): (R.ANSWER, R.ABORT),
 }
 """The choices of each gate, in the order in which they are offered."""
 
 PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.TOOLS, G.CHECKPOINT})
 """Why a gate opens where nothing has failed: the playbook asks for it."""
+ASKED = frozenset({G.PERMISSION, G.QUESTION})
+"""Why a gate opens during a step: its agent asks for it."""
 PASSED_ALONE = PLANNED - {G.APPROVAL}
 """The gates that autonomous mode passes by itself; an approval needs a person."""
 
@@ -115,9 +121,17 @@ def open_gate(
     return Event(Change.GATE_OPENED, changed)
 
 
+def open_during(state: State, step: Step, asked: Asked, at: int) -> Event:
+    """Open the gate at which a running attempt waits: a rule of the table."""
+    opened = open_gate(state.last(step.id), asked.reason, Place.DURING, at).entry
+    gate = replace(opened.gates[-1], request=asked.request)
+    return Event(Change.GATE_OPENED, replace(opened, gates=(*opened.gates[:-1], gate)))
+
+
 def ask(attempt: Attempt, gate: Gate) -> Ask:
     """The directive for an open gate."""
-    return Ask(gate.id, attempt, gate.reason, gate.place, CHOICES[gate.reason, gate.place])
+    choices = CHOICES[gate.reason, gate.place]
+    return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request)
 
 
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
@@ -125,7 +139,12 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     resolution, text = answered.resolution, answered.text
     entry = state.last(step.id)
     gate = replace(
-        entry.gates[-1], answered_at=at, by=answered.by, text=text, resolution=resolution
+        entry.gates[-1],
+        answered_at=at,
+        by=answered.by,
+        text=text,
+        resolution=resolution,
+        via=answered.via,
     )
     if resolution is Resolution.ACCEPT:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))
@@ -138,6 +157,11 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     )
     before = gate.place is Place.BEFORE
     match resolution:
+        case Resolution.ABORT if gate.place is Place.DURING:
+            aborted = replace(entry, error=_ABORTED_TEXT, error_code=ABORTED)
+            return settle(aborted, EntryStatus.FAILED, at)
+        case _ if gate.place is Place.DURING:
+            return Event(Change.ANSWERED, entry)
         case Resolution.CONTINUE | Resolution.ACCEPT if before:
             return Event(Change.ANSWERED, replace(entry, error_code=""))
         case Resolution.CONTINUE:
@@ -214,6 +238,14 @@ def skips_loop(entry: Entry) -> bool:
     return is_of_loop(entry) and entry.resolution is Resolution.SKIP
 
 
+def goes_on(entry: Entry) -> bool:
+    """Whether the attempt has asked during its run and has the answer: its agent goes on with it.
+
+    A gate after the run comes later than all of these.
+    """
+    return bool(entry.gates) and entry.gates[-1].place is Place.DURING and not entry.gates[-1].open
+
+
 def rechecked(entry: Entry) -> bool:
     """Whether a human answered `continue` after the run: the worker's error no longer counts."""
     return any(
@@ -230,6 +262,9 @@ def question(
     says what the step does, or is the message of a checkpoint; `tools` are those that a person is
     to allow.
     """
+    if ask.place is Place.DURING:
+        asked = requests.question(ask.request, ask.reason, ask.member.own_id)
+        return f"{asked} {progress(done, total)} done."
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
     step = ask.member.step.id

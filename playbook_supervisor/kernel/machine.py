@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel import gates, phases
 from playbook_supervisor.kernel.cached_query import cached_query
+from playbook_supervisor.kernel.descriptions import describe, in_words
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
+    Asked,
     Begun,
     Cancellation,
     Cancelled,
@@ -54,7 +56,7 @@ __all__ = [
     "steps_done",
 ]
 
-_AT_A_GATE = frozenset({Position.GATED, Position.HELD})
+_AT_A_GATE = frozenset({Position.GATED, Position.ASKING, Position.HELD})
 _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
 
 
@@ -75,7 +77,9 @@ def directive(state: State) -> Directive:
         if where[step.id] in _AT_A_GATE:
             return gates.ask(attempt(state, step), state.last(step.id).gates[-1])
     if running := [step for step in phase if where[step.id] is Position.RUNNING]:
-        return Run(tuple(attempt(state, step) for step in running))
+        members = tuple(attempt(state, step) for step in running)
+        went_on = (each.id for each in members if gates.goes_on(state.last(each.step.id)))
+        return Run(members, tuple(went_on))
     if returned := [step for step in phase if where[step.id] is Position.RETURNED]:
         return _check(state, Place.AFTER, returned)
     return _check(state, Place.BEFORE, [step for step in phase if where[step.id] in _BEFORE_RUN])
@@ -90,19 +94,6 @@ def _check(state: State, place: Place, steps: Sequence[Step]) -> Check:
         return check
     fresh = tuple(step.id for step in steps if untried(state.attempts(step.id)))
     return replace(check, not_before=phases.not_before(state, steps), untried=fresh)
-
-
-def describe(asked: Directive) -> str:
-    """A directive in a few words, for messages."""
-    match asked:
-        case Check(id=id_):
-            return f"the check {id_}"
-        case Run(members=members):
-            return "the work of " + ", ".join(member.id for member in members)
-        case Ask(id=id_):
-            return f"the gate {id_}"
-        case _:
-            return f"nothing: the session is {asked.status}"
 
 
 # ── what follows from an observation ──────────────────────────────────────────────────────
@@ -174,6 +165,8 @@ def _moves(state: State, observation: Observation) -> Moves | None:
             return _begun_later(state, start)
         case Checked():
             return _checked(state, asked, observation)
+        case Asked(id=id_, reason=reason):
+            return _of_attempt(state, id_, Move.ASKED) if reason in gates.ASKED else None
         case Returned(id=id_):
             return [] if has_returned(state, id_) else _of_attempt(state, id_, Move.RETURNED)
         case Lost(id=id_, finished=finished):
@@ -275,22 +268,8 @@ def _with_row(state: State, move: Move) -> Moves:
 
 def _refused(state: State, observation: Observation) -> StateError:
     outstanding = describe(directive(state))
-    said = f"{_in_words(observation)} is not expected; outstanding is {outstanding}"
+    said = f"{in_words(observation)} is not expected; outstanding is {outstanding}"
     return StateError("PB-STATE-REFUSED", said)
-
-
-def _in_words(observation: Observation) -> str:
-    match observation:
-        case Begun():
-            return "a beginning"
-        case TakenUp():
-            return "a retry of the session"
-        case Cancelled(how=how):
-            return f"an {how}"
-        case Checked(id=id_):
-            return f"the result of {id_[:60]}"
-        case _:
-            return observation.id[:60]
 
 
 # ── from event to state ───────────────────────────────────────────────────────────────────

@@ -33,6 +33,11 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 
+_AT_GATE = {
+    Place.BEFORE: Position.GATED,
+    Place.DURING: Position.ASKING,
+    Place.AFTER: Position.HELD,
+}
 _COMPLETE = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED})
 _STARTS = frozenset({Change.LAUNCHED, Change.RETURNED})
 _NOT_STARTED_TEXT = "another step of its group failed first"
@@ -54,7 +59,7 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
             return Position.TOLERATED if tolerated(entry, step.error_policy) else Position.FAILED
         case _:
             if entry.gate is not None:
-                return Position.GATED if entry.gate.place is Place.BEFORE else Position.HELD
+                return _AT_GATE[entry.gate.place]
             if entry.launched_at is None:
                 return Position.CLEARED
             return Position.RUNNING if entry.returned_at is None else Position.RETURNED
@@ -175,7 +180,8 @@ def passed(state: State) -> Past:
         items={**past.items, loop.id: state.items} if loop and settled else past.items,
         passed=past.passed
         | gates.passed_for_loop(state.entries)
-        | tools.passed_at(state.playbook.step, state.entries),
+        | tools.passed_at(state.playbook.step, state.entries)
+        | tools.always_at(state.entries),
         entries=past.entries + len(state.entries),
         waived=state.waived,
         latest=state.latest,

@@ -41,7 +41,11 @@ NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA, ITEMS})
 
 
 class Gate(Record):
-    """A halt for a human decision, open until `answered_at` is set. Times: ms since the epoch."""
+    """A halt for a human decision, open until `answered_at` is set. Times: ms since the epoch.
+
+    `via` is where the answer was given, `inbox`; empty for a terminal. `request` is what an agent
+    asks for during its step: the call that it wants to make, or its questions.
+    """
 
     id: str
     reason: GateReason
@@ -51,6 +55,8 @@ class Gate(Record):
     by: str = ""
     text: str = ""
     resolution: Resolution | None = None
+    via: str = ""
+    request: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:
@@ -156,6 +162,8 @@ class Position(StrEnum):
     """The gate before the step is answered; its check is due again."""
     RUNNING = "running"
     """Launched and not returned."""
+    ASKING = "asking"
+    """Launched and not returned; its agent waits at a gate for the answer of a person."""
     RETURNED = "returned"
     """Returned and not judged, or to be judged again after a `continue`."""
     HELD = "held"
@@ -235,7 +243,8 @@ class Past(Record):
     items: Mapping[str, int] = field(default_factory=dict)
     """Loop → how many items it has, if it has begun."""
     passed: frozenset[str] = frozenset()
-    """What was passed for longer than an attempt: `gate_always:build`, `tools:Write`."""
+    """What was passed for longer than an attempt: `gate_always:build`, `tools:Write`, and
+    `permission:Bash(npm test *)`."""
 
 
 class State(Record, slots=False):

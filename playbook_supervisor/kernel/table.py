@@ -32,6 +32,7 @@ class Move(StrEnum):
     BEGUN_LATER = "begun from a later step"
     CHECKED_BEFORE = "checked before"
     CHECKED_AFTER = "checked after"
+    ASKED = "asked a person"
     RETURNED = "returned"
     FINISHED = "lost, but finished"
     BROKEN_OFF = "lost, unfinished"
@@ -40,13 +41,17 @@ class Move(StrEnum):
     ACCEPT = "answered accept"
     SKIP = "answered skip"
     ABORT = "answered abort"
+    ALLOW = "answered allow"
+    ALWAYS = "answered always"
+    DENY = "answered deny"
+    ANSWER = "answered in words"
     ABORTED = "aborted"
     """The session was aborted, and not at a gate of this step."""
     INTERRUPTED = "interrupted"
     TAKEN_UP = "retried"
 
 
-ANSWERED = {resolution: Move(f"answered {resolution}") for resolution in Resolution}
+ANSWERED = {resolution: Move[resolution.name] for resolution in Resolution}
 """The move of the step whose gate was answered."""
 
 
@@ -79,11 +84,19 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     ),
     (P.CLEARED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
     # the run
+    (P.RUNNING, M.ASKED): To(gates.open_during, (P.ASKING,)),
     (P.RUNNING, M.RETURNED): To(steps.record_return, (P.RETURNED,)),
     (P.RUNNING, M.FINISHED): To(recovery.count_as_returned, (P.RETURNED,)),
     (P.RUNNING, M.BROKEN_OFF): To(recovery.break_off, (P.DUE,)),
     (P.RUNNING, M.INTERRUPTED): To(recovery.break_off, (P.DUE,)),
     (P.RUNNING, M.ABORTED): To(recovery.abort, (P.FAILED,)),
+    # a gate during the run
+    (P.ASKING, M.ALLOW): To(gates.answer, (P.RUNNING,)),
+    (P.ASKING, M.ALWAYS): To(gates.answer, (P.RUNNING,)),
+    (P.ASKING, M.DENY): To(gates.answer, (P.RUNNING,)),
+    (P.ASKING, M.ANSWER): To(gates.answer, (P.RUNNING,)),
+    (P.ASKING, M.ABORT): To(gates.answer, (P.FAILED,)),
+    (P.ASKING, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # the judgement
     (P.RETURNED, M.CHECKED_AFTER): To(
         steps.after_run, (P.DONE, P.HELD, P.DUE, P.TOLERATED, P.FAILED)

@@ -1,4 +1,4 @@
-"""The tools of an agent's steps, and which of them a person has allowed in this session.
+"""The tools of an agent's steps, and what a person has allowed in this session.
 
 A tool is named by a rule, as in `tools:` of a step: `Write`, or `Bash(git diff *)` for a part of
 what `Bash` can do.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.requests import rule_of
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 
@@ -16,6 +17,7 @@ READ_ONLY = ("Glob", "Grep", "Read")
 """The tools of a prompt that names none: they change nothing and start nothing (cat FR-5.4)."""
 
 _PREFIX = f"{GateReason.TOOLS}:"
+_ALWAYS = f"{GateReason.PERMISSION}:"
 
 
 def _tool(rule: str) -> str:
@@ -67,4 +69,20 @@ def passed_at(step: Callable[[str], Step], entries: Iterable[Entry]) -> frozense
             for gate in entry.gates
         )
         for rule in step(entry.step_id).tools
+    )
+
+
+def always_allowed(state: State) -> tuple[str, ...]:
+    """The rules of the calls that a person allowed for the whole session, sorted."""
+    passed = state.past.passed | always_at(state.entries)
+    return tuple(sorted(key[len(_ALWAYS) :] for key in passed if key.startswith(_ALWAYS)))
+
+
+def always_at(entries: Iterable[Entry]) -> frozenset[str]:
+    """What was allowed for the session at these entries: `permission:Bash(npm test *)`."""
+    return frozenset(
+        f"{_ALWAYS}{rule}"
+        for entry in entries
+        for gate in entry.gates
+        if gate.resolution is Resolution.ALWAYS and (rule := rule_of(gate.request))
     )

@@ -115,15 +115,22 @@ class Resolution(StrEnum):
     ACCEPT = "accept"
     SKIP = "skip"
     ABORT = "abort"
+    ALLOW = "allow"
+    ALWAYS = "always"
+    DENY = "deny"
+    ANSWER = "answer"
 
 
 class GateReason(StrEnum):
-    """Why a gate opened. The four triggers are among the reasons."""
+    """Why a gate opened. The four triggers are among the reasons; `permission` and `question` are
+    asked by the agent while it works (cat FR-6)."""
 
     GATE_ALWAYS = "gate_always"
     APPROVAL = "approval"
     TOOLS = "tools"
     CHECKPOINT = "checkpoint"
+    PERMISSION = "permission"
+    QUESTION = "question"
     PRECONDITION_FAIL = "precondition_fail"
     SUBAGENT_ERROR = "subagent_error"
     AGREEMENT_BREAKING = "agreement_breaking"
@@ -132,9 +139,10 @@ class GateReason(StrEnum):
 
 
 class Place(StrEnum):
-    """Whether a gate or a check comes before or after the run of a step."""
+    """When a gate comes: before, during or after the run of a step. A check is never during it."""
 
     BEFORE = "before"
+    DURING = "during"
     AFTER = "after"
 
 

@@ -63,14 +63,14 @@ class Words(Record):
 class GateContext(Record):
     """What helps to answer the open gate of the attempt `entry`.
 
-    `people` says who may answer, a line for each policy. `preview` is what the step is going to be
-    given, if that is what the person is asked about. `printed` are lines of the checks that have
-    failed. `said` are the last words of the step's own agent or program or, before the step has
-    run, of the last agent that did. `verdicts` are the
-    conditions that read a report, as they are now, `proved` what the checks of the project have
-    proved and for which tree, `settled` the last attempts of the settled steps. `commits` and
-    `changes` are those since the session began, as lines of git; `more_commits` counts the older
-    ones that are left out.
+    `people` says who may answer, a line for each policy. `preview` is what the step is going to
+    be given, or what its agent asks for, if that is what the person is asked about. `printed` are
+    lines of the checks that have failed. `said` are the last words of the step's own agent or
+    program or, before the step has run, of the last agent that did. `verdicts` are the conditions
+    that read a report, as they are now, `proved` what the checks of the project have proved and
+    for which tree, `settled` the last attempts of the settled steps. `commits` and `changes` are
+    those since the session began, as lines of git; `more_commits` counts the older ones that are
+    left out.
     """
 
     entry: Entry
@@ -136,6 +136,8 @@ def _preview(
     store: SessionStore, manifest: Manifest, playbook: Playbook, entry: Entry, history: History
 ) -> tuple[str, ...]:
     assert entry.gate is not None  # noqa: S101 - the caller checked it
+    if entry.gate.place is Place.DURING:
+        return preview.requested(entry.gate.request)
     if not preview.shows_preview(entry.gate):
         return ()
     from playbook_supervisor.sessions import step_data

@@ -24,6 +24,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.gate_request import request_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,8 +100,10 @@ def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, obj
         opened_at=time(gate.opened_at),
         answered_at=None if gate.answered_at is None else time(gate.answered_at),
         by=gate.by,
+        via=gate.via,
         text=gate.text,
         resolution=gate.resolution,
+        request=dict(gate.request),
     )
 
 
@@ -175,6 +178,8 @@ def _gate_of(fields: Fields, number: int) -> Gate:
             by=fields.text("by"),
             text=fields.text("text"),
             resolution=fields.maybe_word("resolution", Resolution),
+            via=fields.text("via"),
+            request=request_of(fields),
         )
     except UnfitError as unfit:
         raise UnfitError("gates", f"in the one at place {number}, {unfit}") from None

@@ -1,4 +1,4 @@
-"""What a person sees before a step runs: a checkpoint's message, and what the step is given.
+"""What a person judges: what a step is given, a checkpoint's message, what an agent asks for.
 
 The values of args are filled in; a secret is shown by the name that the playbook gives it.
 """
@@ -15,6 +15,8 @@ from playbook_supervisor.project.references import fill, interpolate, secret_nam
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from playbook_supervisor.kernel.state import Gate
 
 MOST_LINES = 12
@@ -30,6 +32,49 @@ def message_of(step: Step, values: Mapping[str, str]) -> str:
     """The sentence with which a checkpoint asks."""
     text = one_line(interpolate(template_of(step), values), 500)
     return text if text.endswith(_ENDS) else f"{text}."
+
+
+def requested(request: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an agent asks for in the middle of its step: the exact call, or the options."""
+    return tuple(_call(request) if "questions" not in request else _options(request))
+
+
+def _call(request: Mapping[str, Any]) -> Iterator[str]:
+    tool, given = request.get("tool"), str(request.get("input", ""))
+    try:
+        arguments = json.loads(given)
+    except (ValueError, RecursionError):
+        arguments = given  # it is cut
+    if not isinstance(arguments, dict):
+        arguments = {"arguments": arguments}
+    yield f"the call: {tool}"
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines = printable(text, keep_newlines=True).splitlines() or [""]
+        yield f"  {name}: {lines[0]}"
+        yield from (f"    {line}" for line in lines[1:MOST_LINES])
+        if len(lines) > MOST_LINES:
+            yield f"    … {counted(len(lines) - MOST_LINES, 'more line')}"
+    for key, words in (("description", "it says"), ("path", "it touches"), ("agent", "subagent")):
+        if said := request.get(key):
+            yield f"{words}: {said}"
+    if rule := request.get("rule"):
+        yield f"always allows, for this session: {rule}"
+        yield f"to allow it for good, add {json.dumps(rule, ensure_ascii=False)} to `allowed_tools`"
+
+
+def _options(request: Mapping[str, Any]) -> Iterator[str]:
+    questions = request["questions"]
+    for number, each in enumerate(questions, 1):
+        if len(questions) > 1:
+            yield f"{number}/{len(questions)}: {each.get('question', '')}"
+        for place, option in enumerate(each.get("options") or (), 1):
+            what = option.get("description")
+            yield f"  {place}. {option.get('label', '')}{f': {what}' if what else ''}"
+        if each.get("multiple"):
+            yield "  (more than one may be chosen: 1, 3)"
+    several = "a line for each question: " if len(questions) > 1 else ""
+    yield f"answer with {several}the number of an option, or words of your own"
 
 
 def shows_preview(gate: Gate) -> bool:

@@ -12,10 +12,12 @@ class Principal(Record):
     """`name` is what the journal keeps: a git identity, or `autonomous`.
 
     `proof` says what vouches for the name; today that is only where the decision was taken.
+    `via` is journaled, too: `inbox`, or nothing for a terminal.
     """
 
     name: str
     proof: str = ""
+    via: str = ""
 
 
 AUTONOMOUS = Principal(Mode.AUTONOMOUS.value, "run --mode autonomous")

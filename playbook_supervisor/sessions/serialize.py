@@ -275,7 +275,7 @@ def run_to_json(
                 "args": handout.args,
                 **valued(model=member.step.model),
                 "description": f"{member.id} {handout.command}",
-                **valued(prompt=handout.prompt),
+                **valued(prompt=handout.prompt, continues=member.id in run.continues or None),
             }
         )
     return {**_opening("run", scene, outstanding=outstanding), "steps": steps}
@@ -295,6 +295,7 @@ def ask_to_json(
         "step": ask.member.step.id,
         "reason": ask.reason,
         "question": question,
+        **valued(request=dict(ask.request)),
         **context,
         "choices": list(ask.choices),
     }

@@ -10,13 +10,14 @@ child goes to the child. `tree.py` has what concerns several sessions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.kernel.directives import (
     Answered,
+    Asked,
     Attempt,
     Begun,
     Cancellation,
@@ -27,7 +28,7 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     TakenUp,
 )
-from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus
 from playbook_supervisor.sessions.judge import SPECKIT
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
@@ -113,6 +114,18 @@ class Supervisor(TreeNode):
             return self.look()
         return self._seen(self._record(Returned(self.store.clock(), attempt_id, outcome)))
 
+    def asked(self, attempt_id: str, reason: GateReason, request: Mapping[str, object]) -> Snapshot:
+        """A running attempt's agent asks a person, and waits: the gate is journaled.
+
+        `request` is what it asks for, as the gate keeps it: plain data, harmless, without secrets.
+        """
+        if "/" in attempt_id:
+            from playbook_supervisor.sessions import tree
+
+            tree.below(self, attempt_id, lambda child, own_id: child.asked(own_id, reason, request))
+            return self.look()
+        return self._seen(self._record(Asked(self.store.clock(), attempt_id, reason, request)))
+
     def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
         """A human decided at a gate; call `advance` for what follows.
 
@@ -126,7 +139,7 @@ class Supervisor(TreeNode):
                 self, gate_id, lambda child, own_id: child.answer(own_id, resolution, text, by)
             )
             return self.look()
-        answered = Answered(self.store.clock(), gate_id, resolution, text, by.name)
+        answered = Answered(self.store.clock(), gate_id, resolution, text, by.name, by.via)
         return self._seen(self._record(answered))
 
     def abort(self, text: str, by: Principal) -> Snapshot:

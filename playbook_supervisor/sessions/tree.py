@@ -21,7 +21,7 @@ from playbook_supervisor.kernel.directives import (
     Outcome,
     Run,
 )
-from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import children
 from playbook_supervisor.sessions.principal import Principal
@@ -107,16 +107,19 @@ def _told(node: Supervisor, own: Snapshot) -> Snapshot:
 
 
 def _directive(own: Directive, known: Mapping[str, Snapshot]) -> Directive:
-    """All attempts that run, else the first gate, else the first check."""
+    """The first gate at which an agent waits, else all attempts that run, else the first gate of
+    another kind, else the first check."""
     if not isinstance(own, Run):
         return own
     runs: list[Attempt] = []
+    continues = list(own.continues)
     waits: list[Ask | Check] = []
     for member in own.members:
         below = known.get(member.own_id)
         match below.directive if below else None:
-            case Run(members=members):
+            case Run(members=members, continues=ids):
                 runs += [within(member.own_id, each) for each in members]
+                continues += [f"{member.own_id}/{each}" for each in ids]
             case Ask() as ask:
                 inside = within(member.own_id, ask.member)
                 waits.append(replace(ask, id=f"{member.own_id}/{ask.id}", member=inside))
@@ -125,9 +128,15 @@ def _directive(own: Directive, known: Mapping[str, Snapshot]) -> Directive:
                 waits.append(replace(check, id=f"{member.own_id}/{check.id}", members=inside_all))
             case _:  # the step is no child, or its child is to be created, or has ended
                 runs.append(member)
-    if runs:
-        return Run(tuple(runs))
-    return min(waits, key=lambda one: isinstance(one, Check))
+    if runs and not any(isinstance(one, Ask) and one.place is Place.DURING for one in waits):
+        return Run(tuple(runs), tuple(continues))
+    return min(waits, key=_rank)
+
+
+def _rank(one: Ask | Check) -> int:
+    if isinstance(one, Check):
+        return 2
+    return 0 if one.place is Place.DURING else 1
 
 
 def within(place: str, attempt: Attempt) -> Attempt:

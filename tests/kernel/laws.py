@@ -17,6 +17,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
+    Asked,
     Begun,
     Cancellation,
     Cancelled,
@@ -450,6 +451,29 @@ def well_formed(now: Moment) -> None:
             assert entry.human_response == answered[-1].text
 
 
+def asked_at_work(now: Moment) -> None:
+    """A gate during a step opens only for a running attempt, which then returns only answered."""
+    for former, event in changes(now):
+        opened = event.entry.gates[len(former.gates if former else ()) :]
+        if isinstance(now.observation, Asked):
+            assert former is not None
+            assert former.launched_at is not None
+            assert former.returned_at is None
+            assert former.gate is None
+            assert [gate.place for gate in opened] == [Place.DURING]
+            assert opened[0].request == now.observation.request
+        else:
+            assert all(gate.place is not Place.DURING for gate in opened)
+        if event.change in (Change.RETURNED, Change.DONE):
+            answers = [gate for gate in event.entry.gates if gate.place is Place.DURING]
+            assert all(gate.resolution is not None for gate in answers)
+    match directive(now.after):
+        case Run(members=members, continues=continues):
+            for member in members:
+                gates = now.after.last(member.step.id).gates
+                assert (member.id in continues) == bool(gates and gates[-1].place is Place.DURING)
+
+
 Row = tuple[Position, Move, Position]
 
 
@@ -497,6 +521,8 @@ def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Mo
             names = [member.step.id for member in now.asked.members]
             for name in [*now.observation.reports] if now.observation.items else names:
                 yield name, Move(f"checked {now.asked.place}")
+        case Asked(id=id_):
+            yield step_of(id_), Move.ASKED
         case Returned(id=id_) if now.events:
             yield step_of(id_), Move.RETURNED
         case Lost(id=id_, finished=finished):
@@ -505,7 +531,7 @@ def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Mo
             answered = ""
             if isinstance(now.asked, Ask):
                 answered = now.asked.member.step.id
-                yield answered, Move(f"answered {said}")
+                yield answered, Move[said.name]
             if said == "abort":
                 due = [name for name, where in before.items() if where is Position.DUE]
                 for name in opened or due[:1]:
@@ -532,6 +558,7 @@ LAWS: tuple[Law, ...] = (
     replayable,
     in_order,
     passed_by_a_human,
+    asked_at_work,
     escalated,
     retried_as_allowed,
     waits,

@@ -8,10 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.kernel.answers import SYNONYMS, WORDS_AT_PROMPT, ParsedAnswer, read_answer
+from playbook_supervisor.kernel.answers import (
+    SYNONYMS,
+    WORDS_AT_PROMPT,
+    ParsedAnswer,
+    read_answer,
+    words_of,
+)
 from playbook_supervisor.kernel.vocabulary import Resolution
 
-ALL = tuple(Resolution)
+ALL = (
+    Resolution.CONTINUE,
+    Resolution.RETRY,
+    Resolution.ACCEPT,
+    Resolution.SKIP,
+    Resolution.ABORT,
+)
+PERMISSION = (Resolution.ALLOW, Resolution.ALWAYS, Resolution.DENY, Resolution.ABORT)
+QUESTION = (Resolution.ANSWER, Resolution.ABORT)
 SEPARATORS = (", ", "; ", ": ", ". ", "! ", ",", ":", " - ", " – ", " — ", "\n", "\r\n", " and ")
 
 
@@ -156,3 +170,65 @@ def test_an_answer_is_always_a_word_of_the_message(said: str) -> None:
 )
 def test_a_megabyte_of_hostile_text_is_read_in_one_pass(hostile: str) -> None:
     assert read_answer(hostile + "!abort?", ALL) == ParsedAnswer()
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("allow", Resolution.ALLOW),
+        ("Yes, please", Resolution.ALLOW),
+        ("go ahead", Resolution.ALLOW),
+        ("continue", Resolution.ALLOW),
+        ("I looked at it: allow", Resolution.ALLOW),
+        ("always", Resolution.ALWAYS),
+        ("always allow", Resolution.ALWAYS),
+        ("no", Resolution.DENY),
+        ("deny", Resolution.DENY),
+        ("deny: use pnpm, we never allow npm", Resolution.DENY),
+        ("no, always use pnpm", Resolution.DENY),
+        ("abort", Resolution.ABORT),
+        ("stop", Resolution.ABORT),
+    ],
+)
+def test_a_permission_is_allowed_denied_or_aborted(said: str, meant: Resolution) -> None:
+    assert read_answer(said, PERMISSION) == ParsedAnswer(meant)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "  ", "do not allow", "allow or deny", "retry", "we allow it", "now", "?"]
+)
+def test_what_is_not_clearly_a_permission_is_none(said: str) -> None:
+    assert read_answer(said, PERMISSION) == ParsedAnswer()
+
+
+@pytest.mark.parametrize("said", ["2", "PostgreSQL", "1\n3", "no", "continue", "abort the old one"])
+def test_a_question_is_answered_by_any_words(said: str) -> None:
+    assert read_answer(said, QUESTION) == ParsedAnswer(Resolution.ANSWER)
+
+
+def test_a_question_is_aborted_by_the_whole_message_alone_and_not_answered_by_nothing() -> None:
+    assert read_answer("Abort!", QUESTION) == ParsedAnswer(Resolution.ABORT)
+    assert read_answer(" \n", QUESTION) == ParsedAnswer()
+
+
+def test_at_an_agents_prompt_an_answer_to_a_question_is_announced() -> None:
+    assert read_answer("use tabs", QUESTION, typed_at_prompt=True) == ParsedAnswer()
+    said = read_answer("answer: use tabs", QUESTION, typed_at_prompt=True)
+    assert said == ParsedAnswer(Resolution.ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("said", "resolution", "words"),
+    [
+        ("deny: use pnpm", Resolution.DENY, "use pnpm"),
+        ("No - use pnpm, not npm", Resolution.DENY, "use pnpm, not npm"),
+        ("deny", Resolution.DENY, ""),
+        ("answer: 2", Resolution.ANSWER, "2"),
+        ("2\nnone of these", Resolution.ANSWER, "2\nnone of these"),
+        ("allow", Resolution.ALLOW, ""),
+    ],
+)
+def test_the_agent_is_told_the_words_besides_the_choice(
+    said: str, resolution: Resolution, words: str
+) -> None:
+    assert words_of(said, resolution) == words

@@ -65,6 +65,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.records import replace
 
 UNTIL_DONE = (Condition.TASKS_DONE,)
+ASKING = replace(FEWEST, asks=True)
 LOOPS = (None, None, Loop("$x", "y", 3), Loop("$x", "y", 4, at_once=2))
 CONDITIONS = frozenset((*PRE, *POST))
 JUDGED = (
@@ -106,6 +107,7 @@ def canonical(state: State) -> Hashable:
         state.pristine,
         state.waived & CONDITIONS,
         tools.allowed(state),
+        tools.always_allowed(state),
         tuple(_canonical(step, state.attempts(step.id)) for step in state.phase or ()),
     )
 
@@ -122,6 +124,7 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         entry.erred,
         gate and (gate.reason, CONDITIONS.intersection(entry.failing)),
         not entry.settled and gates.rechecked(entry),
+        not entry.settled and gates.goes_on(entry),
         not entry.settled and gates.continued((entry,), GateReason.AGREEMENT_BREAKING),
         (required := gates.required_before(step)) and gates.continued(attempts, required),
         not entry.settled and gates.continued((entry,), GateReason.CHECKPOINT),
@@ -299,6 +302,19 @@ def test_steps_that_ask_a_person_obey_every_law(
     assert figures.states > 0
 
 
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("groups", ["..", "gg"])
+def test_steps_whose_agents_ask_obey_every_law(
+    groups: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gate during a step, of one member or of both."""
+    figures = Figures()
+    for kinds in combinations_with_replacement(("failed", "gate", "asked", "retry"), 2):
+        figures += walk(composed(kinds, groups), ASKING, stride=9)
+    print_figures(capsys, f"agents ask {groups}", figures)
+    assert figures.states > 0
+
+
 @pytest.mark.parametrize("groups", ["..", "gg"])
 def test_steps_with_a_child_session_obey_every_law(
     groups: str, capsys: pytest.CaptureFixture[str]
@@ -376,6 +392,7 @@ def every_row() -> Figures:
     figures += walk(book(blocked, asked), FEWEST, stride=9)
     for kind in PEOPLE:
         figures += walk(composed((kind,), "."), FEW, stride=9)
+    figures += walk(composed(("failed", "failed"), "gg"), ASKING, stride=9)
     return figures
 
 

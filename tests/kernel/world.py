@@ -6,7 +6,7 @@ observations to refuse; `repeated` gives reports that the journal already has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
@@ -15,6 +15,7 @@ from playbook_supervisor.kernel.directives import (
     Answer,
     Answered,
     Ask,
+    Asked,
     Attempt,
     Begun,
     Cancellation,
@@ -38,10 +39,12 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, directive, evolve, status
 from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_id, item_number
-from playbook_supervisor.kernel.state import Entry, Event, Gate, State
+from playbook_supervisor.kernel.phases import attempt, positions
+from playbook_supervisor.kernel.state import Entry, Event, Gate, Position, State
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
+    GateReason,
     Place,
     Resolution,
     SessionStatus,
@@ -76,6 +79,8 @@ SESSION = "20260219-c1d"
 """A child session."""
 DIST = "output dist"
 """An output of the playbook, for which a step with `outputs` answers."""
+CALL = {"who": "Claude", "tool": "Bash", "subject": "npm test", "rule": "Bash(npm test *)"}
+QUESTION = {"who": "Claude", "subject": "Which?", "questions": [{"question": "Which?"}]}
 PRE = (Condition.SPEC_EXISTS,)
 POST = (Condition.PLAN_EXISTS,)
 
@@ -264,13 +269,18 @@ class Scene:
 
     def returned(self, *attempts: str, error: Failure | None = None) -> None:
         """These attempts return; all running ones if none is named."""
-        for attempt in attempts or self.running:
-            self.sees(Returned(self.tick(), attempt, Outcome(error)))
+        for returned in attempts or self.running:
+            self.sees(Returned(self.tick(), returned, Outcome(error)))
 
     def worked(self, error: Failure | None = None) -> None:
         """Checked before, run and returned."""
         self.checked()
         self.returned(error=error)
+
+    def asks(self, attempt: str = "", request: Mapping[str, object] = CALL) -> None:
+        """The agent of the only attempt that runs, or of this one, asks a person."""
+        asked = GateReason.QUESTION if "questions" in request else GateReason.PERMISSION
+        self.sees(Asked(self.tick(), attempt or self.running[0], asked, request))
 
     def lost(self, attempt: str, *, finished: bool = False) -> None:
         self.sees(Lost(self.tick(), attempt, finished))
@@ -304,6 +314,8 @@ class Offer(Record):
     waivers: tuple[bool, ...]
     """Whether a failing precondition may differ from a waived one."""
     verdict_standings: bool = True
+    asks: bool = False
+    """Whether agents ask a person while they work."""
 
 
 EVERYTHING = Offer(
@@ -379,16 +391,12 @@ def legal(
                 yield Checked(at, id_, dict(zip(names, chosen, strict=True)))
         case Run(members=members):
             for member in members:
-                for failure in offer.failures:
-                    yield Returned(at, member.id, Outcome(failure))
-                if member.step.has_child:
-                    yield Returned(at, member.id, Outcome(CHILD_FAILED))
-                    continue
-                yield Lost(at, member.id, finished=True)
-                yield Lost(at, member.id, finished=False)
+                yield from _of_running(member, at, offer)
         case Ask(id=id_, choices=resolutions):
             for resolution in resolutions:
                 yield Answered(at, id_, resolution, resolution.value, "Ann")
+            for member in running(state):
+                yield from _of_running(member, at, offer)
         case Finish(status=ended):
             if ended is SessionStatus.FAILED:
                 yield TakenUp(at)
@@ -399,6 +407,26 @@ def legal(
         yield Begun(at)
         for name in state.playbook.steps:
             yield Begun(at, name.id)
+
+
+def _of_running(member: Attempt, at: int, offer: Offer) -> Iterator[Observation]:
+    for failure in offer.failures:
+        yield Returned(at, member.id, Outcome(failure))
+    if offer.asks:
+        yield Asked(at, member.id, GateReason.PERMISSION, CALL)
+        yield Asked(at, member.id, GateReason.QUESTION, QUESTION)
+    if member.step.has_child:
+        yield Returned(at, member.id, Outcome(CHILD_FAILED))
+        return
+    yield Lost(at, member.id, finished=True)
+    yield Lost(at, member.id, finished=False)
+
+
+def running(state: State) -> tuple[Attempt, ...]:
+    """The attempts that run and wait for nothing, also while a gate of another is asked."""
+    where = positions(state)
+    steps = [step for step in state.phase or () if where[step.id] is Position.RUNNING]
+    return tuple(attempt(state, step) for step in steps)
 
 
 def _expanding(state: State, check: Check, at: int, offer: Offer) -> Iterator[Observation]:
@@ -424,6 +452,10 @@ def any_legal(state: State, at: int, pick: Pick) -> Observation:
         return Cancelled(at, Cancellation.ABORT, by="Ann")
     if pick(20) == 0:
         return Cancelled(at, Cancellation.INTERRUPT)
+    if (at_work := running(state)) and pick(6) == 0:
+        permission = pick(2) == 0
+        reason = GateReason.PERMISSION if permission else GateReason.QUESTION
+        return Asked(at, at_work[pick(len(at_work))].id, reason, CALL if permission else QUESTION)
     if isinstance(asked, Check) and asked.members[0].step.for_each and pick(8):
         answers = list(_expanding(state, asked, at, FEW))
         return answers[pick(len(answers))]
@@ -489,8 +521,10 @@ def _stale_checks(asked: Directive, names: list[str], at: int) -> Iterator[Obser
 def _foreign_returns(
     state: State, asked: Directive, journal: Journal, names: list[str], at: int
 ) -> Iterator[Observation]:
-    running = {member.id for member in asked.members} if isinstance(asked, Run) else set()
-    for member in asked.members if isinstance(asked, Run) else ():
+    del asked
+    at_work = running(state)
+    for member in at_work:
+        yield Asked(at, member.id, GateReason.CHECKPOINT, CALL)
         if member.step.has_child:
             yield Lost(at, member.id, finished=True)
             yield Lost(at, member.id, finished=False)
@@ -499,8 +533,9 @@ def _foreign_returns(
         past |= {item_id(state.loop.id, number + 1) for number in range(state.past.looped)}
     tried = [entry.id for entry in journal] + [f"{name}#1" for name in names]
     for id_ in dict.fromkeys((*tried, *(f"{name}#99" for name in names), "zz#1", "a", "#", "")):
-        if id_ in running:
+        if id_ in {member.id for member in at_work}:
             continue
+        yield Asked(at, id_, GateReason.PERMISSION, CALL)
         yield Lost(at, id_, finished=id_ in tried)
         entry = next((entry for entry in journal if entry.id == id_), None)
         name = id_.partition("#")[0]
