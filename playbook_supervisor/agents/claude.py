@@ -6,9 +6,11 @@ are never bypassed: the client denies what its rules do not allow.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
+from playbook_supervisor.agents.claude_control import OPTIONS
 from playbook_supervisor.agents.claude_conversation import Client, Conversation
 from playbook_supervisor.agents.process import environment
 from playbook_supervisor.agents.protocol import Budget, Call, Running
@@ -17,6 +19,10 @@ from playbook_supervisor.project.config import Claude, Config
 
 NAME = "claude"
 _GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."
+_DECIDED = """\
+You were interrupted because calls of tools needed a person's decision; none was carried out.
+The person has now decided. Make each of these calls again, with exactly the same input: the
+decision is applied to it. Then continue where you stopped."""
 _MCP = "mcp__"  # the beginning of the name of an MCP server's tool
 _OUTER_CLIENT = frozenset(
     {
@@ -56,6 +62,7 @@ class ClaudeAgent:
     name = NAME
     keeps_budgets = True
     reads_claude_commands = True
+    asks = True
 
     def __init__(self, config: Claude) -> None:
         self._config = config
@@ -65,10 +72,20 @@ class ClaudeAgent:
 
         return None if which(NAME) else f"{NAME} is not on PATH"
 
+    def can_continue(self, call: Call) -> bool:
+        """The client keeps its transcripts by folder, and each by the conversation's id."""
+        if not re.fullmatch(r"[0-9a-fA-F-]{8,64}", call.conversation):
+            return False
+        env = environment(call)
+        home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/"), ".claude"))
+        folder = re.sub(r"[^A-Za-z0-9]", "-", str(call.cwd.resolve()))
+        return (home / "projects" / folder / f"{call.conversation}.jsonl").is_file()
+
     def run(self, call: Call) -> Running:
         client = Client(
             NAME,
             partial(_argv, call, self._config),
+            partial(_prompt, call),
             {name: value for name, value in environment(call).items() if name not in _OUTER_CLIENT},
             self._config.allowed_tools,
             self._config.wait_for_limit,
@@ -89,9 +106,23 @@ def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]
         "resume": session,
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
-    allowed = [f"--allowedTools={rule}" for rule in (*config.allowed_tools, *(call.tools or ()))]
-    given += allowed + _restriction(call.tools)
-    return [NAME, "-p", "--verbose", *given, "--", _GO_ON if session else call.prompt]
+    rules = (*config.allowed_tools, *(call.tools or ()), *call.allowed_rules)
+    given += [f"--allowedTools={rule}" for rule in rules]
+    given += [f"--disallowedTools={rule}" for rule in call.forbidden_rules]
+    given += _restriction(call.tools)
+    if call.ask is not None:
+        return [NAME, "-p", "--verbose", *given, *OPTIONS]
+    return [NAME, "-p", "--verbose", *given, "--", _prompt(call, session)]
+
+
+def _prompt(call: Call, session: str) -> str:
+    """What the client is told first, in that conversation or in a new one."""
+    if not session:
+        return call.prompt
+    if session != call.conversation:
+        return _GO_ON
+    told = [reply.text for reply in call.replies.values() if reply.text]
+    return "\n\n".join((_DECIDED, *(f"The person said: {words}" for words in told)))
 
 
 def _restriction(tools: tuple[str, ...] | None) -> list[str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from threading import Event, Lock
+from threading import Event, Lock, Timer
 
+from playbook_supervisor.agents.claude_control import ClientInput, Dialogue
 from playbook_supervisor.agents.claude_stream import Stream
 from playbook_supervisor.agents.claude_verdict import (
     Verdict,
@@ -26,9 +27,11 @@ from playbook_supervisor.agents.process import (
     harmless,
     left_behind,
     not_started,
+    put_off,
     whole_output,
 )
 from playbook_supervisor.agents.protocol import Budget, Call, Message
+from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import Record, field, replace
@@ -40,14 +43,17 @@ PAUSES = (1.0, 2.0, 4.0)
 _CAP = 16_000_000  # bytes of one line of the stream: a tool's result may hold pictures
 _FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
 _NEXT_WAIT = 60.0  # and before each further one
+_INTERRUPTED = 5.0  # seconds in which a client that was put off ends by itself
 _CLOCK_INTERVAL = 30.0  # seconds between two looks at the clock: a suspended machine loses time
 
 
 class Client(Record):
-    """How to start the client: `argv` takes what is left of the budget and a session to resume."""
+    """How to start the client: `argv` takes what is left of the budget and a session to resume,
+    `prompt` that session."""
 
     name: str
     argv: Callable[[Budget, str], Sequence[str]]
+    prompt: Callable[[str], str]
     env: Mapping[str, str]
     allowed: tuple[str, ...] = ()
     waits: bool = False
@@ -138,8 +144,10 @@ class Conversation:
         self._limits = 0
         self._account = Account()
         self._stopped, self._starting = Event(), Lock()
+        self._asker = Asker(call)
         self._worker: Worker | None = None
-        self._not_started = self._start()
+        self._input: ClientInput | None = None
+        self._not_started = self._start(call.conversation)
 
     def stop(self) -> None:
         """Stop the running process, and start no other."""
@@ -148,6 +156,8 @@ class Conversation:
             worker = self._worker
         if worker is not None:
             worker.stop()
+        if self._input is not None:
+            self._input.close()
 
     def messages(self) -> Generator[Message, None, None]:
         """The output to show, then the outcome."""
@@ -169,7 +179,8 @@ class Conversation:
                 until = timestamp(verdict.limit_ends)
                 yield Message(f"usage limit: waiting until {until}", notice=True)
                 self._wait(verdict.limit_ends)
-                resumed = stream.session if self._account.tool_calls else ""
+                worked = self._account.tool_calls
+                resumed = stream.session if worked else self._call.conversation
                 self._not_started = self._start(resumed)
             elif self._may_retry(verdict):
                 pause = PAUSES[self._account.retries]
@@ -178,7 +189,7 @@ class Conversation:
                 left = self._time_left()
                 self._stopped.wait(pause if left is None else max(0.0, min(pause, left)))
                 self._account.retries += 1
-                self._not_started = self._start()
+                self._not_started = self._start(self._call.conversation)
             else:
                 whole = whole_output(str(stream.result.get("result") or stream.said), self._call)
                 return Outcome(self._sanitized(verdict.failure), whole)
@@ -186,7 +197,7 @@ class Conversation:
 
     # ── a process ───────────────────────────────────────────────────────────────────────────
 
-    def _start(self, session: str = "") -> Failure | None:
+    def _start(self, session: str) -> Failure | None:
         """Start the client, in that conversation or in a new one; or why that is impossible."""
         left = self._time_left()
         if left is not None and left <= 0:
@@ -197,11 +208,14 @@ class Conversation:
         with self._starting:
             if self._stopped.is_set():
                 return ended_early("stop", self._call, self._client.name).error
+            asks = self._call.ask is not None
+            self._input = ClientInput(self._client.prompt(session)) if asks else None
             try:
                 self._worker = Worker(
                     self._client.argv(budget, session),
                     cwd=self._call.cwd,
                     env=self._client.env,
+                    stdin=self._input.descriptor if self._input else b"",
                     worker_file=self._call.worker_file,
                     outlives=self._call.outlives,
                     wall=left,
@@ -210,6 +224,9 @@ class Conversation:
                 )
             except PlaybookError as error:
                 return not_started(error, self._client.name).error
+            finally:
+                if self._input is not None:
+                    self._input.started()
         return None
 
     def _follow(self, stream: Stream, output: OutputMessages) -> Generator[Message, None, Verdict]:
@@ -217,25 +234,46 @@ class Conversation:
         worker = self._worker
         assert worker is not None  # noqa: S101 - it has been started
         failure: Failure | None = None
+        dialogue = Dialogue(self._call, self._asker, self._input) if self._input else None
         for line in worker.lines():
             if failure is not None:
                 continue
             for shown in stream.feed(line):
                 yield from output.messages(shown)
+            if dialogue is not None:
+                self._reply(dialogue, line, stream, worker)
             if limit := self._account.overdrawn(self._call.budget):
                 failure = budget_failure(limit, self._call.budget, self._account.spent)
             else:
                 failure = unknown_command(stream, self._call.command)
             if failure is not None:
                 worker.stop()
+        if self._input is not None:
+            self._input.close()
         output.log(worker.stderr)
         yield from left_behind(worker)
         if failure is not None:
             return Verdict(failure)
+        if self._asker.put_off:
+            return Verdict(put_off(self._client.name).error)
         if worker.stopped_by:
             return Verdict(ended_early(worker.stopped_by, self._call, self._client.name).error)
         verdict = judge(stream, self._client.allowed, self._call.budget, self._account.spent)
         return verdict or Verdict(badly_ended(worker, self._call, self._client.name).error)
+
+    def _reply(self, dialogue: Dialogue, line: str, stream: Stream, worker: Worker) -> None:
+        """Let a person decide what the client asks, in time that is not the client's."""
+        assert self._input is not None  # noqa: S101 - there is a dialogue
+        waited, off = self._asker.waited, self._asker.put_off
+        dialogue.hear(line, stream.session)
+        worker.extend(self._asker.waited - waited)
+        stream.decided |= dialogue.denied
+        if stream.finished and not stream.delegating:
+            self._input.close()
+        if self._asker.put_off and not off:  # an interruption does not reach subagents
+            stopping = Timer(0.0 if stream.delegating else _INTERRUPTED, worker.stop)
+            stopping.daemon = True
+            stopping.start()
 
     # ── retries ─────────────────────────────────────────────────────────────────────────────
 
@@ -257,9 +295,9 @@ class Conversation:
         self._waited += time.monotonic() - began
 
     def _time_left(self) -> float | None:
-        if self._call.wall is None:
+        if (wall := self._call.wall_left) is None:
             return None
-        return self._call.wall - (time.monotonic() - self._began - self._waited)
+        return wall - (time.monotonic() - self._began - self._waited - self._asker.waited)
 
     def _sanitized(self, failure: Failure | None) -> Failure | None:
         if failure is None:

@@ -48,7 +48,9 @@ class Stream(Record, frozen=False):
     `commands` are the slash commands that it knows, None until it has listed them. `result` is its
     last result object; `finished` is false if more messages followed it. `api_error` is the
     client's name for the latest failure to reach the model. `limit_ends` is when the latest usage
-    limit ends, in seconds since the epoch, or 0. `said` is the latest text of the model.
+    limit ends, in seconds since the epoch, or 0. `said` is the latest text of the model. `decided`
+    are the ids of the calls that a person denied, which are no `denials`. `delegating`: subagents
+    run in the background, and the end of each begins another turn.
     """
 
     root: str = ""
@@ -61,6 +63,8 @@ class Stream(Record, frozen=False):
     api_error: str = ""
     limit_ends: int = 0
     said: str = ""
+    decided: set[str] = field(default_factory=set)
+    delegating: bool = False
     _turns: int = 0
     _answers: dict[str, Usage] = field(default_factory=dict)
     _denials: dict[str, Denial] = field(default_factory=dict)
@@ -85,6 +89,9 @@ class Stream(Record, frozen=False):
                 return [_retrying(event)]
             case "system", "permission_denied":
                 self._reasons[_text(event, "tool_use_id")] = _text(event, "message")
+            case "system", "background_tasks_changed":
+                tasks = _mappings(event, "tasks")
+                self.delegating = any(task.get("task_type") == "local_agent" for task in tasks)
             case "assistant", _:
                 return list(self._assistant(event))
             case "user", _:
@@ -124,6 +131,7 @@ class Stream(Record, frozen=False):
         return tuple(
             Denial(denial.tool, denial.input, self._reasons.get(id_, ""))
             for id_, denial in self._denials.items()
+            if id_ not in self.decided
         )
 
     # ── events ──────────────────────────────────────────────────────────────────────────────

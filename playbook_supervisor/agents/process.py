@@ -49,6 +49,12 @@ def not_started(error: PlaybookError, name: str) -> Outcome:
     return failed("PB-AGENT-FAILED", message, name=name, guidance=error.guidance, cause=error.cause)
 
 
+def put_off(name: str) -> Outcome:
+    """The outcome of a call that ended because a person did not decide at once."""
+    message = f"{name} was put off until a person decides"
+    return failed("PB-AGENT-PERMISSION", message, name=name)
+
+
 def environment(call: Call) -> dict[str, str]:
     """Our environment, the call's additions and its fields as `PLAYBOOK_…`; NULs are removed."""
     fields = {

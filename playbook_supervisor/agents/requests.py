@@ -113,10 +113,15 @@ def _labels(asked: Input, line: str) -> str:
 
 
 def digest(tool: str, given: Input) -> str:
-    """Identifies a call by what it does: SHA-256 of the canonical JSON of `[tool, input]`."""
+    """Identifies a call by what it does: SHA-256 of the canonical JSON of `[tool, input]`.
+
+    Without the words with which a model describes a command: it may choose others when it repeats
+    the call.
+    """
     import hashlib
 
-    return hashlib.sha256(_canonical([tool, given]).encode("utf-8", "replace")).hexdigest()
+    deed = {key: value for key, value in given.items() if (tool, key) != ("Bash", "description")}
+    return hashlib.sha256(_canonical([tool, deed]).encode("utf-8", "replace")).hexdigest()
 
 
 class Asker:

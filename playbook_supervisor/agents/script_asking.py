@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from threading import Event
 
-from playbook_supervisor.agents.process import ended_early
+from playbook_supervisor.agents.process import ended_early, put_off
 from playbook_supervisor.agents.protocol import Call, Message, Reply, Request, Running, failed
 from playbook_supervisor.agents.requests import Asker, permission, question
 from playbook_supervisor.agents.script_worker import ScriptAction, ScriptRequest
@@ -78,11 +78,9 @@ class AskingScript:
         return self._asker.reply(request)
 
     def _unanswered(self, wanted: ScriptRequest) -> Outcome:
-        what = described(wanted.tool, wanted.input)
-        if self._call.ask is None:
-            message = f"{_NAME} was not permitted: {what}"
-        else:
-            message = f"{_NAME} was put off until a person decides: {what}"
+        if self._call.ask is not None:
+            return put_off(_NAME)
+        message = f"{_NAME} was not permitted: {described(wanted.tool, wanted.input)}"
         return failed("PB-AGENT-PERMISSION", printable(message), name=_NAME)
 
 

@@ -225,6 +225,11 @@ class Worker:
                 with suppress(OSError):
                     self._worker_file.unlink()
 
+    def extend(self, seconds: float) -> None:
+        """Give it so many more seconds of run time."""
+        if self._wall is not None:
+            self._wall += seconds
+
     def stop(self) -> None:
         """End the group: SIGTERM, then SIGKILL after two seconds. Any thread may call it."""
         self._end("stop")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.agents.protocol import Agent, Call, Message, carry_out
+from playbook_supervisor.agents.protocol import Agent, Call, Message, Reply, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
@@ -346,9 +346,11 @@ def test_the_demo_gh_lists_the_pull_request_once_it_exists(call: Call) -> None:
 
 def test_the_documented_script_is_valid(agent: Write, call: Call) -> None:
     page = (REPOSITORY / "docs/script-agent.md").read_text()
-    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example, asking = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     documented = agent(example)
     assert ended(documented, call).output == "reading the specification\nthe plan is written"
     assert ended(documented, replace(call, step="tasks")).output == "nothing to do"
-    for key in ("say", "seconds", "write", "fail", "hang", "die"):
+    person = replace(call, step="commit", ask=lambda request: Reply("allow"))
+    assert ended(agent(asking), person).output == "the tests are green"
+    for key in ("say", "seconds", "write", "fail", "hang", "die", "ask", "denied"):
         assert f"| `{key}` |" in page

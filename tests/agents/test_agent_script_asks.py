@@ -161,7 +161,7 @@ def test_a_question_is_asked_with_its_options_and_the_answer_is_told(
 def test_put_off_it_ends_and_does_nothing(agent: Write, call: Call) -> None:
     person = Person(ALLOW)
     said = failure(agent(TWICE), replace(call, ask=person))
-    assert said.endswith("script was put off until a person decides: Write notes.md")
+    assert said == "PB-AGENT-PERMISSION: script was put off until a person decides"
     assert len(person.asked) == 2
     assert not (call.cwd / "made.txt").exists()
 

@@ -1,0 +1,351 @@
+"""The agent `claude` asks a person, through the control protocol of the real client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from claude.client import Client
+from claude.conversation import Block, text
+from claude.conversation import Reply as Said
+from claude.conversation import Request as Asked
+from claude.conversation import call as tool_call
+from claude.model import Script
+from claude.runner import Headless, command_of
+from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, can_continue, carry_out
+from playbook_supervisor.agents.registry import choose
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.testing import call_for
+
+MADE = "sh -c 'touch made'"
+TOUCH = tool_call("Bash", command=MADE, description="make it")
+ALLOW, ALWAYS = Reply("allow"), Reply("always")
+SHELL = {
+    "question": "Which shell?",
+    "header": "Shell",
+    "multiSelect": False,
+    "options": [
+        {"label": "bash", "description": "the old one"},
+        {"label": "zsh", "description": "the new one"},
+    ],
+}
+TESTS = {
+    "question": "Which tests?",
+    "header": "Tests",
+    "multiSelect": True,
+    "options": [
+        {"label": "units", "description": "fast"},
+        {"label": "browser", "description": "slow"},
+    ],
+}
+
+
+Put = Callable[[Script], Client]
+
+
+class Person:
+    """Replies in this order, and puts off what comes after; `asked` is what was shown."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self._replies = list(replies)
+        self.asked: list[Request] = []
+
+    def __call__(self, request: Request) -> Reply | None:
+        self.asked.append(request)
+        return self._replies.pop(0) if self._replies else None
+
+    @property
+    def subjects(self) -> list[str]:
+        return [request.shape["subject"] for request in self.asked]
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return choose("claude", Config(), Path("/"))
+
+
+@pytest.fixture
+def planning(project: Project, tmp_path: Path) -> Call:
+    """A call of a command of the project, with an environment that `put` completes."""
+    call = call_for("speckit.plan", tmp_path / "call")
+    return replace(call, cwd=project.root)
+
+
+@pytest.fixture
+def put(headless: Headless, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Put the client on our own PATH, with this model behind it."""
+
+    def client(script: Script) -> Client:
+        made = headless(script)
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
+        return made
+
+    return client
+
+
+def carried_out(agent: Agent, call: Call, person: Person) -> Outcome:
+    return carry_out(agent, replace(call, ask=person), lambda line: None)
+
+
+def calls(*blocks: Block) -> Script:
+    """A model that makes these calls, one in a turn, and tells what came of the last."""
+    return turns(*([block] for block in blocks))
+
+
+def turns(*replies: Said) -> Script:
+    """A model that says these, one in a turn, and tells what came of the last.
+
+    A call that was interrupted is made again.
+    """
+
+    def script(request: Asked) -> Said:
+        if not request.tools:
+            return [text("a title")]
+        done = sum(
+            not result.is_error or ("STOP" not in result.text and "interrupted" not in result.text)
+            for result in request.all_results
+        )
+        said = 0
+        for reply in replies:
+            if done <= said:
+                return reply
+            said += len(reply)  # type: ignore[arg-type]
+        return [text(f"I was told: {request.all_results[-1].text}")]
+
+    return script
+
+
+def made(project: Project, name: str = "made") -> bool:
+    return (project.root / name).exists()
+
+
+# ── permissions ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_allowed_call_is_carried_out_and_the_command_expanded(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    client, person = put(calls(TOUCH)), Person(ALLOW)
+    outcome = carried_out(agent, planning, person)
+    assert outcome.ok, outcome.error
+    assert made(project)
+    assert command_of(client.model.main[0]) == "speckit.plan"
+    (request,) = person.asked
+    assert request.kind == "permission"
+    shape = dict(request.shape)
+    assert len(shape.pop("digest")) == 64
+    assert shape.pop("conversation") == client.model.main[0].session
+    assert shape == {
+        "tool": "Bash",
+        "subject": MADE,
+        "input": '{"command":"sh -c \'touch made\'","description":"make it"}',
+        "rule": "Bash(sh *)",
+        "description": "make it",
+    }
+
+
+def test_always_holds_for_the_rest_of_the_process(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    again = tool_call("Bash", command="sh -c 'touch again'")
+    put(calls(TOUCH, again))
+    person = Person(ALWAYS)
+    assert carried_out(agent, planning, person).ok
+    assert (len(person.asked), made(project), made(project, "again")) == (1, True, True)
+
+
+def test_an_allowed_call_is_asked_for_again(put: Put, agent: Agent, planning: Call) -> None:
+    put(calls(TOUCH, TOUCH))
+    person = Person(ALLOW, ALLOW)
+    assert carried_out(agent, planning, person).ok
+    assert person.subjects == [MADE, MADE]
+
+
+def test_the_words_of_a_denial_reach_the_model_and_the_step_does_not_fail(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    put(calls(TOUCH))
+    outcome = carried_out(agent, planning, Person(Reply("deny", "use make instead")))
+    assert outcome.ok, outcome.error
+    assert "use make instead" in outcome.output
+    assert not made(project)
+
+
+def test_rules_of_the_session_and_of_policies_decide_unasked(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    forbidden = tool_call("Bash", command="git push origin main")
+    put(calls(forbidden, TOUCH))
+    person = Person()
+    call = replace(planning, allowed_rules=("Bash(sh *)",), forbidden_rules=("Bash(git push *)",))
+    outcome = carried_out(agent, call, person)
+    assert outcome.ok, outcome.error
+    assert (person.asked, made(project)) == ([], True)
+
+
+def test_two_calls_at_once_are_asked_one_after_the_other(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    second = tool_call("Bash", command="sh -c 'touch second'")
+    put(turns([TOUCH, second]))
+    person = Person(ALLOW, ALLOW)
+    assert carried_out(agent, planning, person).ok
+    assert sorted(person.subjects) == [MADE, "sh -c 'touch second'"]
+    assert made(project)
+    assert made(project, "second")
+
+
+def test_a_call_in_a_subagent_is_asked_for(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    dispatch = tool_call("Agent", description="make it", prompt="Make it.")
+
+    def script(request: Asked) -> Said:
+        if request.agent:
+            return [text("made")] if request.all_results else [TOUCH]
+        return [text("It is made.")] if request.calls else [dispatch]
+
+    put(script)
+    person = Person(ALLOW)
+    outcome = carried_out(agent, planning, person)
+    assert outcome.ok, outcome.error
+    assert made(project)
+    (request,) = person.asked
+    assert request.shape["agent"]
+
+
+# ── questions ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [("2", "zsh"), ("BASH", "bash"), ("fish, please", "fish, please")]
+)
+def test_a_question_is_answered_by_number_label_or_words(
+    put: Put, agent: Agent, planning: Call, words: str, told: str
+) -> None:
+    put(calls(tool_call("AskUserQuestion", questions=[SHELL])))
+    person = Person(Reply("answer", words))
+    outcome = carried_out(agent, planning, person)
+    assert outcome.ok, outcome.error
+    assert f'"Which shell?"="{told}"' in outcome.output
+    (request,) = person.asked
+    assert (request.kind, request.shape["subject"]) == ("question", "Which shell?")
+
+
+def test_two_questions_are_answered_line_by_line(put: Put, agent: Agent, planning: Call) -> None:
+    put(calls(tool_call("AskUserQuestion", questions=[SHELL, TESTS])))
+    outcome = carried_out(agent, planning, Person(Reply("answer", "zsh\n1, 2")))
+    assert outcome.ok, outcome.error
+    assert '"Which shell?"="zsh"' in outcome.output
+    assert '"Which tests?"="units, browser"' in outcome.output
+
+
+# ── put off, and continued ──────────────────────────────────────────────────────────────────
+
+
+def continued(planning: Call, person: Person, reply: Reply) -> Call:
+    shape = person.asked[-1].shape
+    return replace(planning, conversation=shape["conversation"], replies={shape["digest"]: reply})
+
+
+def test_put_off_it_ends_at_once_and_continues_with_the_answer(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    client, person = put(calls(TOUCH)), Person()
+    began = time.monotonic()
+    outcome = carried_out(agent, planning, person)
+    assert time.monotonic() - began < 60
+    assert outcome.error is not None
+    assert "put off" in outcome.error.message
+    assert not made(project)
+    later = continued(planning, person, ALLOW)
+    assert can_continue(agent, later)
+    assert not can_continue(agent, replace(later, conversation="../../etc"))
+    assert not can_continue(agent, replace(later, conversation="00000000-0000"))
+    asked_again = Person()
+    outcome = carried_out(agent, later, asked_again)
+    assert outcome.ok, outcome.error
+    assert (asked_again.asked, made(project)) == ([], True)
+    assert len({request.session for request in client.model.main}) == 1
+
+
+def test_a_denial_while_it_was_away_reaches_the_model(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    put(calls(TOUCH))
+    person = Person()
+    carried_out(agent, planning, person)
+    outcome = carried_out(agent, continued(planning, person, Reply("deny", "use make")), person)
+    assert outcome.ok, outcome.error
+    assert "use make" in outcome.output
+    assert (len(person.asked), made(project)) == (1, False)
+
+
+def test_a_question_is_answered_while_it_was_away(put: Put, agent: Agent, planning: Call) -> None:
+    put(calls(tool_call("AskUserQuestion", questions=[SHELL])))
+    person = Person()
+    carried_out(agent, planning, person)
+    outcome = carried_out(agent, continued(planning, person, Reply("answer", "2")), person)
+    assert outcome.ok, outcome.error
+    assert '"Which shell?"="zsh"' in outcome.output
+    assert len(person.asked) == 1
+
+
+def test_of_two_calls_that_were_put_off_none_is_lost(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    second = tool_call("Bash", command="sh -c 'touch second'")
+    put(turns([TOUCH, second]))
+    person = Person()
+    carried_out(agent, planning, person)
+    assert len(person.asked) == 1
+    others = Person(ALLOW)
+    outcome = carried_out(agent, continued(planning, person, ALLOW), others)
+    assert outcome.ok, outcome.error
+    assert len({*person.subjects, *others.subjects}) == 2
+    assert made(project)
+    assert made(project, "second")
+
+
+def test_killed_while_a_person_decides_it_continues_with_the_answer(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    client, person = put(calls(TOUCH)), Person()
+
+    def killing(request: Request) -> Reply | None:
+        person(request)
+        client.kill()
+        return None
+
+    outcome = carry_out(agent, replace(planning, ask=killing), lambda line: None)
+    assert not outcome.ok
+    asked_again = Person()
+    outcome = carried_out(agent, continued(planning, person, ALLOW), asked_again)
+    assert outcome.ok, outcome.error
+    assert (asked_again.asked, made(project)) == ([], True)
+
+
+# ── time ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_time_of_a_decision_is_not_the_clients(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    """The client has more time than it needs, and less than it and the person together."""
+    put(calls(TOUCH))
+
+    def slow(request: Request) -> Reply:
+        time.sleep(8.0)
+        return ALLOW
+
+    call = replace(planning, wall=7.9, idle=7.9, ask=slow)
+    outcome = carry_out(agent, call, lambda line: None)
+    assert outcome.ok, outcome.error
+    assert made(project)
