@@ -39,13 +39,22 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
-from playbook_supervisor.agents.protocol import Agent, Call, Message, Running
+from playbook_supervisor.agents.protocol import (
+    Agent,
+    Call,
+    Message,
+    Reply,
+    Request,
+    Running,
+    can_continue,
+)
 from playbook_supervisor.executors.conformance import EXECUTOR_CHECKS as EXECUTOR_CHECKS
 from playbook_supervisor.executors.conformance import ConformanceError as ConformanceError
 from playbook_supervisor.executors.conformance import ExecutorCheck as ExecutorCheck
 from playbook_supervisor.executors.conformance import ExecutorTrial as ExecutorTrial
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.process_groups import worker_alive
 
 DEADLINE = 0.5  # seconds, wall or idle, after which a hanging agent must be stopped
@@ -226,6 +235,77 @@ AGENT_CHECKS: tuple[AgentCheck, ...] = (
     its_output_is_sanitized,
 )
 """All checks, for a parametrised test."""
+
+
+# ── agents that ask ─────────────────────────────────────────────────────────────────────────
+
+
+def an_allowed_call_is_carried_out(agent: Agent, folder: Path) -> None:
+    """It asks for the permission to write, once, and goes on when it is given."""
+    call, asked = _asking(folder, Reply("allow"))
+    outcome = _outcome(list(agent.run(call)))
+    _expect(outcome.ok, f"/asks, allowed: {outcome.error}")
+    _expect((call.cwd / "asks.txt").is_file(), "/asks, allowed: asks.txt is not there")
+    kinds = [request.kind for request in asked]
+    _expect(kinds == ["permission"], f"/asks, allowed: it asked {kinds}")
+    missing = {"tool", "subject", "input", "digest"} - asked[0].shape.keys()
+    _expect(not missing, f"/asks: its request lacks {', '.join(sorted(missing))}")
+
+
+def a_denied_call_is_not_carried_out(agent: Agent, folder: Path) -> None:
+    """Its outcome is its own affair: it may have found another way."""
+    call, _ = _asking(folder, Reply("deny", "not today"))
+    _outcome(list(agent.run(call)))
+    _expect(not (call.cwd / "asks.txt").exists(), "/asks, denied: asks.txt is there")
+
+
+def put_off_it_ends_and_continues(agent: Agent, folder: Path) -> None:
+    """It ends with an outcome and leaves no process; its conversation continues with the reply."""
+    call, asked = _asking(folder, None)
+    _outcome(list(agent.run(call)))
+    _expect(not (call.cwd / "asks.txt").exists(), "/asks, put off: asks.txt is there")
+    _expect_gone(call)
+    shape = asked[0].shape
+    later = replace(
+        call,
+        conversation=shape.get("conversation", ""),
+        replies={shape["digest"]: Reply("allow")},
+    )
+    _expect(can_continue(agent, later), "/asks, put off: it cannot continue")
+    outcome = _outcome(list(agent.run(later)))
+    _expect(outcome.ok, f"/asks, continued: {outcome.error}")
+    _expect((call.cwd / "asks.txt").is_file(), "/asks, continued: asks.txt is not there")
+    _expect(len(asked) == 1, "/asks, continued: it asked again")
+
+
+def what_was_replied_is_not_asked_in_a_new_conversation(agent: Agent, folder: Path) -> None:
+    """On another machine the step runs again, with the replies that are in the journal."""
+    call, asked = _asking(folder, None)
+    _outcome(list(agent.run(call)))
+    again = replace(call, replies={asked[0].shape["digest"]: Reply("allow")})
+    outcome = _outcome(list(agent.run(again)))
+    _expect(outcome.ok, f"/asks, again: {outcome.error}")
+    _expect(len(asked) == 1, "/asks, again: it asked again")
+
+
+ASKING_CHECKS: tuple[AgentCheck, ...] = (
+    an_allowed_call_is_carried_out,
+    a_denied_call_is_not_carried_out,
+    put_off_it_ends_and_continues,
+    what_was_replied_is_not_asked_in_a_new_conversation,
+)
+"""The checks of an agent that `asks`; its command `/asks` asks to write asks.txt."""
+
+
+def _asking(folder: Path, reply: Reply | None) -> tuple[Call, list[Request]]:
+    """A call whose requests get this reply, and the list of its requests."""
+    asked: list[Request] = []
+
+    def ask(request: Request) -> Reply | None:
+        asked.append(request)
+        return reply
+
+    return replace(call_for("asks", folder), ask=ask), asked
 
 
 def _times_out(agent: Agent, call: Call) -> None:

@@ -24,7 +24,7 @@ from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.testing import call_for
+from playbook_supervisor.testing import ASKING_CHECKS, AgentCheck, call_for
 
 TESTS = """\
 steps:
@@ -49,6 +49,13 @@ steps:
       - {permission: {tool: Bash, input: {command: npm test}}}
       - {permission: {tool: Write, input: {file_path: notes.md, content: secret words}}}
     write: {made.txt: "{{reply}}"}
+"""
+CONFORMING = """\
+steps:
+  asks:
+    ask: {permission: {tool: Write, input: {file_path: asks.txt}}}
+    denied: {say: it is not written}
+    write: {asks.txt: written}
 """
 ALLOW, ALWAYS = Reply("allow"), Reply("always")
 
@@ -92,6 +99,13 @@ def failure(agent: Agent, call: Call) -> str:
     error = ended(agent, call).error
     assert error is not None
     return f"{error.code}: {error.message}"
+
+
+@pytest.mark.parametrize("check", ASKING_CHECKS, ids=lambda check: check.__name__)
+def test_script_passes_every_check_of_an_agent_that_asks(
+    check: AgentCheck, agent: Write, tmp_path: Path
+) -> None:
+    check(agent(CONFORMING), tmp_path)
 
 
 def test_a_permission_is_asked_for_with_the_call_and_the_rule_that_would_allow_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.testing import call_for
+from playbook_supervisor.testing import ASKING_CHECKS, AgentCheck, call_for
 
 MADE = "sh -c 'touch made'"
 TOUCH = tool_call("Bash", command=MADE, description="make it")
@@ -127,6 +128,17 @@ def made(project: Project, name: str = "made") -> bool:
 
 
 # ── permissions ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("check", ASKING_CHECKS, ids=lambda check: check.__name__)
+def test_claude_passes_every_check_of_an_agent_that_asks(
+    check: AgentCheck, put: Put, agent: Agent, project: Project, tmp_path: Path
+) -> None:
+    put(calls(tool_call("Bash", command="sh -c 'touch asks.txt'")))
+    shutil.copytree(project.root, tmp_path / "check/repository")
+    command = tmp_path / "check/repository/.claude/commands/asks.md"
+    command.write_text("Write asks.txt.")
+    check(agent, tmp_path / "check")
 
 
 def test_an_allowed_call_is_carried_out_and_the_command_expanded(
