@@ -20,6 +20,7 @@ from playbook_supervisor.agents.tool_calls import rules_for
 
 OPTIONS = ("--input-format=stream-json", "--permission-prompt-tool=stdio")
 """What makes a client speak this protocol."""
+_WHO = "Claude"
 _DENIED = "A person has denied this call."
 _ERROR = "the supervisor does not support this request"
 _INTERRUPT = {
@@ -104,12 +105,13 @@ class Dialogue:
         tool, given = str(asked.get("tool_name") or ""), asked["input"]
         already = self._asker.put_off
         if tool == QUESTION_TOOL:
-            request = question(self._call, given, conversation=conversation)
+            request = question(self._call, given, who=_WHO, conversation=conversation)
         else:
             request = permission(
                 self._call,
                 tool,
                 given,
+                who=_WHO,
                 description=asked.get("description") or "",
                 path=asked.get("blocked_path") or "",
                 agent=asked.get("agent_id") or "",

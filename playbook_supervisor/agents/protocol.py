@@ -39,7 +39,7 @@ class Request(Record):
     """What the agent asks a person before it goes on; `agents.requests` makes its `shape`.
 
     A `permission`'s has `tool`, `subject` (the command, path or URL, on one line), `input` (JSON
-    text), `digest`, and perhaps `rule`, `path`, `description`, `agent` and `conversation`. A
+    text), `digest`, and perhaps `who`, `rule`, `path`, `description`, `agent` and `conversation`. A
     `question`'s has `tool`, `subject`, `digest`, perhaps `conversation`, and `questions`, each with
     `question`, `header`, `options` (`label` and `description`) and `multiple`.
     """

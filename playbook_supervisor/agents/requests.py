@@ -19,6 +19,7 @@ from playbook_supervisor.system.capture import harmless
 QUESTION_TOOL = "AskUserQuestion"
 _MAX_INPUT = 4_000  # characters of a call's input
 _MAX_TEXT = 1_000  # characters of any other text
+_NO_TEXT = "…"  # a question or a label without visible text
 
 Input = Mapping[str, Any]
 
@@ -28,15 +29,20 @@ def permission(
     tool: str,
     given: Input,
     *,
+    who: str = "",
     description: str = "",
     path: str = "",
     agent: str = "",
     conversation: str = "",
 ) -> Request:
-    """The request to allow that call of a tool. `agent` is the subagent that makes it."""
+    """The request to allow that call of a tool.
+
+    `who` is the agent's name in a sentence, and `agent` the subagent that makes the call.
+    """
     root = str(call.cwd)
     rules = list(rules_for(tool, given, root))
     optional = {
+        "who": who,
         "rule": rules[0] if len(rules) == 1 else "",
         "path": path,
         "description": description,
@@ -55,15 +61,15 @@ def permission(
     )
 
 
-def question(call: Call, given: Input, *, conversation: str = "") -> Request:
+def question(call: Call, given: Input, *, who: str = "", conversation: str = "") -> Request:
     """The request to answer the questions of a call of `AskUserQuestion`."""
     asked = [
         {
-            "question": _text(each.get("question"), call),
+            "question": _text(each.get("question"), call) or _NO_TEXT,
             "header": _text(each.get("header"), call),
             "options": [
                 {
-                    "label": _text(option.get("label"), call),
+                    "label": _text(option.get("label"), call) or _NO_TEXT,
                     "description": _text(option.get("description"), call),
                 }
                 for option in _mappings(each.get("options"))
@@ -78,8 +84,8 @@ def question(call: Call, given: Input, *, conversation: str = "") -> Request:
         "questions": asked,
         "digest": digest(QUESTION_TOOL, given),
     }
-    if conversation:
-        shape["conversation"] = _text(conversation, call)
+    optional = {"who": who, "conversation": conversation}
+    shape |= {name: _text(value, call) for name, value in optional.items() if value}
     return Request("question", shape)
 
 
@@ -101,7 +107,7 @@ def answers(given: Input, text: str) -> dict[str, str]:
 def _labels(asked: Input, line: str) -> str:
     labels = [str(option.get("label", "")) for option in _mappings(asked.get("options"))]
     words = [word.strip() for word in line.split(",")] if asked.get("multiSelect") else [line]
-    by_name = {label.casefold(): label for label in labels}
+    by_name = {one_line(label).casefold(): label for label in labels}
     found = [
         labels[int(word) - 1]
         if word.isdecimal() and 0 < int(word) <= len(labels)

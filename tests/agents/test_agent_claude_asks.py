@@ -6,15 +6,23 @@ What the real client asks, and what it does with a reply, is tested in tests/cla
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, carry_out
+from playbook_supervisor.agents.protocol import (
+    Agent,
+    Call,
+    Reply,
+    Request,
+    can_continue,
+    carry_out,
+)
 from playbook_supervisor.agents.registry import choose
-from playbook_supervisor.agents.requests import answers, digest
+from playbook_supervisor.agents.requests import answers, digest, question
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.config import Claude, Config
 from playbook_supervisor.records import replace
@@ -55,7 +63,7 @@ def heard(tmp_path: Path) -> Path:
 def stand_in(tmp_path: Path, heard: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """A `claude` on PATH that asks these, one after the other, and then works."""
 
-    def put(*asked: object, replies: bool = True, then: str = "") -> None:
+    def put(*asked: object, replies: object = True, then: str = "") -> None:
         folder = tmp_path / "bin"
         folder.mkdir()
         lines = [each if isinstance(each, str) else json.dumps(each) for each in asked]
@@ -249,3 +257,82 @@ def test_a_missing_line_answers_nothing(call: Call) -> None:
     asked = {"questions": [{"question": "A?", "options": [{"label": "x"}]}, {"question": "B?"}]}
     assert answers(asked, "1") == {"A?": "x", "B?": ""}
     assert answers({"questions": "text"}, "1") == {}
+
+
+def test_an_option_is_named_as_it_was_shown(call: Call) -> None:
+    """A label without visible text has something to be named by, because the journal needs it."""
+    options = [{"label": "a\n b"}, {"label": "\x1b[31m"}]
+    given = {"questions": [{"question": "", "options": options, "multiSelect": True}]}
+    shape = question(call, given).shape
+    assert shape["questions"][0]["question"] == "…"
+    assert [option["label"] for option in shape["questions"][0]["options"]] == ["a b", "…"]
+    assert answers(given, "a b, 2") == {"": "a\n b, \x1b[31m"}
+
+
+def test_a_question_is_answered_with_the_input_and_the_answers(
+    stand_in: StandIn, heard: Path, call: Call
+) -> None:
+    asked = {"questions": [{"question": "Which?", "options": [{"label": "this"}]}]}
+    stand_in(permission("AskUserQuestion", **asked))
+    assert ended(call, Reply("answer", "1")).ok
+    assert response(heard)["response"] == {
+        "behavior": "allow",
+        "updatedInput": {**asked, "answers": {"Which?": "this"}},
+    }
+
+
+def test_a_client_that_ends_without_reading_is_judged_as_ever(
+    stand_in: StandIn, call: Call, tmp_path: Path
+) -> None:
+    stand_in()
+    (tmp_path / "bin/claude").write_text("#!/bin/sh\necho no >&2; exit 3\n")
+    outcome = ended(replace(call, prompt="x" * 300_000))
+    assert outcome.error is not None
+    assert outcome.error.message == "claude ended with exit status 3: no"
+
+
+def test_its_input_stays_open_while_subagents_run(
+    stand_in: StandIn, heard: Path, call: Call
+) -> None:
+    """A result is not the last one then, and they may ask."""
+    result = RECORDED.read_text("utf-8").strip().splitlines()[-1]
+    agents = {"type": "system", "subtype": "background_tasks_changed"}
+    stand_in(
+        {**agents, "tasks": [{"task_type": "local_agent"}]},
+        result,
+        permission("Bash", command="npm test"),
+        {**agents, "tasks": [{"task_type": "local_bash"}]},
+        replies='"request_id" in line',
+    )
+    assert ended(call, Reply("allow")).ok
+    assert response(heard)["subtype"] == "success"
+
+
+def test_a_client_whose_subagents_run_is_stopped_when_it_is_put_off(
+    stand_in: StandIn, call: Call
+) -> None:
+    agents = {"type": "system", "subtype": "background_tasks_changed"}
+    tasks = {**agents, "tasks": [{"task_type": "local_agent"}]}
+    waits = "import time; time.sleep(600)"
+    stand_in(tasks, permission("Bash", command="a"), replies=False, then=waits)
+    outcome = ended(call)
+    assert outcome.error is not None
+    assert "put off" in outcome.error.message
+
+
+def test_a_conversation_is_continued_where_its_transcript_is(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = choose("claude", Config(), Path("/"))
+    later = replace(call, conversation="0a1b2c3d-0000-4000-8000-000000000000")
+    folder = re.sub(r"[^A-Za-z0-9]", "-", str(call.cwd))
+    for home, variable in ((tmp_path / "elsewhere", "CLAUDE_CONFIG_DIR"), (tmp_path, "HOME")):
+        monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+        monkeypatch.setenv(variable, str(home))
+        assert not can_continue(agent, later)
+        projects = (home if "CONFIG" in variable else home / ".claude") / "projects" / folder
+        projects.mkdir(parents=True)
+        (projects / f"{later.conversation}.jsonl").touch()
+        assert can_continue(agent, later)
+    assert not can_continue(agent, call)
+    assert not can_continue(agent, replace(call, conversation="../../../etc"))

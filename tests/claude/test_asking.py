@@ -155,6 +155,7 @@ def test_an_allowed_call_is_carried_out_and_the_command_expanded(
     assert len(shape.pop("digest")) == 64
     assert shape.pop("conversation") == client.model.main[0].session
     assert shape == {
+        "who": "Claude",
         "tool": "Bash",
         "subject": MADE,
         "input": '{"command":"sh -c \'touch made\'","description":"make it"}',

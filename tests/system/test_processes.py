@@ -209,6 +209,19 @@ def test_a_giant_line_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     assert len(worker.stdout) < 1100
 
 
+def test_a_deadline_that_was_extended_is_later(tmp_path: Path) -> None:
+    worker = Worker(["sleep", "0.3"], cwd=tmp_path, wall=0.01)
+    worker.extend(60)
+    assert list(worker.lines()) == []
+    assert (worker.stopped_by, worker.returncode) == ("", 0)
+
+
+def test_a_process_without_a_deadline_cannot_get_more_time(tmp_path: Path) -> None:
+    worker = Worker(["true"], cwd=tmp_path)
+    worker.extend(60)
+    assert list(worker.lines()) == []
+
+
 def test_the_wall_deadline_ends_a_process_that_writes_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
