@@ -85,6 +85,15 @@ def assert_readable(block: Block, project: Project) -> None:
             assert READERS[kind](data), f"a {kind} without content"
 
 
+WORDS = (
+    Resolution.CONTINUE,
+    Resolution.RETRY,
+    Resolution.ACCEPT,
+    Resolution.SKIP,
+    Resolution.ABORT,
+)
+
+
 def assert_means_what_it_says(block: Block) -> None:
     """Every shown verdict says PASS, and every shown answer means `continue`."""
     match block.kind:
@@ -96,7 +105,7 @@ def assert_means_what_it_says(block: Block) -> None:
         case kind:
             assert kind == "answers", f"nothing is done with {kind!r}"
             for line in block.text.splitlines():
-                assert read_answer(line, tuple(Resolution)).resolution == "continue", line
+                assert read_answer(line, WORDS).resolution == "continue", line
 
 
 @pytest.mark.parametrize("document", WRITTEN, ids=name_of)

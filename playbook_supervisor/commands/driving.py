@@ -307,6 +307,7 @@ def _drive(
             limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
             by=_person(store) if prompter else Principal(""),
+            patience=supervisor.config.patience,
         )
         return runner.drive(first)
 

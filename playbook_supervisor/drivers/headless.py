@@ -10,29 +10,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from queue import Empty
 
+from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget
 from playbook_supervisor.drivers import budget, driver_lock, full_disk
+from playbook_supervisor.drivers.asking import LOOK, Asking
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
-from playbook_supervisor.drivers.jobs import Assignment, agent_job, executor_job
+from playbook_supervisor.drivers.jobs import Assignment, agent_job, can_continue, executor_job
 from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
-from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.formats.timestamps import duration
-from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Finish, Outcome, Run
-from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
 from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.kernel.vocabulary import Mode, Resolution
+from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.gate_context import GateContext, gate_context
-from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, due_children
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
@@ -50,7 +47,8 @@ class Runner(Record, frozen=False):
 
     `wall` and `idle` are a step's deadlines in seconds, and `max_output_bytes` caps its output,
     unless the playbook sets others. `kill` ends workers that an earlier runner left behind, instead
-    of waiting for them; `by` names the person who answers here.
+    of waiting for them; `by` names the person who answers here. Without a terminal, an agent that
+    asks waits for `patience` seconds.
     """
 
     supervisor: Supervisor
@@ -64,7 +62,9 @@ class Runner(Record, frozen=False):
     limits: Budget = budget.NO_LIMITS
     kill: bool = False
     by: Principal = Principal("")
+    patience: float = 0.0
     _workers: WorkerPool = field(init=False)
+    _asking: Asking = field(init=False)
     _secrets: tuple[str, ...] = field(init=False)
     _launched: set[str] = field(default_factory=set)
     _shown_notices: set[str] = field(default_factory=set)
@@ -74,6 +74,15 @@ class Runner(Record, frozen=False):
 
     def __post_init__(self) -> None:
         self._workers = WorkerPool()
+        self._asking = Asking(
+            self.supervisor,
+            self.observer,
+            self._workers,
+            self.prompter,
+            self.mode,
+            self.patience,
+            self.by,
+        )
         self._secrets = secret_values(os.environ)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
@@ -129,13 +138,14 @@ class Runner(Record, frozen=False):
         self._shown_notices.update(new)
 
     def _carry_out(self, snapshot: Snapshot) -> _Progress:
+        self._asking.deliver(snapshot)
         match snapshot.directive:
             case Finish(status=status):
                 return snapshot, DriveResult(snapshot, status.value)
             case Run(members=members) if not due_children(snapshot):
                 for attempt in members:
                     if attempt.id not in self._launched:
-                        return self._recover(attempt)
+                        return self._recover(snapshot, attempt)
                 for attempt in members:
                     if attempt.id not in self._workers.active:
                         if self._pending_signal:  # received during a session commit, for instance
@@ -156,15 +166,24 @@ class Runner(Record, frozen=False):
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
-        limits = Limits(self.wall, self.idle, self.max_output_bytes)
-        assignment = Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
+        assignment = self._assignment(snapshot, attempt)
         if attempt.step.needs_agent:
             assert self.agent is not None  # noqa: S101 - `commands.driving` chose one
             allowed = budget.remaining(self.limits, self.supervisor, snapshot, attempt)
-            job = agent_job(assignment, self.agent, allowed)
+            continues = self._continues(snapshot, attempt)
+            job = agent_job(assignment, self.agent, allowed, continues=continues)
         else:
             job = executor_job(assignment)
         self._workers.launch(attempt, job, self.supervisor.log_file(attempt))
+
+    def _assignment(self, snapshot: Snapshot, attempt: Attempt) -> Assignment:
+        limits = Limits(self.wall, self.idle, self.max_output_bytes)
+        return Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
+
+    def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
+        """Whether the attempt has asked, has the answer, and its conversation is here."""
+        asked = isinstance(snapshot.directive, Run) and attempt.id in snapshot.directive.continues
+        return asked and can_continue(self._assignment(snapshot, attempt), self.agent)
 
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
         event = self._next_event(timeout)
@@ -174,6 +193,10 @@ class Runner(Record, frozen=False):
             return self._handle(snapshot, event)
         if event.outcome is not None:
             return self._returned(event.attempt, event.outcome)
+        if event.asked is not None:
+            return self._asked(event.attempt, event.asked)
+        if event.put_off:
+            return self._was_put_off(snapshot, event.attempt)
         if event.notice:
             self.observer.on_notice(f"{event.attempt.id}: {event.notice}")
         else:
@@ -195,65 +218,34 @@ class Runner(Record, frozen=False):
 
     def _next_event(self, timeout: float | None) -> WorkerEvent | None:
         """Wait for the next event; copies are written as soon as that takes a moment."""
-        with suppress(Empty):
-            return self._workers.events.get(timeout=_QUIET)
+        if event := self._workers.next(_QUIET):
+            return event
         self.supervisor.copy()
-        with suppress(Empty):
-            return self._workers.events.get(timeout=timeout)
-        return None
+        return self._workers.next(timeout)
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
     def _ask(self, snapshot: Snapshot, gate: Ask) -> _Progress:
-        passable = gate.reason in PASSED_ALONE and not snapshot.answered_by
-        if self.mode is Mode.AUTONOMOUS and passable:
-            resolution = Resolution.CONTINUE
-            return self._answer(gate, resolution, resolution.value, AUTONOMOUS), None
-        self.supervisor.copy()
-        context = gate_context(snapshot)
-        self.observer.on_gate(snapshot)
-        if self.prompter is None:
-            return snapshot, DriveResult(snapshot, "waiting", context=context)
-        return self._prompt(snapshot, gate, self.prompter, context)
+        if self._workers.has_news(self.observer.on_output):
+            return self._await(snapshot)
+        if (after := self._asking.ask(snapshot, gate)) is not None:
+            return after, None
+        self._asking.put_off()
+        if self._workers.active:  # the others of the group go on
+            return self._await(snapshot, LOOK)
+        return snapshot, DriveResult(snapshot, "waiting", context=self._asking.context)
 
-    def _prompt(
-        self, snapshot: Snapshot, gate: Ask, prompter: Prompter, context: GateContext | None
-    ) -> _Progress:
-        """Ask until the gate is answered, here or elsewhere; end of input is not an answer."""
-        while True:
-            typed = prompter.ask(snapshot, context, self._overtaken)
-            if typed.overtaken:
-                if self._workers.events.empty():
-                    return self.supervisor.advance(), None
-                return self._handle(snapshot, self._workers.events.get())
-            if typed.text is None:
-                return snapshot, DriveResult(snapshot, "waiting")
-            text = typed.text
-            if not text.strip() and gate.reason in PLANNED:
-                text = Resolution.CONTINUE.value  # as in Catalyst, Enter continues
-            reply = read_answer(text, gate.choices)
-            question = reply.question
-            if reply.resolution is not None:
-                try:
-                    return self._answer(gate, reply.resolution, text, self.by), None
-                except PolicyError as refused:
-                    question = f"{refused.message}; the gate stays open."
-                    self.supervisor.look()  # so that `changed` does not report the refusal
-            prompter.not_understood(snapshot, question)
+    def _asked(self, attempt: Attempt, request: agents.Request) -> _Progress:
+        snapshot = self._asking.journal(attempt, request, self.agent.name if self.agent else "")
+        if self._pausing:
+            self._asking.put_off()
+        return snapshot, None
 
-    def _answer(self, gate: Ask, resolution: Resolution, text: str, by: Principal) -> Snapshot:
-        """Record the answer and continue; another terminal may have answered a moment earlier."""
-        try:
-            before = self.supervisor.answer(gate.id, resolution, text, by)
-        except StateError as error:
-            if error.code != "PB-STATE-REFUSED":
-                raise
-            self.observer.on_notice(f"too late: {gate.id} was answered elsewhere")
-            return self.supervisor.advance()
-        return self.supervisor.advance().after(before)
-
-    def _overtaken(self) -> bool:
-        return not self._workers.events.empty() or self.supervisor.changed()
+    def _was_put_off(self, snapshot: Snapshot, attempt: Attempt) -> _Progress:
+        self._workers.returned(attempt)
+        self._launched.discard(attempt.id)
+        paused = self._pausing and not self._workers.active
+        return snapshot.without_events(), DriveResult(snapshot, "paused") if paused else None
 
     # ── signals and requests ────────────────────────────────────────────────────────────────
 
@@ -322,8 +314,8 @@ class Runner(Record, frozen=False):
         for attempt, outcome in self._workers.stop():
             self.supervisor.note_return(attempt.id, outcome)
 
-    def _recover(self, attempt: Attempt) -> _Progress:
-        """Wait for an earlier runner's worker, or end it; then judge its attempt."""
+    def _recover(self, snapshot: Snapshot, attempt: Attempt) -> _Progress:
+        """Wait for an earlier runner's worker, or end it; then continue or judge its attempt."""
         worker_file = self.supervisor.worker_file(attempt)
         if worker_alive(worker_file):
             if self.kill:
@@ -333,14 +325,16 @@ class Runner(Record, frozen=False):
                     f"{attempt.id} is still running; waiting for it (--kill ends it instead)"
                 )
         while worker_alive(worker_file):
-            try:
-                event = self._workers.events.get(timeout=_ORPHAN_INTERVAL)
-            except Empty:
+            event = self._workers.next(_ORPHAN_INTERVAL)
+            if event is None:
                 continue
             snapshot = self.supervisor.advance()
             if event.request is not None:
                 return self._handle(snapshot, event)
             return snapshot, DriveResult(snapshot, "interrupted", event.signal)
+        if self._continues(snapshot, attempt):
+            self._launched.add(attempt.id)
+            return snapshot.without_events(), None
         try:
             return self.supervisor.lose(attempt), None
         except Interrupted:  # the next runner checks whether the attempt had finished

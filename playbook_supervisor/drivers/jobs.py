@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from playbook_supervisor.agents import protocol as agents
-from playbook_supervisor.agents.protocol import Agent, Budget, Call
+from playbook_supervisor.agents.protocol import Agent, Budget, Call, Reply, Request
+from playbook_supervisor.drivers import answered
 from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.carry_out import carry_out, of_error
@@ -18,6 +20,7 @@ from playbook_supervisor.executors.protocol import Executor, Task, failed
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.project import references
 from playbook_supervisor.project.secrets import of_step
 from playbook_supervisor.records import Record, as_mapping, field, replace
@@ -30,13 +33,15 @@ from playbook_supervisor.system.log_file import put
 class Channels(Record):
     """Where a job's lines go: to the log, to the screen, and, if they are notices, there.
 
-    `on_start` receives what stops the job, from any thread.
+    `on_start` receives what stops the job, from any thread. `ask` puts a request of the agent to a
+    person and waits for the reply; None if it is put off.
     """
 
     log: Callable[[str], None]
     on_line: Callable[[str], None]
     on_notice: Callable[[str], None]
     on_start: Callable[[Callable[[], None]], None]
+    ask: Callable[[Request], Reply | None]
 
 
 class Job(Protocol):
@@ -52,10 +57,11 @@ class Job(Protocol):
 
 
 class AgentJob(Record):
-    """A call of an agent."""
+    """A call of an agent, which `asks` a person for what it is not allowed to do."""
 
     agent: Agent
     call: Call
+    asks: bool = False
 
     @property
     def worker_file(self) -> Path | None:
@@ -64,7 +70,7 @@ class AgentJob(Record):
     def run(self, channels: Channels) -> Outcome:
         return agents.carry_out(
             self.agent,
-            replace(self.call, log=channels.log),
+            replace(self.call, log=channels.log, ask=channels.ask if self.asks else None),
             channels.on_line,
             on_start=lambda running: channels.on_start(running.stop),
             on_notice=channels.on_notice,
@@ -149,15 +155,36 @@ class Assignment(Record):
         return self.session.config.orphans == "wait"
 
 
-def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
-    """The job of a step that an agent carries out within this budget."""
-    supervisor, snapshot, attempt = assignment.supervisor, assignment.snapshot, assignment.attempt
-    limits = assignment.limits
+def agent_job(
+    assignment: Assignment, agent: Agent, budget: Budget, *, continues: bool = False
+) -> Job:
+    """The job of a step that an agent carries out within this budget.
+
+    `continues`: in the conversation in which it asked a person, if that is to be had.
+    """
     try:
-        work = supervisor.work(snapshot, attempt)
+        call = _call(assignment, budget, continues=continues)
     except PlaybookError as error:
         return FailedJob(without_prompt(error, agent.name))
-    call = Call(
+    may_ask = assignment.session.config.permissions == "ask" and agents.asks(agent)
+    return AgentJob(agent, call, may_ask)
+
+
+def can_continue(assignment: Assignment, agent: Agent | None) -> bool:
+    """Whether the agent can go on with the conversation in which the attempt asked a person."""
+    if agent is None:
+        return False
+    with suppress(PlaybookError):
+        return agents.can_continue(agent, _call(assignment, Budget(), continues=True))
+    return False
+
+
+def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
+    supervisor, snapshot, attempt = assignment.supervisor, assignment.snapshot, assignment.attempt
+    limits, state = assignment.limits, assignment.session.state
+    work = supervisor.work(snapshot, attempt)
+    attempts = state.attempts(attempt.step.id)
+    return Call(
         session=supervisor.id,
         directive=attempt.id,
         step=attempt.step.id,
@@ -178,8 +205,11 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
         cap=assignment.cap,
         budget=budget,
         secrets=assignment.secrets,
+        replies=answered.replies(attempts, continues=continues),
+        conversation=answered.conversation(attempts[-1]) if continues else "",
+        allowed_rules=always_allowed(state),
+        spent=answered.spent(attempts[-1]) if continues else 0.0,
     )
-    return AgentJob(agent, call)
 
 
 def without_prompt(error: PlaybookError, agent: str) -> Outcome:

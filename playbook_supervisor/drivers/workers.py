@@ -1,7 +1,7 @@
 """A runner's worker threads: one for each running step, which waits for its agent or executor.
 
-Lines, outcomes and signals reach the main thread through one queue; only the main thread decides
-and journals.
+Lines, requests, outcomes and signals reach the main thread through one queue; only the main thread
+decides and journals. A thread whose agent asks a person waits until `reply`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.jobs import Channels, Job
 from playbook_supervisor.errors import PlaybookError
@@ -26,12 +27,17 @@ _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
 
 
 class WorkerEvent(Record):
-    """A worker's line, notice or outcome; or a signal, or a request of a person elsewhere."""
+    """A worker's line, notice, question or outcome; a signal, or a request of a person elsewhere.
+
+    `put_off`: the worker has ended, because its question was not answered in time.
+    """
 
     attempt: Attempt | None = None
     line: str = ""
     notice: str = ""
+    asked: agents.Request | None = None
     outcome: Outcome | None = None
+    put_off: bool = False
     signal: int = 0
     request: Request | None = None
 
@@ -41,6 +47,8 @@ class _Worker(Record, frozen=False):
     log: Path
     end: Callable[[], None] | None = None
     stopped: bool = False
+    put_off: bool = False
+    replies: SimpleQueue[agents.Reply | None] = field(default_factory=SimpleQueue)
 
     def started(self, end: Callable[[], None]) -> None:
         self.end = end
@@ -49,14 +57,28 @@ class _Worker(Record, frozen=False):
 
     def stop(self) -> None:
         self.stopped = True
+        self.reply(None)
         if self.end is not None:
             self.end()
+
+    def reply(self, reply: agents.Reply | None) -> None:
+        self.replies.put(reply)
+
+    def ask(self, post: Callable[[], None]) -> agents.Reply | None:
+        """Post the request, and wait for the reply; None: it is put off."""
+        if self.put_off or self.stopped:
+            return None
+        post()
+        reply = self.replies.get()
+        self.put_off = reply is None
+        return reply
 
 
 class WorkerPool(Record, frozen=False):
     """As many threads as were ever needed at once; an idle one takes the next step."""
 
     events: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
+    _next: WorkerEvent | None = None
     _jobs: SimpleQueue[tuple[_Worker, Job] | None] = field(default_factory=SimpleQueue)
     _threads: int = 0
     _workers: dict[str, _Worker] = field(default_factory=dict)
@@ -76,6 +98,36 @@ class WorkerPool(Record, frozen=False):
         self._workers[attempt.id] = worker
         self._jobs.put((worker, job))
 
+    def next(self, timeout: float | None) -> WorkerEvent | None:
+        """The next event; None if there is none for `timeout` seconds."""
+        if self._next is not None:
+            event, self._next = self._next, None
+            return event
+        with suppress(Empty):
+            return self.events.get(timeout=timeout)
+        return None
+
+    def has_news(self, show: Callable[[Attempt, str], None], timeout: float = 0.0) -> bool:
+        """Whether the next event is more than a line of output; lines before it are shown.
+
+        It waits for the first event for `timeout` seconds.
+        """
+        while self._next is None:
+            try:
+                event = self.events.get(timeout=timeout) if timeout else self.events.get_nowait()
+            except Empty:
+                return False
+            timeout = 0.0
+            if event.attempt is not None and event.line:
+                show(event.attempt, event.line)
+            else:
+                self._next = event
+        return True
+
+    def reply(self, attempt_id: str, reply: agents.Reply | None) -> None:
+        """The reply to the worker's request; None puts it off, and the worker ends."""
+        self._workers[attempt_id].reply(reply)
+
     def returned(self, attempt: Attempt) -> None:
         """Its outcome has been taken from the queue."""
         del self._workers[attempt.id]
@@ -91,13 +143,12 @@ class WorkerPool(Record, frozen=False):
             except RuntimeError:  # the system allows no more threads
                 worker.stop()
         deadline = time.monotonic() + _STOP_TIMEOUT
-        with suppress(Empty):
-            while self._workers:
-                event = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
-                if event.attempt is not None and event.outcome is not None:
-                    self.returned(event.attempt)
-                    if event.outcome.ok:
-                        yield event.attempt, event.outcome
+        while self._workers and (event := self.next(max(0.0, deadline - time.monotonic()))):
+            if event.attempt is None or not (event.outcome or event.put_off):
+                continue
+            self.returned(event.attempt)
+            if event.outcome is not None and event.outcome.ok:
+                yield event.attempt, event.outcome
         self._workers.clear()
 
     def close(self) -> None:
@@ -117,6 +168,9 @@ class WorkerPool(Record, frozen=False):
             on_line=lambda line: self.events.put(WorkerEvent(attempt, line=line)),
             on_notice=lambda line: self.events.put(WorkerEvent(attempt, notice=line)),
             on_start=worker.started,
+            ask=lambda request: worker.ask(
+                lambda: self.events.put(WorkerEvent(attempt, asked=request))
+            ),
         )
         try:
             outcome = job.run(channels)
@@ -126,7 +180,10 @@ class WorkerPool(Record, frozen=False):
         if job.worker_file is not None:  # a plugin may start its processes without a leash
             with suppress(PlaybookError):
                 kill_worker(job.worker_file)
-        self.events.put(WorkerEvent(attempt, outcome=outcome))
+        if worker.put_off:
+            self.events.put(WorkerEvent(attempt, put_off=True))
+        else:
+            self.events.put(WorkerEvent(attempt, outcome=outcome))
 
 
 def _raise_file_limit(workers: int) -> None:

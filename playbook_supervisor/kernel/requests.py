@@ -44,6 +44,13 @@ def described(request: Request) -> str:
     return f"use {tool or 'a tool'}" + (f": `{subject}`" if subject else "")
 
 
+def questions(request: Request) -> tuple[str, ...]:
+    """The questions of a request, in order; none for a permission."""
+    asked = request.get("questions")
+    found = asked if isinstance(asked, list | tuple) else ()
+    return tuple(_line(each, "question") for each in found if isinstance(each, Mapping))
+
+
 def rule_of(request: Request) -> str:
     """The rule that allows such calls for good; empty if there is none."""
     return _line(request, "rule")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Commits = Literal["publish", "step", "never"]
     Orphans = Literal["end", "wait"]
+    Permissions = Literal["ask", "fail"]
 
 FILE = ".playbooks/config.yaml"
 _MISNAMED = ".playbooks/config.yml"
@@ -78,7 +79,8 @@ class Config(Record):
     `agreements` and `qa` are folders relative to the repository, without a trailing slash.
     `worktrees` is a path pattern with `{repo}` and `{session}`, relative to the main checkout.
     `orphans` says whether the agents of a runner that was killed are ended, or keep running and are
-    waited for.
+    waited for. `permissions` says whether a call that needs a permission, or a question, asks a
+    person at a gate, or fails; a runner without a terminal waits there for `patience` seconds.
     """
 
     agent: str = ""
@@ -97,6 +99,8 @@ class Config(Record):
     checks: Mapping[str, CheckSpec] = field(default_factory=dict)
     notify: tuple[str, ...] = ()
     orphans: Orphans = "end"
+    permissions: Permissions = "ask"
+    patience: float = 0.0
 
 
 def load(root: Path) -> Config:
@@ -181,9 +185,12 @@ _KEYS = (
     "checks",
     "notify",
     "orphans",
+    "permissions",
+    "patience",
 )
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
+_PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
 _CHECK_KEYS = ("run", "timeout_seconds", "env")
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
@@ -227,6 +234,8 @@ def _read(top: Section) -> Config:
         checks=_checks(top.section("checks")),
         notify=top.argv("notify"),
         orphans=top.choice("orphans", _ORPHANS, default.orphans),
+        permissions=top.choice("permissions", _PERMISSIONS, default.permissions),
+        patience=top.seconds("patience", default.patience),
     )
 
 

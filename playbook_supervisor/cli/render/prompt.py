@@ -14,11 +14,14 @@ from types import FrameType
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
+from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.snapshot import Snapshot
 
+_QUESTION = (Resolution.ANSWER, Resolution.ABORT)
 _POLL = 0.25  # seconds between two checks whether the gate was answered elsewhere
 _LONGEST = 65_536  # bytes of one line
 _INDENT = 3  # columns before a line of the context, and the last one
@@ -45,8 +48,16 @@ class Prompt(Record, frozen=False):
             self._discard_input()
             for line in self._fitting(snapshot, context):
                 write_line(f"  {line}")
-        with _prompting(text.prompt(snapshot)):
-            return self._read_line(overtaken)
+        lines: list[str] = []
+        for prompt in text.prompts(snapshot):
+            with _prompting(prompt):
+                typed = self._read_line(overtaken)
+            if typed.text is None:
+                return typed
+            lines.append(typed.text)
+            if read_answer(typed.text, _QUESTION).resolution is Resolution.ABORT:
+                return typed
+        return PromptAnswer("\n".join(lines))
 
     def _fitting(self, snapshot: Snapshot, context: GateContext | None) -> list[str]:
         """As much of the context as the terminal shows with the question and the prompt."""

@@ -11,11 +11,18 @@ from playbook_supervisor.errors import CODES, guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers, base_of
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import (
+    Decision,
+    EntryStatus,
+    GateReason,
+    Resolution,
+    SessionStatus,
+)
 from playbook_supervisor.sessions.gate_text import reason as reason
 from playbook_supervisor.sessions.gate_text import settled_line as settled_line
 from playbook_supervisor.sessions.step_runs import is_round
@@ -151,17 +158,33 @@ def first_choice(snapshot: Snapshot) -> str:
 
 
 def choices_of(snapshot: Snapshot) -> str:
-    """`continue, skip or abort`."""
-    return joined(_asked(snapshot).choices)
-
-
-def prompt(snapshot: Snapshot) -> str:
-    """`continue (Enter), skip or abort > `: the choices, and the meaning of an empty line."""
+    """`continue, skip or abort`; for a question of the agent, how it is answered."""
     asked = _asked(snapshot)
+    if asked.reason is GateReason.QUESTION:
+        return "the number of an option, words of your own, or abort"
+    return joined(asked.choices)
+
+
+def prompts(snapshot: Snapshot) -> list[str]:
+    """`continue (Enter), skip or abort > `: the choices, and the meaning of an empty line.
+
+    An agent's questions are answered one by one, with a prompt for each.
+    """
+    asked = _asked(snapshot)
+    if asked.reason is GateReason.QUESTION:
+        questions = requests.questions(asked.request)
+        ways = choices_of(snapshot)
+        if len(questions) < 2:
+            return [f"{ways} > "]
+        total = len(questions)
+        return [
+            f"{number}/{total} {first_line(each, _LINE)} ({ways}) > "
+            for number, each in enumerate(questions, 1)
+        ]
     words = [choice.value for choice in asked.choices]
     if asked.reason in PLANNED:
         words[words.index(Resolution.CONTINUE)] += " (Enter)"
-    return f"{joined(words)} > "
+    return [f"{joined(words)} > "]
 
 
 def _asked(snapshot: Snapshot) -> Ask:
@@ -174,6 +197,8 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
     first, *others = _asked(snapshot).choices
     name = f" {session}" if session else ""
     choices = f"{first} (or {joined(others)})"
+    if _asked(snapshot).reason is GateReason.QUESTION:
+        choices = '"…" (the number of an option, or words of your own; or abort)'
     return f"answer: playbook answer{name} {choices}, then playbook resume{name}"
 
 

@@ -1,0 +1,237 @@
+"""Agents that ask in the middle of a step: permissions and questions as gates of a real run."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from cli.terminal import Terminal
+
+BOOK = """\
+name: ask
+description: Build, and clarify what is not clear
+version: "1.0"
+args: []
+steps:
+  - {id: build, command: /do.build, args: "", autonomy: auto, error_policy: stop, GROUP}
+  - {id: clarify, command: /do.clarify, args: "", autonomy: auto, error_policy: stop, GROUP}
+  - {id: end, command: /do.end, args: "", autonomy: auto, error_policy: stop}
+"""
+ASKS = """\
+steps:
+  build:
+    ask: {permission: {tool: Bash, input: {command: npm test}}}
+    denied: {fail: "no tests: {{reply}}"}
+    say: the tests are green
+    write: {built.md: "{{reply}}"}
+  clarify:
+    ask: {question: {question: Which shell?, options: [bash, {label: zsh, description: the other}]}}
+    say: it is for {{reply}}
+  end:
+    ask: {permission: {tool: Bash, input: {command: npm test}}}
+    say: bye
+"""
+QUESTION = "wants to run `npm test` (build#1): allow once, allow for this session, or deny?"
+
+
+def asking(project: Project, *, grouped: bool = False) -> Project:
+    group = "parallel_group: g" if grouped else 'parallel_group: ""'
+    if not grouped:
+        text = BOOK.replace(", GROUP", "")
+    else:
+        text = BOOK.replace("GROUP", group)
+    project.write(".playbooks/playbooks/ask.yaml", text)
+    for name in ("build", "clarify", "end"):
+        project.write(f".claude/commands/do.{name}.md", "Do it.\n")
+    return project
+
+
+@pytest.fixture
+def ask(project: Project) -> Project:
+    return asking(project)
+
+
+@pytest.fixture
+def group(project: Project) -> Project:
+    return asking(project, grouped=True)
+
+
+def run(project: Project, *args: str, code: int = 4) -> str:
+    done = project.playbook("run", "ask", "--agent", project.script(ASKS), *args)
+    assert done.code == code, done.err
+    return done.err
+
+
+def answer(project: Project, *words: str, code: int = 4) -> str:
+    """Answer the gate and resume, in processes of their own; what resume said."""
+    answered = project.playbook("answer", *words)
+    assert answered.code == 0, answered.err
+    resumed = project.playbook("resume")
+    assert resumed.code == code, resumed.err
+    return resumed.err
+
+
+def gates(project: Project) -> list[tuple[str, str]]:
+    return [
+        (gate["id"], gate.get("resolution", ""))
+        for entry in project.journal()
+        for gate in entry.get("gates", [])
+    ]
+
+
+def test_a_permission_and_a_question_wait_at_gates_and_the_steps_go_on(ask: Project) -> None:
+    said = run(ask)
+    assert QUESTION in said
+    assert "command: npm test" in said
+    assert 'to allow it for good, add "Bash(npm test *)" to `allowed_tools`' in said
+    assert "answer: playbook answer allow (or always, deny or abort), then playbook resume" in said
+    asked = answer(ask, "allow")
+    assert "asks (clarify#1): Which shell?" in asked
+    assert "2. zsh: the other" in asked
+    assert 'playbook answer "…" (the number of an option' in asked
+    again = answer(ask, "2")
+    assert "npm test` (end#1)" in again
+    answer(ask, "always", code=0)
+    assert gates(ask) == [
+        ("build#1?1", "allow"),
+        ("clarify#1?1", "answer"),
+        ("end#1?1", "always"),
+    ]
+    assert [entry["attempt"] if "attempt" in entry else 1 for entry in ask.journal()] == [1, 1, 1]
+    assert ask.playbook("audit").code == 0
+
+
+def test_what_is_allowed_for_the_session_is_not_asked_again(ask: Project) -> None:
+    run(ask)
+    answer(ask, "always")
+    answer(ask, "bash", code=0)
+    assert [id_ for id_, _ in gates(ask)] == ["build#1?1", "clarify#1?1"]
+
+
+def test_a_denial_reaches_the_agent_with_its_words(ask: Project) -> None:
+    run(ask)
+    said = answer(ask, "deny: use pnpm", code=2)
+    assert "no tests: deny: use pnpm" in said
+    assert gates(ask) == [("build#1?1", "deny")]
+    assert ask.journal()[0]["gates"][0]["text"] == "deny: use pnpm"
+
+
+def test_the_members_of_a_group_ask_one_after_the_other_and_one_of_them_may_end(
+    group: Project,
+) -> None:
+    run(group)
+    assert gates(group) == [("build#1?1", ""), ("clarify#1?1", "")]
+    answer(group, "allow")
+    assert gates(group) == [("build#1?1", "allow"), ("clarify#1?1", "")]
+    assert group.journal()[0]["output"] == "the tests are green"
+    answer(group, "zsh")
+    answer(group, "allow", code=0)
+
+
+def test_an_abort_at_the_gate_ends_the_session(ask: Project) -> None:
+    run(ask)
+    assert ask.playbook("answer", "abort").code == 0
+    assert ask.manifest()["status"] == "aborted"
+    assert ask.journal()[0]["error_code"] == "PB-STATE-ABORTED"
+
+
+def test_what_is_no_answer_is_refused_with_the_choices(ask: Project) -> None:
+    run(ask)
+    refused = ask.playbook("answer", "retry")
+    assert refused.code == 1
+    assert "Begin or end with one of: allow, always, deny, abort" in refused.err
+
+
+def test_permissions_can_fail_as_before(ask: Project) -> None:
+    ask.write(".playbooks/config.yaml", "permissions: fail\n")
+    said = run(ask, code=2)
+    assert "PB-AGENT-PERMISSION" in said
+    assert gates(ask) == []
+
+
+def test_a_person_at_the_terminal_is_asked_while_the_agent_waits(group: Project) -> None:
+    agent = group.script(ASKS)
+    with Terminal(group, "run", "ask", "--agent", agent) as terminal:
+        terminal.until("allow, always, deny or abort > ")
+        terminal.type("hm\n")
+        terminal.until("Please answer allow, always, deny or abort.")
+        terminal.type("always\n")
+        terminal.until("the number of an option, words of your own, or abort > ")
+        terminal.type("fish\n")
+        assert terminal.end() == 0, terminal.shown
+    assert gates(group) == [("build#1?1", "always"), ("clarify#1?1", "answer")]
+    assert group.journal()[1]["output"] == "it is for fish"
+
+
+def test_a_runner_without_a_terminal_waits_for_as_long_as_it_has_patience(ask: Project) -> None:
+    """The answers come from another terminal, and the conversation was never put off."""
+    ask.write(".playbooks/config.yaml", "patience: 60\n")
+    runner = ask.spawn("run", "ask", "--agent", ask.script(ASKS))
+    for words, gate in (("always", "build#1?1"), ("2", "clarify#1?1")):
+        wait_for_gate(ask, gate)
+        assert ask.playbook("answer", "--gate", gate, words).code == 0
+    _, err = runner.communicate(timeout=60)
+    assert runner.returncode == 0, err
+    assert gates(ask) == [("build#1?1", "always"), ("clarify#1?1", "answer")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_runner_that_is_ended_while_it_waits_loses_no_question(
+    ask: Project, number: signal.Signals
+) -> None:
+    ask.write(".playbooks/config.yaml", "patience: 60\n")
+    runner = ask.spawn("run", "ask", "--agent", ask.script(ASKS))
+    wait_for_gate(ask, "build#1?1")
+    runner.send_signal(number)
+    runner.communicate(timeout=60)
+    ask.write(".playbooks/config.yaml", "{}\n")
+    assert gates(ask) == [("build#1?1", "")]
+    answer(ask, "allow")
+    assert gates(ask) == [("build#1?1", "allow"), ("clarify#1?1", "")]
+    assert len(ask.journal()) == 2
+
+
+def test_an_agent_that_cannot_continue_gets_the_answer_in_a_new_attempt(ask: Project) -> None:
+    """As on another machine, where the conversation is not to be had."""
+    run(ask)
+    forget_conversation(ask)
+    answer(ask, "allow")
+    attempts = [(entry["step_id"], entry.get("error_code", "")) for entry in ask.journal()]
+    assert attempts == [("build", "PB-STATE-INTERRUPTED"), ("build", ""), ("clarify", "")]
+    assert gates(ask) == [("build#1?1", "allow"), ("clarify#1?1", "")]
+
+
+def wait_for_gate(project: Project, gate: str) -> None:
+    import time
+
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        shown = project.playbook("status", "--json")
+        waiting = [each.get("gate") or {} for each in shown.json.get("sessions", [])]
+        if any(each.get("id") == gate for each in waiting):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{gate} is not open: {project.playbook('status').out}")
+
+
+def forget_conversation(project: Project) -> None:
+    """Take the conversation's name out of the journal and of the state beside it."""
+    project.playbook("pause")
+    for path in (*project.sessions, *Path(project.root, ".git").rglob("*")):
+        for file in path.rglob("*") if path.is_dir() else (path,):
+            if file.is_file() and b"script-1" in (data := file.read_bytes()):
+                file.write_bytes(data.replace(b"script-1", b"gone----"))
+
+
+def test_the_directive_names_what_goes_on(ask: Project) -> None:
+    run(ask)
+    gate = json.loads(ask.playbook("next", "--json").out)["gate"]
+    assert gate["request"]["rule"] == "Bash(npm test *)"
+    assert gate["choices"] == ["allow", "always", "deny", "abort"]
+    ask.playbook("answer", "allow")
+    (member,) = json.loads(ask.playbook("next", "--json").out)["steps"]
+    assert member["continues"] is True
