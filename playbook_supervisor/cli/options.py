@@ -190,6 +190,12 @@ def driving(command: Command) -> Command:
             help="Longest time that a step may print nothing.",
         ),
         click.option(
+            "--patience",
+            metavar="SECONDS",
+            callback=_seconds,
+            help="How long to wait, without a terminal, for the answer to what an agent asks.",
+        ),
+        click.option(
             "--max-cost-usd",
             metavar="USD",
             callback=_dollars,
@@ -230,6 +236,7 @@ def drive_options(values: dict[str, Any]) -> DriveOptions:
         mode=Mode(values["mode"]) if values["mode"] else None,
         wall=values["timeout"],
         idle=values["idle_timeout"],
+        patience=values["patience"],
         kill=values.get("kill", False),
         limits=Budget(
             max_turns=values["max_turns"],

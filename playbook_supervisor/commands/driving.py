@@ -54,8 +54,9 @@ class DriveOptions(Record):
     """How to drive a session headless. `agent` is what `--agent` takes.
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
-    turns and tool calls of a step, and the cost of the whole run. A resumed session remembers what
-    is left out, except `max_output_bytes` of a step.
+    turns and tool calls of a step, and the cost of the whole run. `patience` is how many seconds to
+    wait, without a terminal, for the answer to what an agent asks. A resumed session remembers what
+    is left out, except `patience` and the `max_output_bytes` of a step.
     """
 
     agent: str = ""
@@ -65,6 +66,7 @@ class DriveOptions(Record):
     kill: bool = False
     limits: Budget | None = None
     max_output_bytes: int | None = None
+    patience: float | None = None
 
 
 def run(
@@ -307,7 +309,7 @@ def _drive(
             limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
             by=_person(store) if prompter else Principal(""),
-            patience=supervisor.config.patience,
+            patience=supervisor.config.patience if drive.patience is None else drive.patience,
         )
         return runner.drive(first)
 

@@ -30,7 +30,7 @@ from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
 from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot, due_children
+from playbook_supervisor.sessions.snapshot import Snapshot, at_work, due_children
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
@@ -139,18 +139,19 @@ class Runner(Record, frozen=False):
 
     def _carry_out(self, snapshot: Snapshot) -> _Progress:
         self._asking.deliver(snapshot)
+        if (run := at_work(snapshot.directive)) and not due_children(snapshot):
+            for attempt in run.members:
+                if attempt.id not in self._launched:
+                    return self._recover(snapshot, attempt)
+            for attempt in run.members:
+                if attempt.id not in self._workers.active:
+                    if self._pending_signal:  # received during a session commit, for instance
+                        return self._handle_signal(snapshot, self._pending_signal)
+                    self._launch(snapshot, attempt)
         match snapshot.directive:
             case Finish(status=status):
                 return snapshot, DriveResult(snapshot, status.value)
-            case Run(members=members) if not due_children(snapshot):
-                for attempt in members:
-                    if attempt.id not in self._launched:
-                        return self._recover(snapshot, attempt)
-                for attempt in members:
-                    if attempt.id not in self._workers.active:
-                        if self._pending_signal:  # received during a session commit, for instance
-                            return self._handle_signal(snapshot, self._pending_signal)
-                        self._launch(snapshot, attempt)
+            case Run() if not due_children(snapshot):
                 return self._await(snapshot, self.supervisor.delay(snapshot) or None)
             case _ if self._pending_signal:
                 return self._handle_signal(snapshot, self._pending_signal)
@@ -182,7 +183,8 @@ class Runner(Record, frozen=False):
 
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """Whether the attempt has asked, has the answer, and its conversation is here."""
-        asked = isinstance(snapshot.directive, Run) and attempt.id in snapshot.directive.continues
+        run = at_work(snapshot.directive)
+        asked = run is not None and attempt.id in run.continues
         return asked and can_continue(self._assignment(snapshot, attempt), self.agent)
 
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:

@@ -78,6 +78,7 @@ class Ask(Record):
     """Ask a human about this gate. `id` is `pr#1?1` for the first gate of the attempt `pr#1`.
 
     `request` is what the agent asks for in the middle of its work; empty for any other gate.
+    `meanwhile` is what runs while the gate is open.
     """
 
     id: str
@@ -86,6 +87,7 @@ class Ask(Record):
     place: Place
     choices: tuple[Resolution, ...]
     request: Mapping[str, object] = field(default_factory=dict)
+    meanwhile: Run | None = None
 
 
 class Finish(Record):

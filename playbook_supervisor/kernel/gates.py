@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.kernel import requests
-from playbook_supervisor.kernel.directives import Answered, Ask, Asked, Attempt
+from playbook_supervisor.kernel.directives import Answered, Ask, Asked, Attempt, Run
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import (
     ABORTED,
@@ -128,10 +128,10 @@ def open_during(state: State, step: Step, asked: Asked, at: int) -> Event:
     return Event(Change.GATE_OPENED, replace(opened, gates=(*opened.gates[:-1], gate)))
 
 
-def ask(attempt: Attempt, gate: Gate) -> Ask:
-    """The directive for an open gate."""
+def ask(attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
+    """The directive for an open gate, while other attempts may run."""
     choices = CHOICES[gate.reason, gate.place]
-    return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request)
+    return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request, meanwhile)
 
 
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:

@@ -73,16 +73,21 @@ def directive(state: State) -> Directive:
     if ended in ENDED:
         return Finish(ended)
     phase, where = state.phase or (), positions(state)
+    running = _run(state, [step for step in phase if where[step.id] is Position.RUNNING])
     for step in phase:
         if where[step.id] in _AT_A_GATE:
-            return gates.ask(attempt(state, step), state.last(step.id).gates[-1])
-    if running := [step for step in phase if where[step.id] is Position.RUNNING]:
-        members = tuple(attempt(state, step) for step in running)
-        went_on = (each.id for each in members if gates.goes_on(state.last(each.step.id)))
-        return Run(members, tuple(went_on))
+            return gates.ask(attempt(state, step), state.last(step.id).gates[-1], running)
+    if running is not None:
+        return running
     if returned := [step for step in phase if where[step.id] is Position.RETURNED]:
         return _check(state, Place.AFTER, returned)
     return _check(state, Place.BEFORE, [step for step in phase if where[step.id] in _BEFORE_RUN])
+
+
+def _run(state: State, steps: Sequence[Step]) -> Run | None:
+    members = tuple(attempt(state, step) for step in steps)
+    continues = (each.id for each in members if gates.goes_on(state.last(each.step.id)))
+    return Run(members, tuple(continues)) if members else None
 
 
 def _check(state: State, place: Place, steps: Sequence[Step]) -> Check:

@@ -144,7 +144,7 @@ def take_snapshot(
 
 def for_agents(snapshot: Snapshot) -> tuple[Attempt, ...]:
     """Those of the running attempts that agents carry out."""
-    return tuple(attempt for attempt in running(snapshot) if attempt.step.needs_agent)
+    return tuple(attempt for attempt in _to_run(snapshot) if attempt.step.needs_agent)
 
 
 def for_us(snapshot: Snapshot) -> tuple[Attempt, ...]:
@@ -152,12 +152,28 @@ def for_us(snapshot: Snapshot) -> tuple[Attempt, ...]:
     directive = snapshot.directive
     if isinstance(directive, Check):
         return directive.members
-    return tuple(attempt for attempt in running(snapshot) if not attempt.step.needs_agent)
+    return tuple(attempt for attempt in _to_run(snapshot) if not attempt.step.needs_agent)
+
+
+def _to_run(snapshot: Snapshot) -> tuple[Attempt, ...]:
+    return snapshot.directive.members if isinstance(snapshot.directive, Run) else ()
 
 
 def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
-    """The attempts that are launched and have not returned."""
-    return snapshot.directive.members if isinstance(snapshot.directive, Run) else ()
+    """The attempts that are launched, have not returned, and do not wait at a gate."""
+    run = at_work(snapshot.directive)
+    return run.members if run is not None else ()
+
+
+def at_work(directive: Directive) -> Run | None:
+    """What is running, also while a gate is open."""
+    match directive:
+        case Run():
+            return directive
+        case Ask(meanwhile=run):
+            return run
+        case _:
+            return None
 
 
 def due_children(snapshot: Snapshot) -> bool:

@@ -25,7 +25,7 @@ from playbook_supervisor.kernel.vocabulary import Place, Resolution, SessionStat
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import children
 from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot, running
+from playbook_supervisor.sessions.snapshot import Snapshot, at_work, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.sessions.tree_node import Untold
 
@@ -109,6 +109,8 @@ def _told(node: Supervisor, own: Snapshot) -> Snapshot:
 def _directive(own: Directive, known: Mapping[str, Snapshot]) -> Directive:
     """The first gate at which an agent waits, else all attempts that run, else the first gate of
     another kind, else the first check."""
+    if isinstance(own, Ask) and own.meanwhile is not None:
+        return replace(own, meanwhile=at_work(_directive(own.meanwhile, known)))
     if not isinstance(own, Run):
         return own
     runs: list[Attempt] = []
@@ -123,14 +125,20 @@ def _directive(own: Directive, known: Mapping[str, Snapshot]) -> Directive:
             case Ask() as ask:
                 inside = within(member.own_id, ask.member)
                 waits.append(replace(ask, id=f"{member.own_id}/{ask.id}", member=inside))
+                if ask.meanwhile is not None:
+                    runs += [within(member.own_id, each) for each in ask.meanwhile.members]
+                    continues += [f"{member.own_id}/{each}" for each in ask.meanwhile.continues]
             case Check() as check:
                 inside_all = tuple(within(member.own_id, each) for each in check.members)
                 waits.append(replace(check, id=f"{member.own_id}/{check.id}", members=inside_all))
             case _:  # the step is no child, or its child is to be created, or has ended
                 runs.append(member)
-    if runs and not any(isinstance(one, Ask) and one.place is Place.DURING for one in waits):
-        return Run(tuple(runs), tuple(continues))
-    return min(waits, key=_rank)
+    run = Run(tuple(runs), tuple(continues)) if runs else None
+    asked = min(waits, key=_rank, default=None)
+    if run is not None and not (isinstance(asked, Ask) and asked.place is Place.DURING):
+        return run
+    assert asked is not None  # noqa: S101 - each member runs or waits
+    return replace(asked, meanwhile=run) if isinstance(asked, Ask) else asked
 
 
 def _rank(one: Ask | Check) -> int:

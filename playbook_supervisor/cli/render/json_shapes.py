@@ -85,7 +85,8 @@ def _run(
     agents, own = for_agents(snapshot), for_us(snapshot)
     if left := tuple(member for member in agents if member.id not in (given or ())):
         repeated = given is None and snapshot.repeated
-        return run_to_json(Run(left), header, items, outstanding=repeated)
+        run = Run(left, snapshot.directive.continues if isinstance(snapshot.directive, Run) else ())
+        return run_to_json(run, header, items, outstanding=repeated)
     return wait_to_json([member.id for member in own or agents], header, WAIT if own else "")
 
 
