@@ -26,6 +26,7 @@ COMMITTED = from_time("2026-02-20T18:00:00Z") or 0
 WHOLE = {
     "ours": "Ours, completed: retried, accepted, skipped, with a group and a gate.",
     "ours-open": "Ours, waiting at a gate.",
+    "ours-asking": "Ours, whose agents ask during their steps.",
     "ours-loop": "Ours, with a loop and a step that ran for three rounds.",
     "ours-tree": "Ours, with a child session.",
     "ours-tree/child": "That child session.",

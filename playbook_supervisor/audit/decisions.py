@@ -12,6 +12,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
+    Place,
     Resolution,
     Trigger,
 )
@@ -56,7 +57,8 @@ def _may_fire(context: AuditContext, entry: LooseEntry, trigger: Trigger) -> boo
     if not step.id or trigger in step.declared:
         return True
     # the error policy raises these two, and so does a check after the answer `continue`
-    asked_again = len(entry.gates) > 1 or not context.journal.ours
+    judged = [gate for gate in entry.gates if gate.place is not Place.DURING]
+    asked_again = len(judged) > 1 or not context.journal.ours
     by_policy = step.policy is not None and step.policy.reacts(Reaction.GATE)
     return trigger in _BY_POLICY and (asked_again or by_policy)
 

@@ -10,7 +10,7 @@ from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Resolution
+from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Place, Resolution
 from playbook_supervisor.project.conditions import Workspace, artifacts, needs_feature
 from playbook_supervisor.project.config import Config
 
@@ -97,7 +97,8 @@ def _unexplained(entry: LooseEntry) -> Iterator[Problem]:
         yield found("AUD-ERROR", f"{entry.name} failed without an error", entry, "status")
     if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
         return
-    if entry.error and not (entry.waived or entry.gates or "gates" in entry.unclear):
+    judged = any(gate.place is not Place.DURING for gate in entry.gates)
+    if entry.error and not (entry.waived or judged or "gates" in entry.unclear):
         message = f"{entry.name} is done with an error, but had no gate and no waiver"
         yield found("AUD-ERROR", message, entry, "error")
 

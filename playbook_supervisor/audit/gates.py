@@ -10,9 +10,9 @@ from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import read_answer
-from playbook_supervisor.kernel.gates import CHOICES, PLANNED
+from playbook_supervisor.kernel.gates import ASKED, PLANNED, offered
 from playbook_supervisor.kernel.state import NEVER_RAN
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
 _AT_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
@@ -23,6 +23,7 @@ def check(context: AuditContext) -> Iterator[Problem]:
     for entry in context.journal.entries:
         for number, gate in enumerate(entry.gates, 1):
             yield from _choice(context, entry, gate, number)
+            yield from _asked(context, entry, gate)
             yield from _allowed(context, entry, gate)
         yield from _unanswered(context, entry)
         if _passed(entry):
@@ -53,19 +54,38 @@ def _choice(
         yield found("AUD-GATE-ID", message, gate, "id")
     if gate.reason is None or gate.place is None:
         return
-    offered = CHOICES.get((gate.reason, gate.place))
-    if offered is None:
+    choices = offered(gate.reason, gate.place, gate.request)
+    if not choices:
         message = f"there is no gate for {gate.reason} {gate.place} a step"
         yield found("AUD-CHOICE", f"{entry.name}: {message}", gate, "place")
-    elif gate.resolution is not None and gate.resolution not in offered:
+    elif gate.resolution is not None and gate.resolution not in choices:
         message = f"{gate.resolution} is not a choice of {gate.reason} {gate.place} a step"
+        if gate.resolution is Resolution.ALWAYS and gate.reason is GateReason.PERMISSION:
+            message += " without a rule"
         yield found("AUD-CHOICE", f"{entry.name}: {message}", gate, "resolution")
     elif context.journal.ours and _answered_in_words(gate):
-        meant = read_answer(gate.text, offered).resolution
+        meant = read_answer(gate.text, choices).resolution
         if meant is not gate.resolution:
             what = f"{meant}" if meant else "none of the choices"
             message = f"the text of its gate's answer means {what}, not {gate.resolution}"
             yield found("AUD-RESPONSE", f"{entry.name}: {message}", gate, "resolution")
+
+
+def _asked(context: AuditContext, entry: LooseEntry, gate: LooseGate) -> Iterator[Problem]:
+    """Only an agent at work asks during its step, and it says what for."""
+    if gate.reason is None:
+        return
+    name = f"{entry.name}: its gate {gate.reason}"
+    if gate.reason not in ASKED:
+        if gate.request:
+            yield found("AUD-ASKED", f"{name} has a request of an agent", gate, "request")
+    elif not _ran(entry) or entry.cached_from:
+        yield found("AUD-ASKED", f"{name} opened, but no agent was at work", gate, "reason")
+    elif entry.returned_at is not None and not gate.answered:
+        message = f"{name} is open, but the agent has returned"
+        yield found("AUD-ASKED", message, gate, "reason")
+    elif context.journal.ours and not gate.request and "request" not in gate.unclear:
+        yield found("AUD-ASKED", f"{name} does not say what was asked", gate, "reason")
 
 
 def _answered_in_words(gate: LooseGate) -> bool:

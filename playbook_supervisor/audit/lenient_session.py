@@ -28,6 +28,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.gate_request import request_of
 from playbook_supervisor.sessions.journal import MAX_BYTES
 
 P = ParamSpec("P")
@@ -49,6 +50,7 @@ class LooseGate(Record):
     by: str = ""
     text: str = ""
     resolution: Resolution | None = None
+    request: Mapping[str, object] = field(default_factory=dict)
     unclear: frozenset[str] = frozenset()
 
     @property
@@ -302,6 +304,7 @@ def _gate(reader: _LooseReader) -> LooseGate:
         by=reader.get(fields.text, "by") or "",
         text=reader.get(fields.text, "text") or "",
         resolution=reader.get(fields.maybe_word, "resolution", Resolution),
+        request=reader.get(request_of, fields) or {},
         unclear=frozenset(reader.keys),
     )
 

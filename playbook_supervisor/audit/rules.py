@@ -120,6 +120,9 @@ GATES = {
         "a gate was answered by a person whom the session's policies do not allow to", _ASK
     ),
     "AUD-GATE-ID": AuditRule("a gate's id is not the next one of its entry", _REPAIR),
+    "AUD-ASKED": AuditRule(
+        "a gate is an agent's, but no agent was at work, or it does not say what was asked", _REPAIR
+    ),
     "AUD-CHOICE": AuditRule(
         "an answer is not a choice of its gate, or there is no such gate", _REPAIR
     ),

@@ -80,6 +80,9 @@ def _backwards(entry: LooseEntry) -> Problem | None:
         end = entry.completed_at
         if gate.place is Place.BEFORE and entry.launched_at is not None:
             end = entry.launched_at
+        elif gate.place is Place.DURING:
+            latest = max(latest or 0, entry.launched_at or 0)
+            end = end if entry.returned_at is None else entry.returned_at
         elif gate.place is Place.AFTER and entry.returned_at is not None:
             latest = max(latest or 0, entry.returned_at)
         for key in ("opened_at", "answered_at"):

@@ -130,8 +130,19 @@ def open_during(state: State, step: Step, asked: Asked, at: int) -> Event:
 
 def ask(attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
     """The directive for an open gate, while other attempts may run."""
-    choices = CHOICES[gate.reason, gate.place]
+    choices = offered(gate.reason, gate.place, gate.request)
     return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request, meanwhile)
+
+
+def offered(reason: GateReason, place: Place, request: requests.Request) -> tuple[Resolution, ...]:
+    """The choices of a gate; none if there is no such gate.
+
+    What no rule describes cannot be allowed for the whole session.
+    """
+    choices = CHOICES.get((reason, place), ())
+    if reason is G.PERMISSION and not requests.rule_of(request):
+        return tuple(choice for choice in choices if choice is not R.ALWAYS)
+    return choices
 
 
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:

@@ -33,7 +33,8 @@ def question(request: Request, reason: GateReason, step: str) -> str:
         return f"{who} asks ({step}): {_subject(request) or 'a question without words'}"
     where = " in a subagent" if request.get("agent") else ""
     call = described(request)
-    return f"{who} wants to {call}{where} ({step}): allow once, allow for this session, or deny?"
+    choices = "allow once, allow for this session, or deny" if rule_of(request) else "allow or deny"
+    return f"{who} wants to {call}{where} ({step}): {choices}?"
 
 
 def described(request: Request) -> str:

@@ -47,7 +47,10 @@ from playbook_supervisor.sessions.manifest import Manifest, emit_manifest
 from playbook_supervisor.sessions.projection import project
 
 BROKEN = tuple(broken())
-IN_ORDER = ("ours", "ours-open", "ours-loop", "ours-tree", "ours-tree/child", "kai", "kai-open")
+IN_ORDER = (
+    *("ours", "ours-open", "ours-asking", "ours-loop", "ours-tree", "ours-tree/child"),
+    *("kai", "kai-open"),
+)
 
 
 def examine(files: SessionFiles, now: int) -> AuditReport:

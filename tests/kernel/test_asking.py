@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from kernel.world import AGENT_FAILED, CALL, QUESTION, Scene, book, step
@@ -27,7 +29,7 @@ GROUP = (
 )
 
 
-def asking(*, request: dict[str, object] = CALL) -> Scene:
+def asking(*, request: Mapping[str, object] = CALL) -> Scene:
     scene = Scene(book(A, B))
     scene.checked()
     scene.asks(request=request)
@@ -112,11 +114,21 @@ def test_what_is_allowed_for_the_session_outlasts_the_step() -> None:
     assert always_allowed(scene.state) == ("Bash(npm test *)",)
 
 
-@pytest.mark.parametrize("request_", [CALL, {"tool": "Bash", "subject": "x"}])
-def test_what_is_allowed_once_or_without_a_rule_is_not_kept(request_: dict[str, object]) -> None:
-    scene = asking(request=request_)
-    scene.says("always" if request_ is not CALL else "allow")
+def test_what_is_allowed_once_is_not_kept() -> None:
+    scene = asking()
+    scene.says("allow")
     assert always_allowed(scene.state) == ()
+
+
+def test_a_call_that_no_rule_describes_can_only_be_allowed_once() -> None:
+    scene = asking(request={"tool": "Bash", "subject": "x"})
+    assert scene.gate.choices == (Resolution.ALLOW, Resolution.DENY, Resolution.ABORT)
+    asked = scene.gate
+    assert question(asked, scene.last, "", done=0, total=1) == (
+        "The agent wants to run `x` (a#1): allow or deny? 0/1 step done."
+    )
+    with pytest.raises(StateError, match="the gate a#1"):
+        scene.says("always")
 
 
 def test_the_others_of_a_group_go_on_and_are_judged_when_the_answer_is_there() -> None:

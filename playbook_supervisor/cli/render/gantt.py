@@ -117,7 +117,7 @@ def _loop(run: StepRun, scale: _Scale, now: int) -> Bar:
 
 def _within(entry: Entry, scale: _Scale, end: int) -> Iterator[Span]:
     begun = entry.launched_at
-    if begun is None and entry.gates and entry.gates[0].place is Place.AFTER:
+    if begun is None and entry.gates and entry.gates[0].place is not Place.BEFORE:
         begun = entry.started_at
     if entry.gates and begun is not None:
         yield scale.span("work", begun, _or(entry.returned_at, end))
