@@ -26,9 +26,6 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 LOOK = 0.25
 """Seconds between two looks at a journal that others write."""
 
-_NAMES = {"claude": "Claude"}
-"""Agents by the names that people know them by."""
-
 
 class Asking(Record, frozen=False):
     """The gates of one drive. `patience`: seconds to wait for an answer from elsewhere.
@@ -51,11 +48,11 @@ class Asking(Record, frozen=False):
 
     # ── requests of agents ──────────────────────────────────────────────────────────────────
 
-    def journal(self, attempt: Attempt, request: Request, agent: str) -> Snapshot:
-        """Open the gate for a request of the agent of that name; its worker waits."""
-        shape = {"who": _NAMES.get(agent, "The agent"), **request.shape}
+    def journal(self, attempt: Attempt, request: Request) -> Snapshot:
+        """Open the gate for a request of the attempt's agent; its worker waits."""
         try:
-            snapshot = self.supervisor.asked(attempt.id, GateReason(request.kind), shape)
+            reason = GateReason(request.kind)
+            snapshot = self.supervisor.asked(attempt.id, reason, request.shape)
         except StateError as error:
             if error.code != "PB-STATE-REFUSED":
                 raise

@@ -238,7 +238,7 @@ class Runner(Record, frozen=False):
         return snapshot, DriveResult(snapshot, "waiting", context=self._asking.context)
 
     def _asked(self, attempt: Attempt, request: agents.Request) -> _Progress:
-        snapshot = self._asking.journal(attempt, request, self.agent.name if self.agent else "")
+        snapshot = self._asking.journal(attempt, request)
         if self._pausing:
             self._asking.put_off()
         return snapshot, None
