@@ -22,7 +22,8 @@ _GO_ON = "The usage limit that stopped you has been reset. Continue where you st
 _DECIDED = """\
 You were interrupted because calls of tools needed a person's decision; none was carried out.
 The person has now decided. Make each of these calls again, with exactly the same input: the
-decision is applied to it. Then continue where you stopped."""
+decision is applied to it. A subagent that waited has ended: start it again, with the same prompt.
+Then continue where you stopped."""
 _MCP = "mcp__"  # the beginning of the name of an MCP server's tool
 _OUTER_CLIENT = frozenset(
     {

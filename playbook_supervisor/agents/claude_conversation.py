@@ -268,10 +268,10 @@ class Conversation:
         dialogue.hear(line, stream.session)
         worker.extend(self._asker.waited - waited)
         stream.decided |= dialogue.denied
-        if stream.finished and not stream.delegating:
+        if stream.over:
             self._input.close()
-        if self._asker.put_off and not off:  # an interruption does not reach subagents
-            stopping = Timer(0.0 if stream.delegating else _INTERRUPTED, worker.stop)
+        if self._asker.put_off and not off:
+            stopping = Timer(_INTERRUPTED, worker.stop)
             stopping.daemon = True
             stopping.start()
 

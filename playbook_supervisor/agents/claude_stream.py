@@ -105,6 +105,16 @@ class Stream(Record, frozen=False):
         return []
 
     @property
+    def over(self) -> bool:
+        """Whether no turn follows the result: no subagent runs, and it answers the prompt.
+
+        A resumed client first reports the subagents that it has lost, with a result of no turn.
+        """
+        origin = _text(_mapping(self.result, "origin"), "kind")
+        reported = origin == "task-notification" and not _number(self.result, "num_turns")
+        return self.finished and not self.delegating and not reported
+
+    @property
     def turns(self) -> int:
         """The number of the model's answers in the main conversation."""
         return self._turns if self.result else len(self._answers)

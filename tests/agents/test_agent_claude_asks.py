@@ -308,16 +308,16 @@ def test_its_input_stays_open_while_subagents_run(
     assert response(heard)["subtype"] == "success"
 
 
-def test_a_client_whose_subagents_run_is_stopped_when_it_is_put_off(
-    stand_in: StandIn, call: Call
+def test_a_result_before_the_prompts_own_ends_nothing(
+    stand_in: StandIn, heard: Path, call: Call
 ) -> None:
-    agents = {"type": "system", "subtype": "background_tasks_changed"}
-    tasks = {**agents, "tasks": [{"task_type": "local_agent"}]}
-    waits = "import time; time.sleep(600)"
-    stand_in(tasks, permission("Bash", command="a"), replies=False, then=waits)
-    outcome = ended(call)
-    assert outcome.error is not None
-    assert "put off" in outcome.error.message
+    """A resumed client reports the subagents that it has lost, in a turn without an answer."""
+    result = json.loads(RECORDED.read_text("utf-8").strip().splitlines()[-1])
+    reported = {**result, "origin": {"kind": "task-notification"}, "num_turns": 0}
+    asked = (reported, permission("Bash", command="npm test"))
+    stand_in(*asked, replies='"request_id" in line')
+    assert ended(call, Reply("allow")).ok
+    assert response(heard)["subtype"] == "success"
 
 
 def test_a_conversation_is_continued_where_its_transcript_is(

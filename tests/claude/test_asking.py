@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -203,6 +204,36 @@ def test_rules_of_the_session_and_of_policies_decide_unasked(
     assert (person.asked, made(project)) == ([], True)
 
 
+def test_what_the_project_denies_is_denied_unasked(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    """By a deny rule and by a hook; even if the session has allowed it."""
+    refuse = '{"decision": "block", "reason": "not here"}'
+    hook = {"type": "command", "command": f"grep -q second && echo '{refuse}' || true"}
+    settings = {
+        "permissions": {"deny": ["Bash(sh -c 'touch made')"]},
+        "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]},
+    }
+    project.write(".claude/settings.json", json.dumps(settings))
+    second = tool_call("Bash", command="sh -c 'touch second'")
+    put(calls(TOUCH, second))
+    person = Person(ALLOW, ALLOW)
+    outcome = carried_out(agent, replace(planning, allowed_rules=("Bash(sh *)",)), person)
+    assert outcome.ok, outcome.error
+    assert (person.asked, made(project), made(project, "second")) == ([], False, False)
+
+
+def test_a_command_that_is_missing_is_not_sent_to_the_model(
+    put: Put, agent: Agent, planning: Call
+) -> None:
+    client = put(calls(TOUCH))
+    missing = replace(planning, command="/speckit.gone", prompt="/speckit.gone")
+    outcome = carried_out(agent, missing, Person())
+    assert outcome.error is not None
+    assert outcome.error.code == "PB-AGENT-COMMAND"
+    assert not any(request.results for request in client.model.main)
+
+
 def test_two_calls_at_once_are_asked_one_after_the_other(
     put: Put, agent: Agent, planning: Call, project: Project
 ) -> None:
@@ -325,6 +356,28 @@ def test_of_two_calls_that_were_put_off_none_is_lost(
     assert len({*person.subjects, *others.subjects}) == 2
     assert made(project)
     assert made(project, "second")
+
+
+def test_a_subagent_that_was_put_off_is_started_again(
+    put: Put, agent: Agent, planning: Call, project: Project
+) -> None:
+    dispatch = tool_call("Agent", description="make it", prompt="Make it.")
+
+    def script(request: Asked) -> Said:
+        if request.agent:
+            return [text("made")] if request.all_results else [TOUCH]
+        wanted = 2 if request.mentions("start it again") else 1
+        return [dispatch] if request.called("Agent") < wanted else [text("It is made.")]
+
+    put(script)
+    person = Person()
+    outcome = carried_out(agent, planning, person)
+    assert outcome.error is not None
+    assert "put off" in outcome.error.message
+    asked_again = Person()
+    outcome = carried_out(agent, continued(planning, person, ALLOW), asked_again)
+    assert outcome.ok, outcome.error
+    assert (len(person.asked), asked_again.asked, made(project)) == (1, [], True)
 
 
 def test_killed_while_a_person_decides_it_continues_with_the_answer(
