@@ -219,6 +219,7 @@ def test_a_denial_shows_the_line_to_add_and_with_it_the_step_is_done(
             else [call("Bash", command="npm test")]
         )
     )
+    project.write(".playbooks/config.yaml", "permissions: fail\n")
     denied = project.playbook("run", "one")
     entry = failed(project, denied, "PB-AGENT-PERMISSION")
     assert entry["error"] == "claude was not permitted: Bash npm test"
@@ -226,7 +227,8 @@ def test_a_denial_shows_the_line_to_add_and_with_it_the_step_is_done(
     assert entry["error_guidance"] in project.playbook("show").out
     line = re.search(r"`(allowed_tools: .*?)`", entry["error_guidance"])
     assert line
-    project.write(".playbooks/config.yaml", f"agents:\n  claude:\n    {line[1]}\n")
+    settings = f"permissions: fail\nagents:\n  claude:\n    {line[1]}\n"
+    project.write(".playbooks/config.yaml", settings)
     done = project.playbook("resume", "--retry", "--accept-config")
     assert done.code == 0, done.err
 
