@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -19,12 +19,16 @@ NO_PERSON = "There is no person here to answer: stop. The gate stays open."
 _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
 _UNSEEN = 14  # lines of context in the dialog of a gate that nothing else has shown
 _HEADER = 12  # characters of a header that the client shows
+_MOST_OPTIONS = 4  # of a question that the client shows
 _MEANINGS = {
     "continue": "it is fixed: check again",
     "retry": "run the step again",
     "accept": "continue although it fails",
     "skip": "skip the step",
     "abort": "end the session",
+    "allow": "let the agent do it once",
+    "always": "let the agent do it in this session, and all that the rule allows",
+    "deny": "do not let the agent do it",
 }
 _MEANINGS_BY_REASON: dict[str, dict[str, str]] = {
     GateReason.GATE_ALWAYS: {"continue": "run the step now"},
@@ -81,14 +85,12 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     # Nothing has shown a gate that opened behind `next --wait`: the client folds its output away.
     unseen = hook.bound.unseen
     lines = gate_text.lines(context, most=_UNSEEN) if unseen else gate_text.short(context)
-    meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
     question = {
         "question": "\n".join([snapshot.question, *lines]),
         "header": gate.member.step.id[:_HEADER],
         "multiSelect": False,
         "options": [
-            {"label": choice.value, "description": meanings[choice.value]}
-            for choice in gate.choices
+            {"label": label, "description": description} for label, description in _options(gate)
         ],
     }
     hook.bound.asked(hook.text("tool_use_id"), gate.id, str(question["question"]))
@@ -99,6 +101,22 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
         given={"questions": [question]},
         ring=snapshot.question,
     )
+
+
+def _options(gate: Ask) -> list[tuple[str, str]]:
+    """The options of a gate's dialog, with what each means: at least two, as the client wants it.
+
+    The only question of an agent offers its own options, as far as there is room. Several are
+    answered in words, a line for each.
+    """
+    if gate.reason is not GateReason.QUESTION:
+        meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
+        return [(choice.value, meanings[choice.value]) for choice in gate.choices]
+    questions = _mappings(gate.request.get("questions"))
+    own = _mappings(questions[0].get("options")) if len(questions) == 1 else []
+    shown = [(str(each["label"]), str(each.get("description", ""))) for each in own]
+    shown = shown[: _MOST_OPTIONS - 1] or [("You decide", "leave it to the agent")]
+    return [*shown, (Resolution.ABORT.value, _MEANINGS["abort"])]
 
 
 def dialog_answer(hook: HookContext) -> HookReply | None:
@@ -131,7 +149,8 @@ def record_answer(
 ) -> HookReply:
     """Journal the person's decision with their words and git identity, and reply what follows.
 
-    If a policy does not let them answer, they are told so and nothing is journaled.
+    If a policy does not let them answer, they are told so and nothing is journaled. An agent that
+    asked worked for another driver, which has gone: its attempt is lost, and another one follows.
     """
     from playbook_supervisor.sessions import principal
 
@@ -141,6 +160,8 @@ def record_answer(
     except PolicyError as refused:
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
+    if gate.place is Place.DURING and resolution is not Resolution.ABORT:
+        before = hook.supervisor.lose(gate.member).after(before)
     hook.progress()
     hook.bound.turn = "supervised"
     return HookReply(event, snapshot=hook.supervisor.advance().after(before))
@@ -153,7 +174,11 @@ def _late(gate: str) -> str:
 
 def reminder(snapshot: Snapshot) -> str:
     """What the person sees when a turn ends while the gate is open."""
-    return f"{snapshot.question} Type your answer here."
+    gate = snapshot.directive
+    how = "Type your answer here"
+    if isinstance(gate, Ask) and gate.reason is GateReason.QUESTION:
+        how = f"{how}, as `answer: your words`"
+    return f"{snapshot.question} {how}."
 
 
 def unanswered(gate: Ask, question: str) -> str:
