@@ -127,6 +127,15 @@ class TestTime:
         alone = source("ours", **{'"Ana <ana@example.org>"': "autonomous"})
         assert [each.reason for each in all_of(alone).gates] == ["postcondition_fail"]
 
+    def test_waiting_during_a_step_has_its_own_reasons_and_is_no_work(self) -> None:
+        asked = all_of(source("ours-asking"))
+        assert asked.gates == (
+            WaitTimes("permission", 2, 1, DurationStats(1, 600_000, 600_000, 600_000)),
+            WaitTimes("question", 1, 0, DurationStats(1, 120_000, 120_000, 120_000)),
+        )
+        tasks = next(step for step in asked.steps if step.name == "tasks")
+        assert tasks.lasted == DurationStats(1, 360_000, 360_000, 360_000)
+
     def test_a_gate_without_sense_is_no_gate(self) -> None:
         gates = ", gates: [{reason: because}, {reason: consent}, x]"
         assert all_of(journal(entry(1, gates))).gates == ()
