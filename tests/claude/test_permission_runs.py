@@ -16,6 +16,8 @@ from playbook_supervisor.system.process_groups import until
 
 COUNTED = "sh -c 'echo once >>counted'"
 BASH = call("Bash", command=COUNTED, description="count")
+LOST = ("STOP", "interrupted", "stream closed")
+"""How the client tells the model that a call was lost when it ended."""
 ASKED = {
     "question": "Which shell?",
     "header": "Shell",
@@ -33,8 +35,9 @@ def first(block: object) -> Callable[[Request], Reply]:
     def script(request: Request) -> Reply:
         if not request.tools:
             return [text("a title")]
-        results = [each for each in request.all_results if "STOP" not in each.text]
-        results = [each for each in results if "interrupted" not in each.text]
+        results = [
+            each for each in request.all_results if not any(word in each.text for word in LOST)
+        ]
         if not results:
             return [block]  # type: ignore[list-item]
         if len(results) == 1:
