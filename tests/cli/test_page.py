@@ -207,6 +207,16 @@ def test_an_attempt_without_an_end_time_does_not_last_until_now() -> None:
     assert [bar.spans[0].width for bar in drawn.bars] == [100, 0.4]
 
 
+def test_an_agent_that_waits_for_a_person_is_drawn_over_its_work() -> None:
+    gate = Gate("a#1?1", GateReason.PERMISSION, Place.DURING, 20_000, answered_at=60_000)
+    entry = Entry("a", EntryStatus.DONE, Decision.GATE, 0, completed_at=100_000, gates=(gate,))
+    open_one = replace(entry, gates=(replace(gate, answered_at=None),))
+    for each, last in ((entry, "20: gate 40"), (open_one, "20: gate 80")):
+        (bar,) = chart([each], 0, now=100_000).bars
+        parts = [f"{span.left:g}: {span.kind} {span.width:g}" for span in bar.spans]
+        assert parts == ["0: idle 100", "0: work 100", last]
+
+
 def test_time_between_an_answer_and_the_work_is_idle() -> None:
     """The answer came at once, the work a minute later."""
     gates = (
