@@ -51,6 +51,26 @@ numbers = st.one_of(
 )
 
 
+requests = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("tool", "subject", "input", "rule"), some_text),
+        "questions": st.lists(
+            st.fixed_dictionaries(
+                {"question": some_text},
+                optional={
+                    "options": st.lists(st.fixed_dictionaries({"label": some_text}), min_size=1),
+                    "multiple": st.just(True),
+                },
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+    },
+)
+"""What an agent asks for, as a gate keeps it."""
+
+
 @st.composite
 def gates(draw: st.DrawFn) -> Gate:
     answered = draw(st.none() | times)
@@ -63,6 +83,8 @@ def gates(draw: st.DrawFn) -> Gate:
         by=draw(texts) if answered is not None else "",
         text=draw(texts) if answered is not None else "",
         resolution=draw(st.sampled_from([*Resolution])) if answered is not None else None,
+        via=draw(texts) if answered is not None else "",
+        request=draw(requests),
     )
 
 

@@ -19,6 +19,7 @@ from strategies import entries, manifests, playbooks
 
 from playbook_supervisor.cli.render.gantt import chart
 from playbook_supervisor.cli.render.page import page
+from playbook_supervisor.cli.render.text import waited_ms
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.errors import StateError
@@ -215,6 +216,16 @@ def test_an_agent_that_waits_for_a_person_is_drawn_over_its_work() -> None:
         (bar,) = chart([each], 0, now=100_000).bars
         parts = [f"{span.left:g}: {span.kind} {span.width:g}" for span in bar.spans]
         assert parts == ["0: idle 100", "0: work 100", last]
+
+
+def test_time_in_which_two_agents_waited_counts_once() -> None:
+    first = Gate("a#1?1", GateReason.PERMISSION, Place.DURING, 10_000, answered_at=40_000)
+    second = Gate("b#1?1", GateReason.QUESTION, Place.DURING, 20_000, answered_at=60_000)
+    entries = [
+        Entry(gate.id[0], EntryStatus.DONE, Decision.GATE, 0, completed_at=90_000, gates=(gate,))
+        for gate in (first, second)
+    ]
+    assert waited_ms(entries) == 50_000
 
 
 def test_time_between_an_answer_and_the_work_is_idle() -> None:

@@ -302,14 +302,22 @@ def _guidance(entry: Entry, session: str) -> str:
 
 
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
-    """How long gates waited for a human, in ms; with `now` an open gate counts until then."""
-    return sum(
-        max(closed - gate.opened_at, 0)
+    """How long gates waited for a human, in ms; with `now` an open gate counts until then.
+
+    Time in which several were open counts once.
+    """
+    spans = sorted(
+        (gate.opened_at, closed)
         for entry in entries
         for gate in entry.gates
         if gate.by != "autonomous"
         and (closed := gate.answered_at if entry.settled or gate.answered_at else now) is not None
     )
+    waited, until = 0, 0
+    for opened, closed in spans:
+        waited += max(closed - max(opened, until), 0)
+        until = max(until, closed)
+    return waited
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
