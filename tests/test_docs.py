@@ -36,7 +36,10 @@ WRITTEN = [
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("ci", "sessions-in-git")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("agents", "config", "pictures", "policies")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "metrics", "watching")),
-    *(REPOSITORY / "docs" / f"{name}.md" for name in ("dialects", "executors", "rpc", "worktrees")),
+    *(
+        REPOSITORY / "docs" / f"{name}.md"
+        for name in ("dialects", "executors", "permissions", "rpc", "worktrees")
+    ),
 ]
 """Carried out from top to bottom."""
 LINKED = sorted({*WRITTEN, REPOSITORY / "CHANGELOG.md", *(REPOSITORY / "docs").rglob("*.md")})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from playbook_supervisor.formats.sanitize import first_line, last_words, printable
+from playbook_supervisor.formats.sanitize import first_line, last_words, one_line, printable
+from playbook_supervisor.kernel import requests
+from playbook_supervisor.kernel.answers import words_of
 from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL, Entry
+from playbook_supervisor.kernel.vocabulary import Place, Resolution
 
 _MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
 _AUTONOMOUS = "autonomous"
@@ -27,6 +30,7 @@ def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
         begins,
         *_why(former),
         *printed,
+        *_asked(former),
         *_words(attempts[-2:]),
         "What it wrote may still be there.",
     ]
@@ -47,12 +51,28 @@ def _why(former: Entry) -> Iterator[str]:
         yield from (f"  {line}" for line in last_words(cause, _MOST_LINES).splitlines())
 
 
+def _asked(former: Entry) -> Iterator[str]:
+    """What the agent asked people in the attempt before, and what they answered."""
+    for gate in former.gates:
+        if gate.place is not Place.DURING or gate.resolution is None:
+            continue
+        said = one_line(words_of(gate.text, gate.resolution), _MOST_WORDS)
+        if gate.resolution is Resolution.ANSWER:
+            asked = " / ".join(requests.questions(gate.request))
+            yield f"You asked: {one_line(asked, _MOST_WORDS)} A person answered: {said}"
+        else:
+            decided = "denied" if gate.resolution is Resolution.DENY else "allowed"
+            call = requests.described(gate.request)
+            yield f"A person has {decided} this: {call}{f' ({said})' if said else ''}"
+
+
 def _words(attempts: Sequence[Entry]) -> Iterator[str]:
     """What people said at the gates, if it is more than the choice."""
     for gate in (gate for entry in attempts for gate in entry.gates):
         lines = printable(gate.text, keep_newlines=True)[:_MOST_WORDS].split("\n")
         said = [line.rstrip() for line in lines if line.strip()]
-        if gate.by == _AUTONOMOUS or "".join(said).casefold() in ("", gate.resolution):
+        only_a_choice = "".join(said).casefold() in ("", gate.resolution)
+        if only_a_choice or gate.place is Place.DURING or gate.by == _AUTONOMOUS:
             continue
         if len(said) == 1:
             yield f"A person said: {said[0]}"

@@ -30,7 +30,7 @@ steps:
     write: {built.md: "{{reply}}"}
   clarify:
     ask: {question: {question: Which shell?, options: [bash, {label: zsh, description: the other}]}}
-    say: it is for {{reply}}
+    say: "it is for {{reply}}{{feedback}}"
   end:
     ask: {permission: {tool: Bash, input: {command: npm test}}}
     say: bye
@@ -199,6 +199,9 @@ def test_an_agent_that_cannot_continue_gets_the_answer_in_a_new_attempt(
     attempts = [(entry["step_id"], entry.get("error_code", "")) for entry in ask.journal()]
     assert attempts == [("build", "PB-STATE-INTERRUPTED"), ("build", ""), ("clarify", "")]
     assert gates(ask) == [("build#1?1", "allow"), ("clarify#1?1", "")]
+    answer(ask, "fish, as ever")
+    told = ask.journal()[3]["output"]
+    assert " You asked: Which shell? A person answered: fish, as ever " in told
 
 
 def wait_for_gate(project: Project, gate: str) -> None:

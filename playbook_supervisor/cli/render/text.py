@@ -104,7 +104,8 @@ def _answered(event: Event) -> str:
     entry = event.entry
     gate = entry.gates[-1]
     by = f" by {first_line(gate.by)}" if gate.by else ""
-    return f"{stamp(entry.latest)} {event.id} answered {gate.resolution}{by}"
+    said = one_line(gate.text, 80) if gate.resolution is Resolution.ANSWER else gate.resolution
+    return f"{stamp(entry.latest)} {event.id} answered {said}{by}"
 
 
 def _by_answer(entry: Entry) -> bool:
