@@ -98,7 +98,7 @@ def _allowed(context: AuditContext, entry: LooseEntry, gate: LooseGate) -> Itera
     if gate.resolution is None or "by" in gate.unclear:
         return
     try:
-        context.policy.admit(entry.step, gate.resolution, first_line(gate.by))
+        context.policy.admit(entry.step, gate.reason, gate.resolution, first_line(gate.by))
     except PolicyError as error:
         yield found("AUD-PERSON", error.message, gate, "by")
 

@@ -208,6 +208,7 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         replies=answered.replies(attempts, continues=continues),
         conversation=answered.conversation(attempts[-1]) if continues else "",
         allowed_rules=always_allowed(state),
+        forbidden_rules=assignment.session.policy.forbidden(attempt.step.id),
         spent=answered.spent(attempts[-1]) if continues else 0.0,
     )
 

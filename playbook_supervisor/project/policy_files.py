@@ -6,6 +6,7 @@ misspelt rule would be silently ignored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +17,7 @@ from playbook_supervisor.formats.problems import Problem, problem_at, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason
 from playbook_supervisor.project import yaml_folder
 from playbook_supervisor.project.conditions import require_answerable
 from playbook_supervisor.project.references import names
@@ -36,9 +37,10 @@ CODE = "PB-CHECK-POLICY"
 
 _MATCHED = ("command", "step", "playbook")
 _CONDITIONS = "postconditions"
-_DEMANDED = ("autonomy", _CONDITIONS, "answered_by")
+_DEMANDED = ("autonomy", _CONDITIONS, "answered_by", "forbid")
 _CURE = "`playbook schema policy` describes every key."
 _LONGEST = 200  # characters of a pattern
+_CALLS = r"[A-Za-z_][A-Za-z0-9_-]*(?:\([^\n]{1,200}\))?"
 
 
 class PolicyRule(Record):
@@ -55,6 +57,8 @@ class PolicyRule(Record):
     autonomy: Autonomy | None = None
     postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
+    reason: GateReason | None = None
+    forbid: tuple[str, ...] = ()
 
     def matches(self, playbook: Playbook, step: Step) -> bool:
         """Whether the rule applies to this step.
@@ -83,7 +87,16 @@ def merged(
     named = [("", playbook), *((child.name, child) for child in children)]
     return Policy(
         tuple(
-            Demand(step.id, rule.policy, rule.autonomy, rule.postconditions, rule.answered_by, name)
+            Demand(
+                step.id,
+                rule.policy,
+                rule.autonomy,
+                rule.postconditions,
+                rule.answered_by,
+                name,
+                rule.reason,
+                rule.forbid,
+            )
             for name, each in named
             for step in each.steps
             for rule in rules
@@ -130,7 +143,7 @@ def examine(
         return (), problems.found()
     wrong: list[Problem] = []
     for item, path in listed:
-        rule = Section(problems, item, path, ("match", *_DEMANDED))
+        rule = Section(problems, item, path, ("match", *_DEMANDED, "reason"))
         read = _rule(rule, policy, document.position(path)[0], known=isinstance(item, dict))
         if isinstance(item, dict) and _CONDITIONS in item:
             at: Place = (*path, _CONDITIONS)
@@ -178,7 +191,31 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
         playbook,
         rule.maybe("autonomy", LADDER),
         answered_by=_people(rule),
+        reason=_reason(rule),
+        forbid=_forbidden(rule),
     )
+
+
+def _reason(rule: Section) -> GateReason | None:
+    reason = rule.maybe("reason", tuple(GateReason))
+    if "reason" in rule.keys and "answered_by" not in rule.keys:
+        cure = "It says for which gates `answered_by` holds."
+        rule.report("reason", "needs `answered_by` beside it", cure, at_key=True)
+    return reason
+
+
+def _forbidden(rule: Section) -> tuple[str, ...]:
+    rules = rule.lines("forbid")
+    if rules == ():
+        rule.report("forbid", "forbids nothing", "Give rules for calls, as in `Bash(git push *)`.")
+    for each in rules or ():
+        if each and not re.fullmatch(_CALLS, each):
+            rule.report(
+                "forbid",
+                f"`{first_line(each, 60)}` is no rule for a call",
+                "Name a tool, or a part of what it can do: `WebFetch`, `Bash(git push *)`.",
+            )
+    return rules or ()
 
 
 def _pattern(match: Section, key: str) -> str:

@@ -14,7 +14,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.formats.yaml_writer import pair
 from playbook_supervisor.kernel.model import Playbook, Step, base_of
-from playbook_supervisor.kernel.vocabulary import Autonomy, Mode, Resolution
+from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, replace
 
 FILE = "policy.yaml"
@@ -28,7 +28,9 @@ _HEADER = b"# What the policies of the project required when this session began.
 class Demand(Record):
     """What one rule requires of one step; `policy` is the name of the rule's file.
 
-    `playbook` is the child whose step it is; empty for a step of the session itself.
+    `answered_by` holds for the gates of one `reason`, or of all. `forbid` are rules for calls that
+    the step's agent may not make: they are denied, without a question. `playbook` is the child
+    whose step it is; empty for a step of the session itself.
     """
 
     step: str
@@ -37,10 +39,12 @@ class Demand(Record):
     postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
     playbook: str = ""
+    reason: GateReason | None = None
+    forbid: tuple[str, ...] = ()
 
 
 class Effect(Record):
-    """What a demand changes in a step, and who may answer."""
+    """What a demand changes in a step, who may answer, and what its agent may not do."""
 
     step: str
     policy: str
@@ -48,13 +52,17 @@ class Effect(Record):
     autonomy: Autonomy
     postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
+    reason: GateReason | None = None
+    forbid: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
         """`gate_always instead of auto, also spec_exists, answered by *@example.org`."""
         words = [f"{self.autonomy} instead of {self.was}"] if self.autonomy != self.was else []
         words += [f"also {condition}" for condition in self.postconditions]
-        words += [f"answered by {' or '.join(self.answered_by)}"] if self.answered_by else []
+        what = f"{self.reason} answered by" if self.reason else "answered by"
+        words += [f"{what} {' or '.join(self.answered_by)}"] if self.answered_by else []
+        words += [f"never {rule}" for rule in self.forbid]
         return ", ".join(words)
 
 
@@ -76,25 +84,39 @@ class Policy(Record):
         its = (demand for demand in self.demands if demand.playbook == name)
         return Policy(tuple(replace(demand, playbook="") for demand in its))
 
-    def people(self, step_id: str) -> tuple[Demand, ...]:
-        """The demands that restrict who may answer the gates of a step. All must agree."""
-        return tuple(demand for demand in self.of(step_id) if demand.answered_by)
+    def people(self, step_id: str, reason: GateReason | None = None) -> tuple[Demand, ...]:
+        """The demands that restrict who may answer the gates of a step. All must agree.
 
-    def answerers(self, step_id: str) -> tuple[str, ...]:
-        """Who may answer the gates of a step, a line for each policy; empty where anyone may."""
+        Those on gates of another `reason` are left out; without a reason, those on one alone.
+        """
         return tuple(
-            f"{' or '.join(demand.answered_by)} (policy {demand.policy})"
-            for demand in self.people(step_id)
+            demand
+            for demand in self.of(step_id)
+            if demand.answered_by and demand.reason in (None, reason)
         )
 
-    def admit(self, step_id: str, resolution: Resolution, by: str) -> None:
-        """PolicyError PB-POLICY-ANSWER unless `by` may give this answer at a gate of the step.
+    def answerers(self, step_id: str, reason: GateReason | None) -> tuple[str, ...]:
+        """Who may answer such a gate of a step, a line for each policy; empty where anyone may."""
+        return tuple(
+            f"{' or '.join(demand.answered_by)} (policy {demand.policy})"
+            for demand in self.people(step_id, reason)
+        )
+
+    def forbidden(self, step_id: str) -> tuple[str, ...]:
+        """The rules for calls that the agent of a step may not make."""
+        return tuple(dict.fromkeys(rule for demand in self.of(step_id) for rule in demand.forbid))
+
+    def admit(
+        self, step_id: str, reason: GateReason | None, resolution: Resolution, by: str
+    ) -> None:
+        """PolicyError PB-POLICY-ANSWER unless `by` may give this answer at such a gate of the step.
 
         `by` is a git identity, or `autonomous`, which is not a person. Anyone may abort: that lets
         nothing pass, and a session must not depend on people who are away.
         """
         if resolution is not Resolution.ABORT:
-            self._admit(step_id, by, "PB-POLICY-ANSWER", "answer for")
+            restricted = self.people(step_id, reason)
+            _admit(restricted, step_id, by, "PB-POLICY-ANSWER", "answer for")
 
     def admit_start(self, playbook: Playbook, start: str, who: Callable[[], str]) -> None:
         """PolicyError PB-POLICY-SKIP unless `who` may skip the steps before `start` (`--from`).
@@ -106,21 +128,22 @@ class Policy(Record):
         if guarded := [step_id for step_id in passed if self.people(step_id)]:
             by = who()
             for step_id in guarded:
-                self._admit(step_id, by, "PB-POLICY-SKIP", "skip")
+                _admit(self.people(step_id), step_id, by, "PB-POLICY-SKIP", "skip")
 
-    def _admit(self, step_id: str, by: str, code: str, deed: str) -> None:
-        for demand in self.people(step_id):
-            if not _among(by, demand.answered_by):
-                who = (
-                    "autonomous mode"
-                    if by == Mode.AUTONOMOUS
-                    else by or "a person without a git identity"
-                )
-                raise PolicyError(
-                    code,
-                    f"{who} may not {deed} `{step_id}`: "
-                    f"the policy {demand.policy} requires {' or '.join(demand.answered_by)}",
-                )
+
+def _admit(demands: tuple[Demand, ...], step_id: str, by: str, code: str, deed: str) -> None:
+    for demand in demands:
+        if not _among(by, demand.answered_by):
+            who = (
+                "autonomous mode"
+                if by == Mode.AUTONOMOUS
+                else by or "a person without a git identity"
+            )
+            raise PolicyError(
+                code,
+                f"{who} may not {deed} `{step_id}`: "
+                f"the policy {demand.policy} requires {' or '.join(demand.answered_by)}",
+            )
 
 
 def _among(by: str, patterns: tuple[str, ...]) -> bool:
@@ -158,9 +181,16 @@ def _effects(step: Step, policy: Policy) -> Iterator[Effect]:
     for demand in policy.of(step.id):
         before, step = step, _tighter(step, demand)
         added = step.postconditions[len(before.postconditions) :]
-        if step != before or demand.answered_by:
+        if step != before or demand.answered_by or demand.forbid:
             yield Effect(
-                step.id, demand.policy, before.autonomy, step.autonomy, added, demand.answered_by
+                step.id,
+                demand.policy,
+                before.autonomy,
+                step.autonomy,
+                added,
+                demand.answered_by,
+                demand.reason,
+                demand.forbid,
             )
 
 
@@ -225,6 +255,10 @@ def demand_to_json(demand: Demand) -> dict[str, object]:
         shape["postconditions"] = list(demand.postconditions)
     if demand.answered_by:
         shape["answered_by"] = list(demand.answered_by)
+    if demand.reason:
+        shape["reason"] = demand.reason.value
+    if demand.forbid:
+        shape["forbid"] = list(demand.forbid)
     if demand.playbook:
         shape["playbook"] = demand.playbook
     return shape
@@ -241,6 +275,8 @@ def _demand(fields: Fields) -> Demand:
         postconditions=tuple(map(_condition, fields.texts("postconditions"))),
         answered_by=fields.texts("answered_by"),
         playbook=fields.text("playbook"),
+        reason=fields.maybe_word("reason", GateReason),
+        forbid=fields.texts("forbid"),
     )
 
 

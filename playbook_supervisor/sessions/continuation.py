@@ -103,7 +103,7 @@ def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
         return False
     answered = Answered(gate.answered_at, asked.id, gate.resolution, gate.text, gate.by)
     try:
-        opened.policy.admit(asked.member.step.id, gate.resolution, gate.by)
+        opened.policy.admit(asked.member.step.id, gate.reason, gate.resolution, gate.by)
         events = machine.decide(opened.state, answered)
     except (PolicyError, StateError):
         return False

@@ -116,7 +116,7 @@ def context_of(
     return GateContext(
         entry,
         entry.gate,
-        people=policy.answerers(entry.step_id),
+        people=policy.answerers(entry.step_id, entry.gate.reason),
         preview=_preview(store, manifest, playbook, entry, history),
         guidance=_guidance(entry),
         printed=_printed(entry, store.runtime(manifest.session_id)),

@@ -266,7 +266,9 @@ class Judge:
         if isinstance(asked, Ask) and asked.id == answered.id:
             from playbook_supervisor.sessions import evidence
 
-            opened.policy.admit(asked.member.step.id, answered.resolution, answered.by)
+            opened.policy.admit(
+                asked.member.step.id, asked.reason, answered.resolution, answered.by
+            )
             entry = opened.entry(asked.member.id)
             evidence.answered(opened.runtime, entry, answered.resolution)
 

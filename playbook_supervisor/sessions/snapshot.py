@@ -85,7 +85,7 @@ class Snapshot(Record):
         asked = self.directive
         if not isinstance(asked, Ask):
             return ()
-        return self.of(asked.member).policy.answerers(asked.member.step.id)
+        return self.of(asked.member).policy.answerers(asked.member.step.id, asked.reason)
 
     @property
     def pending(self) -> bool:

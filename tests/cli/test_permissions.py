@@ -142,6 +142,49 @@ def test_what_is_no_answer_is_refused_with_the_choices(ask: Project) -> None:
     assert "Begin or end with one of: allow, always, deny, abort" in refused.err
 
 
+def test_what_a_policy_forbids_is_denied_without_a_question(ask: Project) -> None:
+    ask.write(
+        ".playbooks/policies/calls.yaml",
+        "- {match: {step: build}, forbid: ['Bash(npm test *)']}\n"
+        "- {match: {step: clarify}, reason: question, answered_by: ['*@release.example.org']}\n",
+    )
+    assert ask.playbook("check").code == 0
+    planned = ask.playbook("run", "ask", "--dry-run")
+    assert "never Bash(npm test *)" in planned.out
+    assert "question answered by *@release.example.org" in planned.out
+    said = run(ask, code=2)
+    assert "no tests: deny: a policy forbids it" in said
+    assert gates(ask) == []
+
+
+def test_a_policy_says_who_may_answer_a_question(ask: Project) -> None:
+    ask.write(
+        ".playbooks/policies/calls.yaml",
+        "{match: {step: clarify}, reason: question, answered_by: ['*@release.example.org']}\n",
+    )
+    run(ask)
+    assert "answered by: *@release.example.org (policy calls.yaml)" in answer(ask, "allow")
+    refused = ask.playbook("answer", "zsh")
+    assert (refused.code, "PB-POLICY-ANSWER" in refused.err) == (3, True)
+    ask.git("config", "user.email", "rita@release.example.org")
+    answer(ask, "zsh")
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("{match: {step: a}, reason: permission}", "needs `answered_by` beside it"),
+        ("{match: {step: a}, forbid: []}", "forbids nothing"),
+        ("{match: {step: a}, forbid: ['git push']}", "`git push` is no rule for a call"),
+        ("{match: {step: a}, answered_by: ['*'], reason: maybe}", "reason: must be one of"),
+    ],
+)
+def test_a_faulty_rule_about_calls_is_reported(ask: Project, rule: str, said: str) -> None:
+    ask.write(".playbooks/policies/calls.yaml", f"{rule}\n")
+    checked = ask.playbook("check", ".playbooks/policies/calls.yaml")
+    assert (checked.code, said in checked.out + checked.err) == (1, True), checked.err
+
+
 def test_permissions_can_fail_as_before(ask: Project) -> None:
     ask.write(".playbooks/config.yaml", "permissions: fail\n")
     said = run(ask, code=2)

@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
+    GateReason,
     Condition,
     Mode,
     Resolution,
@@ -327,6 +328,7 @@ def test_a_policy_linked_from_outside_the_repository_is_refused(tmp_path: Path) 
 
 # ── a session under them ────────────────────────────────────────────────────────────────────
 
+ALWAYS = GateReason.GATE_ALWAYS
 GUARDED = Policy((Demand("b", "team.yaml", Autonomy.GATE_ALWAYS, (), (RELEASE,)),))
 
 
@@ -390,9 +392,9 @@ def test_anyone_may_abort(scene: Scene) -> None:
 
 def test_a_star_allows_any_person_and_not_autonomous_mode(scene: Scene) -> None:
     policy = Policy((Demand("b", "team.yaml", None, (), ("*",)),))
-    policy.admit("b", CONTINUE, "Nobody Special")
+    policy.admit("b", ALWAYS, CONTINUE, "Nobody Special")
     with pytest.raises(PolicyError):
-        policy.admit("b", CONTINUE, Mode.AUTONOMOUS.value)
+        policy.admit("b", ALWAYS, CONTINUE, Mode.AUTONOMOUS.value)
 
 
 def test_two_policies_that_name_people_must_agree() -> None:
@@ -402,9 +404,22 @@ def test_two_policies_that_name_people_must_agree() -> None:
             Demand("b", "y.yaml", answered_by=("r*@*",)),
         )
     )
-    policy.admit("b", CONTINUE, RITA)
+    policy.admit("b", ALWAYS, CONTINUE, RITA)
     with pytest.raises(PolicyError, match="the policy y"):
-        policy.admit("b", CONTINUE, "Sam <sam@release.example.org>")
+        policy.admit("b", ALWAYS, CONTINUE, "Sam <sam@release.example.org>")
+
+
+def test_people_can_be_named_for_the_gates_of_one_reason() -> None:
+    policy = Policy(
+        (Demand("b", "x.yaml", answered_by=(RELEASE,), reason=GateReason.PERMISSION),)
+    )
+    policy.admit("b", ALWAYS, CONTINUE, ADA)
+    policy.admit("b", GateReason.PERMISSION, Resolution.DENY, RITA)
+    with pytest.raises(PolicyError, match="the policy x"):
+        policy.admit("b", GateReason.PERMISSION, Resolution.ALLOW, ADA)
+    assert policy.answerers("b", ALWAYS) == ()
+    assert policy.answerers("b", GateReason.PERMISSION) == (f"{RELEASE} (policy x.yaml)",)
+    policy.admit_start(read_playbook(playbook("a", "b", "c"), "x"), "c", lambda: ADA)
 
 
 def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:

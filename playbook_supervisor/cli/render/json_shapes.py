@@ -276,7 +276,7 @@ def tightening(effect: Effect) -> Json:
         shape["postconditions"] = list(effect.postconditions)
     if effect.answered_by:
         shape["answered_by"] = list(effect.answered_by)
-    return shape
+    return shape | valued(reason=effect.reason, forbid=list(effect.forbid))
 
 
 def conditions(probed: Sequence[Probed]) -> Json:
