@@ -40,13 +40,15 @@ checks:
   lint_2: {run: ["./lint all"]}
 notify: [notify-send, playbook]
 orphans: wait
+permissions: fail
+patience: 600
 """
 
 
 KEYS = """
 agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny checks
 notify
-orphans
+orphans permissions patience
 """
 
 
@@ -126,6 +128,8 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         },
         notify=("notify-send", "playbook"),
         orphans="wait",
+        permissions="fail",
+        patience=600,
     )
 
 

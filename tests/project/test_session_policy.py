@@ -18,8 +18,8 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
-    GateReason,
     Condition,
+    GateReason,
     Mode,
     Resolution,
     SessionStatus,
@@ -410,9 +410,7 @@ def test_two_policies_that_name_people_must_agree() -> None:
 
 
 def test_people_can_be_named_for_the_gates_of_one_reason() -> None:
-    policy = Policy(
-        (Demand("b", "x.yaml", answered_by=(RELEASE,), reason=GateReason.PERMISSION),)
-    )
+    policy = Policy((Demand("b", "x.yaml", answered_by=(RELEASE,), reason=GateReason.PERMISSION),))
     policy.admit("b", ALWAYS, CONTINUE, ADA)
     policy.admit("b", GateReason.PERMISSION, Resolution.DENY, RITA)
     with pytest.raises(PolicyError, match="the policy x"):
