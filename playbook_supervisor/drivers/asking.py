@@ -7,6 +7,7 @@ its group go on. Without an answer here it is put off: the worker ends, and the 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from playbook_supervisor.agents.protocol import Request
 from playbook_supervisor.drivers.answered import reply_of
@@ -16,6 +17,7 @@ from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt
 from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Place, Resolution
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.gate_context import GateContext, gate_context
@@ -64,8 +66,9 @@ class Asking(Record, frozen=False):
     def deliver(self, snapshot: Snapshot) -> None:
         """Give the workers that wait the answers that are in the journal."""
         for attempt in tuple(self._waiting.values()):
-            attempts = snapshot.of(attempt).state.attempts(attempt.step.id)
-            entry = next((each for each in attempts if each.id == attempt.own_id), None)
+            entry: Entry | None = None
+            with suppress(KeyError):  # its child session has ended
+                entry = snapshot.entry(attempt)
             if entry is not None and entry.gate is not None:
                 continue
             del self._waiting[attempt.id]

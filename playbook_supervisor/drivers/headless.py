@@ -150,6 +150,8 @@ class Runner(Record, frozen=False):
                     self._launch(snapshot, attempt)
         match snapshot.directive:
             case Finish(status=status):
+                for _ in self._workers.stop():  # an answer from elsewhere has ended the session
+                    pass
                 return snapshot, DriveResult(snapshot, status.value)
             case Run() if not due_children(snapshot):
                 return self._await(snapshot, self.supervisor.delay(snapshot) or None)

@@ -35,6 +35,15 @@ steps:
     ask: {permission: {tool: Bash, input: {command: npm test}}}
     say: bye
 """
+ABOVE = """\
+name: above
+description: Run another
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: go, command: playbook ask}
+"""
 QUESTION = "wants to run `npm test` (build#1): allow once, allow for this session, or deny?"
 
 
@@ -216,6 +225,21 @@ def test_a_runner_without_a_terminal_waits_for_as_long_as_it_has_patience(ask: P
     _, err = runner.communicate(timeout=60)
     assert runner.returncode == 0, err
     assert gates(ask) == [("build#1?1", "always"), ("clarify#1?1", "answer")]
+
+
+@pytest.mark.parametrize("below", [False, True], ids=["its own", "a child's"])
+def test_an_abort_from_elsewhere_ends_what_runs_and_what_waits(group: Project, below: bool) -> None:
+    playbook = "ask"
+    if below:
+        group.write(".playbooks/playbooks/above.yaml", ABOVE)
+        playbook = "above"
+    script = group.script(f"{ASKS}".replace('say: "it is for {{reply}}{{feedback}}"', "hang: true"))
+    runner = group.spawn("run", playbook, "--agent", script, "--patience", "60")
+    wait_for_gate(group, "go#1/build#1?1" if below else "build#1?1")
+    assert group.playbook("answer", "abort").code == 0
+    _, err = runner.communicate(timeout=60)
+    assert runner.returncode == 2, err
+    assert "aborted" in str(err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
