@@ -1,7 +1,8 @@
 """`resume --token`: a decision by a program that was given a token, and what follows from it.
 
-To approve is to answer `continue` at the gate and to resume; for a failed session it is `--retry`.
-To deny is to abort. Both go the ways of the commands that people use, with the same refusals.
+To approve is to answer `continue` at the gate, `allow` where an agent needs a permission, and to
+resume; for a failed session it is `--retry`. To deny is to abort. A question takes words instead.
+All go the ways of the commands that people use, with the same refusals.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal, tokens
 from playbook_supervisor.sessions.session_store import SessionStore
@@ -23,7 +24,7 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.tokens import Token
 
 _OVER = (SessionStatus.COMPLETED, SessionStatus.ABORTED)
-_APPROVED, _DENIED = "continue, by token", "denied, by token"
+_DENIED = "denied, by token"
 
 
 def resume(
@@ -77,11 +78,14 @@ def _decide(store: SessionStore, session_id: str, text: str, *, approve: bool) -
         snapshot = supervisor.look()
         if not token.decision:
             _require_waiting(snapshot, token)
+            if approve:
+                _require_approvable(snapshot)
             known.put(replace(token, decision=decision))
     if approve and token.gate and _gate(snapshot) == token.gate:
         by = principal.local(store.checkout.root, "a token")
         try:
-            return supervisor.answer(token.gate, Resolution.CONTINUE, _APPROVED, by)
+            word = _approval(snapshot)
+            return supervisor.answer(token.gate, word, f"{word}, by token", by)
         except PlaybookError:
             with tokens.opened(private) as known:
                 known.put(token)
@@ -98,6 +102,23 @@ def _require_waiting(snapshot: Snapshot, token: Token) -> None:
         raise tokens.stale(f"the session waits at the gate {gate}")
     if status in _OVER:
         raise tokens.stale(f"the session is {status}")
+
+
+def _require_approvable(snapshot: Snapshot) -> None:
+    """StateError PB-STATE-REFUSED at a question of an agent, which is not answered by a yes."""
+    asked = snapshot.directive
+    if isinstance(asked, Ask) and asked.reason is GateReason.QUESTION:
+        raise StateError(
+            "PB-STATE-REFUSED",
+            f"{asked.id} is a question of the agent, which takes words",
+            guidance="Answer it with `playbook answer`, or deny with this token.",
+        )
+
+
+def _approval(snapshot: Snapshot) -> Resolution:
+    asked = snapshot.directive
+    permits = isinstance(asked, Ask) and asked.reason is GateReason.PERMISSION
+    return Resolution.ALLOW if permits else Resolution.CONTINUE
 
 
 def _gate(snapshot: Snapshot) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from typing import Any
 
 import pytest
 from project import Project
@@ -149,6 +150,19 @@ def test_what_is_no_answer_is_refused_with_the_choices(ask: Project) -> None:
     refused = ask.playbook("answer", "retry")
     assert refused.code == 1
     assert "Begin or end with one of: allow, always, deny, abort" in refused.err
+
+
+def test_a_program_approves_a_permission_with_its_token_and_no_question(ask: Project) -> None:
+    first = ask.playbook("run", "ask", "--agent", ask.script(ASKS), "--json").json
+    second = ask.playbook("resume", "--token", token_of(first), "--approve", "--json").json
+    assert ask.journal()[0]["gates"][0]["text"] == "allow, by token"
+    refused = ask.playbook("resume", "--token", token_of(second), "--approve")
+    assert (refused.code, "which takes words" in refused.err) == (3, True)
+    answer(ask, "zsh")
+
+
+def token_of(envelope: dict[str, Any]) -> str:
+    return str(envelope["requiresApproval"]["resumeToken"])
 
 
 def test_what_a_policy_forbids_is_denied_without_a_question(ask: Project) -> None:
