@@ -186,8 +186,9 @@ class Runner(Record, frozen=False):
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """Whether the attempt has asked, has the answer, and its conversation is here."""
         run = at_work(snapshot.directive)
-        asked = run is not None and attempt.id in run.continues
-        return asked and can_continue(self._assignment(snapshot, attempt), self.agent)
+        if self.agent is None or run is None or attempt.id not in run.continues:
+            return False
+        return can_continue(self._assignment(snapshot, attempt), self.agent)
 
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
         event = self._next_event(timeout)

@@ -170,10 +170,8 @@ def agent_job(
     return AgentJob(agent, call, may_ask)
 
 
-def can_continue(assignment: Assignment, agent: Agent | None) -> bool:
+def can_continue(assignment: Assignment, agent: Agent) -> bool:
     """Whether the agent can go on with the conversation in which the attempt asked a person."""
-    if agent is None:
-        return False
     with suppress(PlaybookError):
         return agents.can_continue(agent, _call(assignment, Budget(), continues=True))
     return False

@@ -1,0 +1,111 @@
+"""A runner whose agents ask, while people decide elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from stored import Scene, ask, step, unsynced
+
+from playbook_supervisor.agents.script import create as scripted
+from playbook_supervisor.drivers.headless import Runner
+from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.kernel.directives import Attempt
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.supervisor import Supervisor
+
+ASKS = """\
+steps:
+  a:
+    ask: {permission: {tool: Bash, input: {command: npm test}}}
+    say: "{{reply}}"
+  b: {say: done}
+"""
+QUESTION = {"questions": [{"question": "Which?"}]}
+
+
+class Elsewhere(NullObserver):
+    """A person at another terminal, who acts as soon as a gate is shown."""
+
+    def __init__(self, supervisor: Supervisor, act: Callable[[Supervisor], None]) -> None:
+        self._supervisor, self._act = supervisor, act
+        self.shown: list[str] = []
+        self.printed: list[str] = []
+
+    def on_gate(self, snapshot: Snapshot) -> None:
+        self.shown.append(ask(snapshot).id)
+        self._act(self._supervisor)
+
+    def on_output(self, attempt: Attempt, line: str) -> None:
+        self.printed.append(line)
+
+
+def answers(word: str) -> Callable[[Supervisor], None]:
+    def act(other: Supervisor) -> None:
+        gate = ask(other.look()).id
+        other.answer(gate, Resolution(word), word, Principal("Ann", via="inbox"))
+
+    return act
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def runner(
+    scene: Scene, act: Callable[[Supervisor], None], *, patience: float, script: str = ASKS
+) -> tuple[Runner, Elsewhere]:
+    supervisor = scene.create(step("a"), step("b"))
+    file = supervisor.root / "asks.yaml"
+    file.write_text(script)
+    agent = scripted(str(file), Config(), supervisor.root)
+    person = Elsewhere(scene.again(supervisor), act)
+    return Runner(supervisor, agent, person, patience=patience), person
+
+
+def test_the_answer_from_elsewhere_reaches_the_agent_that_waits(scene: Scene) -> None:
+    one, person = runner(scene, answers("allow"), patience=60)
+    assert one.drive(one.supervisor.begin).why == "completed"
+    first, _ = scene.store.journal(one.supervisor.id).entries
+    assert (first.output, first.gates[0].by, first.gates[0].via) == ("allow", "Ann", "inbox")
+    assert person.shown == ["a#1?1"]
+
+
+def test_without_patience_it_ends_at_the_gate_and_continues_later(scene: Scene) -> None:
+    one, person = runner(scene, lambda _: None, patience=0)
+    assert one.drive(one.supervisor.begin).why == "waiting"
+    assert scene.store.journal(one.supervisor.id).entries[0].returned_at is None
+    answers("deny")(scene.again(one.supervisor))
+    later = Runner(one.supervisor, one.agent, person)
+    assert later.drive(later.supervisor.advance).why == "completed"
+    assert scene.store.journal(one.supervisor.id).entries[0].output == "deny"
+
+
+def test_patience_ends(scene: Scene) -> None:
+    one, _ = runner(scene, lambda _: None, patience=0.3)
+    assert one.drive(one.supervisor.begin).why == "waiting"
+
+
+def test_a_session_that_is_aborted_elsewhere_ends_the_agent_that_waits(scene: Scene) -> None:
+    one, _ = runner(scene, answers("abort"), patience=60)
+    assert one.drive(one.supervisor.begin).why == "aborted"
+
+
+def test_a_request_that_comes_too_late_is_put_off(scene: Scene) -> None:
+    """Another gate of the attempt was opened meanwhile: the agent cannot have asked that."""
+    one, person = runner(scene, answers("answer"), patience=60)
+
+    def first() -> Snapshot:
+        begun = one.supervisor.begin()
+        scene.again(one.supervisor).asked("a#1", GateReason.QUESTION, QUESTION)
+        return begun
+
+    assert one.drive(first).why in ("completed", "waiting")
+    assert person.shown[0] == "a#1?1"
+    (gate, *_) = scene.store.journal(one.supervisor.id).entries[0].gates
+    assert gate.reason is GateReason.QUESTION
