@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, StorageError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import current
-from playbook_supervisor.project.references import HANDLE
+from playbook_supervisor.project.references import HANDLE, handle, names
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import contained, read_bytes
 
@@ -41,6 +42,10 @@ CHECK_TIMEOUT = 1800.0
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
 _AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_URL = r"[A-Za-z0-9][A-Za-z0-9+.-]*://"
+_ORIGIN = r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?\Z"
+_URLS_ALONE = "List only URLs (`SCHEME://…`), or a program and its arguments, the program first."
+_SECRET_FORM = "Write `{{secret:NAME}}`; nothing else may stand between double braces."  # noqa: S105
 _PLACEHOLDER = r"\{([^{}]*)\}"
 
 
@@ -58,6 +63,16 @@ class Bounds(Record):
     cli: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
     mcp: tuple[str, ...] | None = None
+
+
+class Inbox(Record):
+    """The inbox in the browser: whether an answer there may start `playbook resume`, and its URL.
+
+    `url` is empty if people do not reach it by an address of its own; else it has no path.
+    """
+
+    resume: bool = False
+    url: str = ""
 
 
 class CheckSpec(Record):
@@ -81,6 +96,8 @@ class Config(Record):
     `orphans` says whether the agents of a runner that was killed are ended, or keep running and are
     waited for. `permissions` says whether a call that needs a permission, or a question, asks a
     person at a gate, or fails; a runner without a terminal waits there for `patience` seconds.
+    `notify` is a program and its arguments, or URLs if `notifies_by_url`; a gate that still waits
+    is notified again after each `remind_after` seconds, 0 for never.
     """
 
     agent: str = ""
@@ -98,9 +115,16 @@ class Config(Record):
     deny: Bounds = field(default_factory=Bounds)
     checks: Mapping[str, CheckSpec] = field(default_factory=dict)
     notify: tuple[str, ...] = ()
+    remind_after: float = 0.0
+    inbox: Inbox = field(default_factory=Inbox)
     orphans: Orphans = "end"
     permissions: Permissions = "ask"
     patience: float = 0.0
+
+    @property
+    def notifies_by_url(self) -> bool:
+        """Whether `notify` lists URLs, which may contain handles of secrets."""
+        return bool(self.notify) and _is_url(self.notify[0])
 
 
 def load(root: Path) -> Config:
@@ -154,6 +178,7 @@ def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
     document = load_yaml(data, source)
     problems = Problems(document, CODE, _CURE)
     config = _read(Section(problems, _migrated(document, problems), (), _KEYS))
+    _check_notify(config, problems)
     return config, problems.found()
 
 
@@ -184,6 +209,8 @@ _KEYS = (
     "deny",
     "checks",
     "notify",
+    "remind_after",
+    "inbox",
     "orphans",
     "permissions",
     "patience",
@@ -233,10 +260,38 @@ def _read(top: Section) -> Config:
         deny=_bounds(top.section("deny", _BOUNDS)),
         checks=_checks(top.section("checks")),
         notify=top.argv("notify"),
+        remind_after=top.seconds("remind_after", default.remind_after),
+        inbox=_inbox(top.section("inbox", ("resume", "url"))),
         orphans=top.choice("orphans", _ORPHANS, default.orphans),
         permissions=top.choice("permissions", _PERMISSIONS, default.permissions),
         patience=top.seconds("patience", default.patience),
     )
+
+
+def _check_notify(config: Config, problems: Problems) -> None:
+    for index, item in enumerate(config.notify if config.notifies_by_url else ()):
+        unknown = [name for name in names(item) if not handle(name)]
+        if item and not _is_url(item):
+            text, cure = "is not a URL, but the first item is", _URLS_ALONE
+        elif unknown:
+            text, cure = f"`{{{{{first_line(unknown[0], 60)}}}}}` is no secret", _SECRET_FORM
+        else:
+            continue
+        problems.add(("notify", index), text, cure)
+
+
+def _is_url(text: str) -> bool:
+    return re.match(_URL, text) is not None
+
+
+def _inbox(section: Section) -> Inbox:
+    default = Inbox()
+    url = section.line("url", default.url)
+    if url and not re.match(_ORIGIN, url):
+        text = "must be `https://HOST` or `http://HOST`, with `:PORT` if needed, and nothing else"
+        section.report("url", text)
+        url = default.url
+    return Inbox(section.switch("resume", default=default.resume), url)
 
 
 def _bounds(section: Section) -> Bounds:

@@ -53,14 +53,15 @@ def of_step(
         name: handle(name) or given.get(name, "") for name in secret_names(step.options, args)
     }
     looked_up = {
-        each: _value(each, config, root) for each in dict.fromkeys(handles.values()) if each
+        each: value_of(each, config, root) for each in dict.fromkeys(handles.values()) if each
     }
     hidden = dict.fromkeys(form for value in looked_up.values() for form in forms(value))
     values = {name: looked_up.get(each, "") for name, each in handles.items()}
     return Secrets(values, tuple(hidden))
 
 
-def _value(name: str, config: Config, root: Path) -> str:
+def value_of(name: str, config: Config, root: Path) -> str:
+    """The value of a handle. Errors as `of_step`; no message contains the value."""
     argv = config.secrets.get(name)
     value = os.environ.get(name, "") if argv is None else _printed(name, argv, root)
     if not value:

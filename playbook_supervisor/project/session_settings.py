@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.project import config
-from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config
+from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config, Inbox
 from playbook_supervisor.records import Record, as_mapping
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILE = "config.yaml"
 _NONE = b"# The project had no settings when this session began: the defaults apply.\n"
-_NESTED = {"claude": Claude, "allow": Bounds, "deny": Bounds}
+_NESTED = {"claude": Claude, "allow": Bounds, "deny": Bounds, "inbox": Inbox}
 _KEYS = {
     "agents_exec": "agents",
     "claude": "agents.claude",
@@ -61,7 +61,7 @@ def settings_from_json(data: Mapping[str, Any]) -> Config:
     values = {name: _tuples(value) for name, value in data.items()}
     checks = (CheckSpec(**check) for check in values.get("checks", ()))
     values["checks"] = {check.name: check for check in checks}
-    return Config(**values | {name: kind(**values[name]) for name, kind in _NESTED.items()})
+    return Config(**values | {name: kind(**values.get(name, {})) for name, kind in _NESTED.items()})
 
 
 def changes(before: Config, after: Config) -> Iterator[tuple[str, str, str]]:

@@ -59,6 +59,12 @@ class Checkout(Record):
         return digest("\n".join(facts).encode())[:_IDENTITY_LENGTH]
 
     @property
+    def key(self) -> str:
+        """A short id of this repository on this machine, which all of its worktrees share."""
+        place = os.path.realpath(self.common_dir)
+        return digest(os.fsencode(place))[:_IDENTITY_LENGTH]
+
+    @property
     def main_root(self) -> Path:
         """The root of the main checkout; of a bare repository, that repository itself."""
         if self.git_dir == self.common_dir:

@@ -13,7 +13,15 @@ from jsonschema import Draft7Validator
 
 from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
-from playbook_supervisor.project.config import FILE, Bounds, CheckSpec, Claude, Config, load
+from playbook_supervisor.project.config import (
+    FILE,
+    Bounds,
+    CheckSpec,
+    Claude,
+    Config,
+    Inbox,
+    load,
+)
 from playbook_supervisor.project.schema import schema_text
 
 EVERYTHING = """\
@@ -39,6 +47,8 @@ checks:
   test: {run: [make, test], timeout_seconds: 90, env: {CI: "1"}}
   lint_2: {run: ["./lint all"]}
 notify: [notify-send, playbook]
+remind_after: 3600
+inbox: {resume: true, url: "https://inbox.example.org:8443"}
 orphans: wait
 permissions: fail
 patience: 600
@@ -47,7 +57,7 @@ patience: 600
 
 KEYS = """
 agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny checks
-notify
+notify remind_after inbox
 orphans permissions patience
 """
 
@@ -127,10 +137,50 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
             "lint_2": CheckSpec("lint_2", ("./lint all",), 1800, {}),
         },
         notify=("notify-send", "playbook"),
+        remind_after=3600,
+        inbox=Inbox(resume=True, url="https://inbox.example.org:8443"),
         orphans="wait",
         permissions="fail",
         patience=600,
     )
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        ["ntfy://push.example/topic"],
+        ["ntfy://{{secret:NTFY_TOKEN}}@push.example/topic", "46elks://x/y", "slack://a/b/c#d"],
+        ["mailtos://{{ secret: USER }}:{{secret:PASSWORD}}@example.org?to=a{b}@example.org"],
+    ],
+)
+def test_notices_go_to_urls(tmp_path: Path, urls: list[str]) -> None:
+    text = f"notify: {json.dumps(urls)}\n"
+    config = settings(tmp_path, text)
+    assert config.notifies_by_url
+    assert config.notify == tuple(urls)
+    assert schema_allows("config", text)
+
+
+def test_a_program_may_be_given_urls(tmp_path: Path) -> None:
+    text = 'notify: [curl, -d, "@-", "https://push.example/{{topic}}"]\n'
+    assert not settings(tmp_path, text).notifies_by_url
+    assert schema_allows("config", text)
+
+
+def test_by_default_no_one_is_notified_or_reminded(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert (config.notify, config.notifies_by_url, config.remind_after) == ((), False, 0)
+    assert config.inbox == Inbox(resume=False, url="")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:8080", "https://inbox.example.org", "http://10.0.0.1", "http://[::1]:80"],
+)
+def test_the_inbox_has_an_address(tmp_path: Path, url: str) -> None:
+    text = f'inbox: {{url: "{url}"}}\n'
+    assert settings(tmp_path, text).inbox == Inbox(url=url)
+    assert schema_allows("config", text)
 
 
 def test_text_is_read_as_typed(tmp_path: Path) -> None:
@@ -151,6 +201,45 @@ FAULTY = [
     (r'agent: "a\x07"', "1:8: agent: must be one line without control characters"),
     ("notify: notify-send x", "1:9: notify: must be a list of strings (`[]` for none)"),
     ("notify:\n  - echo\n  - [x]", "3:5: notify: must be a string"),
+    (
+        "notify:\n  - ntfy://push.example/topic\n  - notify-send",
+        "3:5: notify: is not a URL, but the first item is. List only URLs (`SCHEME://…`), or a "
+        "program and its arguments, the program first.",
+    ),
+    (
+        'notify: ["ntfy://{{token}}@push.example/topic"]',
+        "1:10: notify: `{{token}}` is no secret. Write `{{secret:NAME}}`; nothing else may stand "
+        "between double braces.",
+    ),
+    *(
+        (
+            f"remind_after: {wrong}",
+            "1:15: remind_after: must be a number of seconds above 0, without quotes",
+        )
+        for wrong in ("0", '"60"', "often")
+    ),
+    ("inbox: {adress: x}", "1:9: inbox.adress: unknown key. Known keys: resume, url."),
+    ("inbox: {resume: yes}", "1:17: inbox.resume: must be true or false, without quotes"),
+    *(
+        (
+            f'inbox: {{url: "{wrong}"}}',
+            "1:14: inbox.url: must be `https://HOST` or `http://HOST`, with `:PORT` if needed, "
+            "and nothing else",
+        )
+        for wrong in (
+            "inbox.example.org",
+            "ftp://inbox.example.org",
+            "https://",
+            "https://inbox.example.org/",
+            "https://inbox.example.org/mine",
+            "https://inbox.example.org?a=b",
+            "https://inbox.example.org#a",
+            "https://ada@inbox.example.org",
+            "https://ada:pw@inbox.example.org",
+            "https://inbox.example.org:port",
+            "javascript:alert(1)",
+        )
+    ),
     ("allow: {cli: }", "1:14: allow.cli: must be a list of strings (`[]` for none)"),
     ("push_sessions: yes", "1:16: push_sessions: must be true or false, without quotes"),
     ('push_sessions: "true"', "1:16: push_sessions: must be true or false, without quotes"),

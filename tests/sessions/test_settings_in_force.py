@@ -12,7 +12,7 @@ from project import FEATURE, Project
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project import session_settings
-from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config
+from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config, Inbox
 from playbook_supervisor.records import as_mapping, replace
 
 ONE = """\
@@ -203,6 +203,8 @@ configs = st.builds(
     ),
     allow=bounds,
     notify=lines,
+    remind_after=st.floats(0, 9),
+    inbox=st.builds(Inbox, resume=st.booleans(), url=texts),
 )
 
 
@@ -237,6 +239,23 @@ def test_every_setting_is_named_as_in_the_file() -> None:
     run = '{run: [make, test], timeout_seconds: 60, env: {CI: "1"}}'
     assert list(session_settings.changes(Config(), other))[-1] == ("checks.test", "nothing", run)
     assert replace(other, **as_mapping(other)) == other
+
+
+def test_settings_of_notices_and_of_the_inbox_are_shown_as_in_the_file() -> None:
+    other = Config(notify=("ntfy://{{secret:TOKEN}}@h/t",), remind_after=60, inbox=Inbox(True, "x"))
+    assert list(session_settings.changes(Config(), other)) == [
+        ("notify", "nothing", '["ntfy://{{secret:TOKEN}}@h/t"]'),
+        ("remind_after", "0.0", "60"),
+        ("inbox.resume", "false", "true"),
+        ("inbox.url", "nothing", "x"),
+    ]
+
+
+def test_what_an_earlier_version_compiled_has_the_defaults_of_newer_keys() -> None:
+    data = session_settings.settings_to_json(Config(agent="own"))
+    for key in ("remind_after", "inbox"):
+        del data[key]
+    assert session_settings.settings_from_json(data) == Config(agent="own")
 
 
 def test_settings_of_a_newer_version_are_refused() -> None:

@@ -85,6 +85,15 @@ def test_a_linked_worktree_has_its_own_runtime_and_shares_the_ids(
     assert found.main_root == repository
 
 
+def test_all_worktrees_of_a_repository_share_its_key(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", "-b", "013-x", "../beside")
+    key = find(repository).key
+    assert len(key) == 12
+    assert find(repository.with_name("beside")).key == key == find(repository).key
+    shutil.copytree(repository, tmp_path / "copy", symlinks=True)
+    assert find(tmp_path / "copy").key != key
+
+
 def test_a_worktree_inside_the_main_checkout_is_found_before_it(repository: Path) -> None:
     git(repository, "worktree", "add", "-q", "-b", "inner", "inner")
     assert agrees_with_git(repository / "inner").root == repository / "inner"
