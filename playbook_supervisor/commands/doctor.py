@@ -21,6 +21,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
+from playbook_supervisor.drivers import url_notices
 from playbook_supervisor.drivers.claude_code import permissions, settings
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -333,16 +334,16 @@ def _named_checks(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether the notification program exists; it is not run, since it would notify people."""
+    """Whether notices can be sent, as far as that is known without sending one."""
     try:
-        argv = config.load(here.root).notify
+        defined = config.load(here.root)
     except PlaybookError:  # reported by another check
         return
-    if not argv:
-        return
-    if path := _found(here.root, argv[0]):
+    if defined.notifies_by_url:
+        yield Diagnosis("notify", *url_notices.examined(defined, here.root))
+    elif defined.notify and (path := _found(here.root, defined.notify[0])):
         yield Diagnosis("notify", "fine", f"runs {first_line(path)}")
-        return
-    found = f"{first_line(argv[0])} is not an executable program: gates cannot notify you"
-    cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
-    yield Diagnosis("notify", "wrong", found, cure)
+    elif program := first_line("".join(defined.notify[:1])):
+        found = f"{program} is not an executable program: gates cannot notify you"
+        cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
+        yield Diagnosis("notify", "wrong", found, cure)

@@ -330,8 +330,8 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
     """Also observe for people who are not at this terminal."""
     root, private = supervisor.root, supervisor.private
     each: tuple[Observer, ...] = (observer, LiveOutput(private))
-    if notify := supervisor.config.notify:
-        each = (*each, Notifier(notify, root, private, observer.on_notice))
+    if supervisor.config.notify:
+        each = (*each, Notifier(supervisor.config, root, private, observer.on_notice))
     return CompositeObserver(each)
 
 

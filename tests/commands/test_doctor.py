@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -375,6 +376,37 @@ class TestNotify:
             "cal-me is not an executable program: gates cannot notify you",
         )
         assert "correct `notify` in .playbooks/config.yaml" in found.cure
+
+    def test_urls_are_looked_at_without_their_secrets(
+        self, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ntfy, slack = "ntfy://{{secret:PUSH_TOKEN}}@push.example/x", "slack://a/b/c"
+        found = self.notify(clinic, slack, ntfy)
+        assert found == Diagnosis(
+            "notify",
+            "wrong",
+            "`notify` names the secret PUSH_TOKEN, which is not there",
+            "Set the variable PUSH_TOKEN, or add it to `secrets` in .playbooks/config.yaml.",
+        )
+        monkeypatch.setenv("PUSH_TOKEN", "very secret")
+        found = self.notify(clinic, slack, ntfy)
+        assert found == Diagnosis("notify", "fine", "sends to slack, ntfy")
+
+    def test_a_service_that_is_unknown(self, clinic: Clinic) -> None:
+        found = self.notify(clinic, "nfty://push.example/x")
+        assert found is not None
+        assert (found.state, found.found) == ("wrong", "apprise knows no service nfty://")
+        assert found.cure == "Correct it in .playbooks/config.yaml."
+
+    def test_urls_without_the_library(
+        self, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "apprise", None)
+        found = self.notify(clinic, "ntfy://push.example/x")
+        assert found is not None
+        assert found.state == "wrong"
+        assert "apprise, which sends to them, is not installed" in found.found
+        assert found.cure == "Install it: pip install 'playbook-supervisor[notify]'."
 
 
 class TestChecks:

@@ -141,9 +141,9 @@ def _notice(hook: HookContext, reply: HookReply | None) -> Notice | None:
 
 def _notify(hook: HookContext, notice: Notice) -> None:
     with suppress(PlaybookError):  # a full disk is reported by the journal's own writes
-        argv = hook.supervisor.config.notify
-        if argv and notifications.claim(notice, hook.private):
-            notifications.send_detached(argv, notice, hook.here.root, hook.private)
+        config = hook.supervisor.config
+        if config.notify and notifications.claim(notice, hook.private, config.remind_after):
+            notifications.send_detached(config, notice, hook.here.root, hook.private)
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
