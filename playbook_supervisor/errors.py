@@ -158,6 +158,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-ARG-ANSWER": "Answer with one of the choices that the question names.",
     "PB-ARG-REQUEST": "Send one JSON object; `playbook schema request` describes it.",
     "PB-ARG-TOKEN": "Give the `resumeToken` of the last answer, whole and unchanged.",
+    "PB-ARG-INBOX": "See `playbook inbox --help`.",
     "PB-ARG-BASE": "Name a commit: a branch, a tag or an id; without --base it is HEAD.",
     "PB-ARG-BRANCH": "Choose a name that git allows and that conflicts with no other branch.",
     # the state of a session
@@ -167,6 +168,8 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-BUSY": "Another process has locked the session for unusually long; try again.",
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
+    "PB-STATE-CHANGED": "Look at the gate as it is now, and answer again.",
+    "PB-STATE-NO-EXTRA": "Install the package with the extra that the message names.",
     "PB-STATE-NO-LOG": "`playbook show` lists the attempts; logs are kept where they ran.",
     "PB-STATE-OLDER": (
         "Merge that branch or switch to it; `playbook repair {session} --take` takes this copy."

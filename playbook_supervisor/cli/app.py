@@ -20,6 +20,7 @@ GROUPS = {
         "start": "Create a session in a worktree of its own.",
         "resume": "Continue a session.",
         "answer": "Answer the open gate, from any terminal.",
+        "inbox": "Decide in the browser, also on the phone, about all that waits.",
         "status": "Show all sessions, those that wait for you first.",
         "logs": "Show all that the agent of an attempt said.",
         "show": "Show one session: attempts, conditions, evidence and answers.",

@@ -182,12 +182,18 @@ def _names_session(word: str, cwd: Path | None) -> bool:
 
 
 def answer(
-    words: Sequence[str], *, session: str = "", gate: str = "", cwd: Path | None = None
+    words: Sequence[str],
+    *,
+    session: str = "",
+    gate: str = "",
+    cwd: Path | None = None,
+    person: Principal | None = None,
 ) -> Snapshot:
     """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
 
     The first word is a session if it has the form of an id, or of one's beginning or end with a
-    digit, and more words follow.
+    digit, and more words follow. `person` is one whom the caller knows; without it, the one who has
+    started this process.
     """
     if not session and len(words) > 1 and _names_session(words[0], cwd):
         session, words = words[0], words[1:]
@@ -196,7 +202,9 @@ def answer(
         store, session_id = locate.select(session, cwd)
     except StateError as error:
         raise locate.with_waiting_sessions(error, cwd) from error
-    locate.require_human(store, session_id, "answer")
+    if person is None:
+        locate.require_human(store, session_id, "answer")
+        person = _person(store)
     supervisor = locate.supervisor(store, session_id)
     snapshot = supervisor.look()
     asked = snapshot.directive
@@ -218,7 +226,7 @@ def answer(
             where=snapshot.question,
             guidance=f"Begin or end with one of: {choices}; as in `{asked.choices[1]}: REASON`.",
         )
-    answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
+    answered = supervisor.answer(asked.id, reply.resolution, text, person)
     if reply.resolution is Resolution.ABORT and asked.member.within:
         answered = session_control.end_tree(supervisor).after(answered)
     if said := changed_settings.notice(store, session_id):

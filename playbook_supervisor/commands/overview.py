@@ -86,6 +86,11 @@ class SessionOverview(Record):
         return min(found, key=lambda each: each[1].opened_at, default=(self, None))
 
     @property
+    def gate_at(self) -> SessionOverview:
+        """The session that the open gate belongs to: this one, or one below it."""
+        return self._waits_at[0]
+
+    @property
     def root(self) -> Path:
         """Its worktree."""
         return self.store.checkout.root

@@ -86,10 +86,10 @@ def _at_work(
 
 
 class Poller:
-    """Polls the sessions of all worktrees."""
+    """Polls the sessions of all worktrees. `contexts`: also what helps to answer their gates."""
 
-    def __init__(self, store: DiskStore) -> None:
-        self._store = store
+    def __init__(self, store: DiskStore, *, contexts: bool = True) -> None:
+        self._store, self._contexts_wanted = store, contexts
         self._stores: list[DiskStore] = []
         self._worktrees: object = ()
         self._stamps: dict[_Place, object] = {}
@@ -103,7 +103,8 @@ class Poller:
         if stamps != self._stamps:
             self._stamps = stamps
             self._shown = tuple(self._progress(seen) for seen in overview.sessions(self._store))
-        return tuple(self._with_context(_with_output(each)) for each in self._shown)
+        shown = map(_with_output, self._shown)
+        return tuple(map(self._with_context, shown) if self._contexts_wanted else shown)
 
     def _with_context(self, progress: Progress) -> Progress:
         """The context of its gate, which is about files that change without the session."""

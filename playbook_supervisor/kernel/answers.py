@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.records import Record
 
 WORDS_AT_PROMPT = 8
@@ -50,6 +50,30 @@ _AT_PERMISSION = {
 }
 """Words that count as the whole message at a permission: after `no` the agent goes on without."""
 
+_MEANINGS: dict[Resolution, str] = {
+    Resolution.ANSWER: "tell the agent",
+    Resolution.CONTINUE: "it is fixed: check again",
+    Resolution.RETRY: "run the step again",
+    Resolution.ACCEPT: "continue although it fails",
+    Resolution.SKIP: "skip the step",
+    Resolution.ABORT: "end the session",
+    Resolution.ALLOW: "let the agent do it once",
+    Resolution.ALWAYS: "let the agent do it in this session, and all that the rule allows",
+    Resolution.DENY: "do not let the agent do it",
+}
+_MEANINGS_BY_REASON: dict[GateReason, dict[Resolution, str]] = {
+    GateReason.GATE_ALWAYS: {Resolution.CONTINUE: "run the step now"},
+    GateReason.APPROVAL: {Resolution.CONTINUE: "approve: run the step now"},
+    GateReason.TOOLS: {Resolution.CONTINUE: "allow the tools in this session: run the step now"},
+    GateReason.CHECKPOINT: {Resolution.CONTINUE: "go on"},
+    GateReason.PRECONDITION_FAIL: {Resolution.ACCEPT: "run the step anyway"},
+    GateReason.AGREEMENT_BREAKING: {
+        Resolution.CONTINUE: "check again",
+        Resolution.ACCEPT: "accept the breaking change and continue",
+    },
+}
+"""Choices with another meaning at a gate of that reason."""
+
 _REFUSALS = frozenset({"no", "n"})
 _POLITE = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
 _BETWEEN_STEPS = (
@@ -63,6 +87,11 @@ _PERMISSION = (Resolution.ALLOW, Resolution.ALWAYS, Resolution.DENY, Resolution.
 _DENIAL = r"\s*(?:deny|denied|no|n)\b[\s,;:.!\u2013\u2014-]*"
 _CLAUSE_END = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
 _PUNCTUATION = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
+
+
+def meanings_of(reason: GateReason) -> dict[Resolution, str]:
+    """What each choice means to a person at a gate of that reason."""
+    return _MEANINGS | _MEANINGS_BY_REASON.get(reason, {})
 
 
 class ParsedAnswer(Record):

@@ -124,6 +124,27 @@ def spawn_silent(argv: Sequence[str], *, stdin: int) -> int:
     return os.posix_spawn(argv[0], list(argv), os.environ, file_actions=actions, setpgroup=0)
 
 
+def start_apart(argv: Sequence[str], cwd: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, which outlives us. StorageError as `not_startable`.
+
+    It reads nothing, prints into the file `output`, and has no terminal. The caller waits for it.
+    """
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            [*argv],
+            cwd=cwd,
+            env=without_pointers(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise not_startable(argv, cwd, error) from error
+
+
 def _started(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, tuple[int, int]]:
     """The process, in a group of its own, and the reading ends of its stdout and stderr."""
     (stdout, to_stdout), (stderr, to_stderr) = os.pipe(), os.pipe()

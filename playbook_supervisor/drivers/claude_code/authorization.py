@@ -106,6 +106,31 @@ def require_human(
             _refuse(private.name, command, _NO_TERMINAL)
 
 
+def require_person_at(here: Checkout, private: Path, pid: int, command: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY if an agent of ours or Claude Code has started that process.
+
+    It asks us for the command over a connection: the browser of a person, or something that poses
+    as one.
+    """
+    from playbook_supervisor.drivers import own_agents
+
+    reason = own_agents.above(here, pid)
+    bound = binding.load(private)
+    if not reason and bound is not None:
+        reason = _started_by(bound, pid)
+        if pid == bound.pid:
+            reason = f"Claude Code (process {pid}) itself asks for it"
+    line = (pid, *(each.pid for each in ancestry.ancestors(pid)))
+    if not reason and any(inside(ancestry.first_environment(each)) for each in line):
+        reason = "a shell of Claude Code has started this process"
+    if reason:
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"only a human may {command}, but {reason}",
+            guidance="Use a browser that you have started yourself.",
+        )
+
+
 def note_unknown_driver(store: DiskStore, session_id: str) -> None:
     """Record that the session's last driver is unknown, before its files are accepted.
 

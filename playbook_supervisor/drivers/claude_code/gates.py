@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.kernel.answers import meanings_of
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -20,28 +21,6 @@ _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
 _UNSEEN = 14  # lines of context in the dialog of a gate that nothing else has shown
 _HEADER = 12  # characters of a header that the client shows
 _MOST_OPTIONS = 4  # of a question that the client shows
-_MEANINGS = {
-    "continue": "it is fixed: check again",
-    "retry": "run the step again",
-    "accept": "continue although it fails",
-    "skip": "skip the step",
-    "abort": "end the session",
-    "allow": "let the agent do it once",
-    "always": "let the agent do it in this session, and all that the rule allows",
-    "deny": "do not let the agent do it",
-}
-_MEANINGS_BY_REASON: dict[str, dict[str, str]] = {
-    GateReason.GATE_ALWAYS: {"continue": "run the step now"},
-    GateReason.APPROVAL: {"continue": "approve: run the step now"},
-    GateReason.TOOLS: {"continue": "allow the tools in this session: run the step now"},
-    GateReason.CHECKPOINT: {"continue": "go on"},
-    GateReason.PRECONDITION_FAIL: {"accept": "run the step anyway"},
-    GateReason.AGREEMENT_BREAKING: {
-        "continue": "check again",
-        "accept": "accept the breaking change and continue",
-    },
-}
-"""Choices with another meaning at a gate of that reason."""
 
 
 def asks_gate(given: Mapping[str, Any], snapshot: Snapshot) -> bool:
@@ -110,13 +89,13 @@ def _options(gate: Ask) -> list[tuple[str, str]]:
     answered in words, a line for each.
     """
     if gate.reason is not GateReason.QUESTION:
-        meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
-        return [(choice.value, meanings[choice.value]) for choice in gate.choices]
+        meanings = meanings_of(gate.reason)
+        return [(choice.value, meanings[choice]) for choice in gate.choices]
     questions = _mappings(gate.request.get("questions"))
     own = _mappings(questions[0].get("options")) if len(questions) == 1 else []
     shown = [(str(each["label"]), str(each.get("description", ""))) for each in own]
     shown = shown[: _MOST_OPTIONS - 1] or [("You decide", "leave it to the agent")]
-    return [*shown, (Resolution.ABORT.value, _MEANINGS["abort"])]
+    return [*shown, (Resolution.ABORT.value, meanings_of(gate.reason)[Resolution.ABORT])]
 
 
 def dialog_answer(hook: HookContext) -> HookReply | None:

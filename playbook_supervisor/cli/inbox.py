@@ -1,0 +1,263 @@
+"""`inbox`: a page in the browser for all that waits, here and in other repositories."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.render.log import now
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.inbox import register
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.timestamps import to_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import segno
+
+    from playbook_supervisor.cli.web.server import Listen
+
+PORT = 7433
+_EXTRA = "pip install 'playbook-supervisor[inbox]'"
+
+
+@click.group(invoke_without_command=True, params=[*options.COMMON])
+@click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.option("--bind", metavar="ADDRESS", default="127.0.0.1", show_default=True)
+@click.option(
+    "--url", metavar="URL", default="", help="The address that people use, if it is another."
+)
+@click.option(
+    "--tls",
+    nargs=2,
+    metavar="CERT KEY",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Speak TLS with this certificate and key.",
+)
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front of it speaks TLS.")
+@click.pass_context
+def inbox(
+    ctx: click.Context,
+    *,
+    port: int,
+    bind: str,
+    url: str,
+    tls: tuple[Path, Path] | None,
+    behind_proxy: bool,
+) -> int | None:
+    """Decide in the browser, also on the phone, about all that waits.
+
+    Prints a link for this machine. It shows the sessions of this repository, and of those that you
+    add. Others can reach it only if they are invited, and by TLS.
+
+    \b
+    Examples:
+      playbook inbox
+      playbook inbox add ../another-project
+      playbook inbox invite "Ada <ada@example.org>"
+      playbook inbox --bind 192.0.2.7 --tls cert.pem key.pem
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    try:
+        from playbook_supervisor.cli.web import server
+    except ImportError as error:
+        raise _missing(error) from error
+    wanted = server.Listen(bind, port, _origin(url), tls, behind_proxy)
+    return _serve(wanted)
+
+
+@inbox.command("add", params=[*options.COMMON])
+@click.argument("path", type=click.Path(file_okay=False, path_type=Path))
+def add(path: Path) -> int:
+    """Show the sessions of another repository, too."""
+    root = register.add(path)
+    output.inform(f"added: {root}")
+    return 0
+
+
+@inbox.command("remove", params=[*options.COMMON])
+@click.argument("path", type=click.Path(path_type=Path))
+def remove(path: Path) -> int:
+    """Forget a repository."""
+    if not register.remove(path):
+        raise ArgumentError(
+            "PB-ARG-INBOX",
+            f"{path} is not among the repositories of the inbox",
+            guidance="`playbook inbox list` shows them.",
+        )
+    output.inform(f"removed: {path}")
+    return 0
+
+
+@inbox.command("invite", params=[*options.COMMON])
+@click.argument("person", metavar='"NAME <MAIL>"')
+@click.option("--url", metavar="URL", default="", help="The address of the inbox.")
+def invite(person: str, *, url: str) -> int:
+    """Print a link that makes a browser this person's.
+
+    It works once, within three days. The journal keeps the name, and policies can name it.
+    """
+    from playbook_supervisor.cli.web.access import link
+
+    _require_terminal("invite people")
+    origin = _origin(url)
+    if not origin:
+        raise ArgumentError(
+            "PB-ARG-INBOX",
+            "where people reach the inbox is not known",
+            guidance="Add --url https://…, or `inbox: {url: https://…}` to .playbooks/config.yaml.",
+        )
+    address = link(origin, register.invite(person, now()))
+    output.write(address)
+    _show_code(address)
+    output.inform("It works once, until it is used or three days have passed.")
+    return 0
+
+
+@inbox.command("revoke", params=[*options.COMMON])
+@click.argument("person", metavar="PERSON")
+def revoke(person: str) -> int:
+    """End the access of a person, by name or mail: all browsers and links."""
+    names = register.revoke(person)
+    if not names:
+        raise ArgumentError(
+            "PB-ARG-INBOX",
+            f"{first_line(person, 60)} is not invited",
+            guidance="`playbook inbox list` shows who is.",
+        )
+    output.inform(*(f"revoked: {name}" for name in names))
+    return 0
+
+
+@inbox.command("list", params=[*options.COMMON])
+def listing() -> int:
+    """Show the repositories that were added, and who may come in."""
+    known = register.load()
+    output.write(*(f"repository  {root}" for root in known.repositories))
+    for person in known.people:
+        valid = [each for each in person.invitations if each.until > now()]
+        facts = [f"{each.name} since {to_time(each.since)[:10]}" for each in person.browsers]
+        facts += [f"{counted(len(valid), 'unused link')}"] if valid else []
+        output.write(f"person      {person.name}: {', '.join(facts) or 'no browser'}")
+    if not (known.repositories or known.people):
+        output.inform("no repository was added, and no one is invited")
+    return 0
+
+
+def _serve(wanted: Listen) -> int:
+    from playbook_supervisor.cli.web import server
+    from playbook_supervisor.cli.web.access import Access
+    from playbook_supervisor.cli.web.app import Inbox
+    from playbook_supervisor.commands.inbox.feed import Feed
+    from playbook_supervisor.commands.inbox.reminding import Reminders
+
+    here = _here()
+    if here is not None:
+        locate.require_no_agent(locate.store(here), "inbox")
+    if locate.in_claude_code():
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            "only a human may run `playbook inbox`, not a shell of Claude Code",
+        )
+    people = register.load().people
+    server.require_safe(wanted, invited=bool(people))
+    listening, site = server.bound(wanted)
+    access = Access(site)
+
+    def roots() -> list[Path]:
+        own = [here] if here is not None else []
+        return [*own, *register.load().repositories]
+
+    def entered(name: str, browser: str) -> None:
+        output.inform(f"{first_line(name) or 'you'} came in with {browser}")
+        if not name:
+            _offer(access)
+
+    feed = Feed(roots)
+    feed.poll()
+    for row in feed.one_of_each():
+        locate.require_no_agent(row.seen.store, "inbox")
+    reminders = Reminders(feed)
+    pages = Inbox(feed, access, proxied=wanted.proxied, entered=entered, on_look=reminders.send_due)
+    for problem in feed.listing.problems:
+        output.inform(f"note: {first_line(problem, 400)}")
+    for person in people:
+        browsers = counted(len(person.browsers), "browser")
+        output.inform(f"may come in: {first_line(person.name)} ({browsers})")
+    output.inform(f"the inbox is at {site.origin}; Ctrl-C ends it")
+    _offer(access)
+    server.serve(wanted, listening, pages)
+    return 0
+
+
+def _offer(access: object) -> None:
+    """Print a link for the user of this machine, where only a person reads it."""
+    from playbook_supervisor.cli.web.access import Access
+
+    assert isinstance(access, Access)  # noqa: S101 - it is ours
+    if not sys.stdout.isatty():
+        output.inform("note: no link is printed, because stdout is no terminal; invite people")
+        return
+    address = access.new_link()
+    output.write(f"open it with this link, which works once: {address}")
+    if access.site.secure:  # others than this machine can open it
+        _show_code(address)
+    sys.stdout.flush()
+
+
+def _show_code(address: str) -> None:
+    """The link as a code that a phone can read."""
+    try:
+        import segno
+    except ImportError as error:
+        raise _missing(error) from error
+    code: segno.QRCode = segno.make(address, micro=False)
+    code.terminal(sys.stdout, compact=True, border=2)
+
+
+def _origin(url: str) -> str:
+    """The address that was given, else the one in the settings of this repository."""
+    from playbook_supervisor.cli.web.server import require_origin
+    from playbook_supervisor.project import config
+
+    if url:
+        return require_origin(url)
+    here = _here()
+    return config.load(here).inbox.url if here is not None else ""
+
+
+def _here() -> Path | None:
+    """The checkout of the current folder, if it is one of a repository."""
+    try:
+        return locate.store().checkout.root
+    except PlaybookError:
+        return None
+
+
+def _require_terminal(what: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY for an agent, and where no person can see a link."""
+    from playbook_supervisor.system import ancestry
+
+    here = _here()
+    if here is not None:
+        locate.require_no_agent(locate.store(here), f"inbox {what}")
+    if locate.in_claude_code() or not ancestry.has_terminal():
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"only a human may {what}, and there is no terminal of a human here",
+            guidance="Type it in a terminal of your own.",
+        )
+
+
+def _missing(error: ImportError) -> StateError:
+    return StateError(
+        "PB-STATE-NO-EXTRA",
+        f"the inbox needs further packages: {error.name} is missing",
+        guidance=f"Install them: {_EXTRA}",
+    )

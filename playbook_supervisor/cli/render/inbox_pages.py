@@ -1,0 +1,113 @@
+"""The pages of the inbox. They share their templates with `show --html`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from playbook_supervisor.cli.render import html
+from playbook_supervisor.cli.render.page import session_values
+from playbook_supervisor.commands.inbox.feed import Listing, Row
+from playbook_supervisor.commands.inbox.gate_facts import GateFacts
+from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.drivers.notifications import gate_path, session_path
+from playbook_supervisor.kernel.answers import meanings_of
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.records import Record
+
+_LABELS = {Resolution.ALLOW: "Allow once", Resolution.ANSWER: "Send the answer"}
+
+
+class Choice(Record):
+    """A button: the word that it sends, its label, and what it means."""
+
+    word: str
+    label: str
+    meaning: str
+
+
+def listing_page(listing: Listing, person: str, now: int) -> str:
+    """All sessions. `now` in ms since the epoch."""
+    state = str(listing.version)
+    return html.render("list.html", listing=listing, link=link, **_frame(person, now, "", state))
+
+
+def gate_page(
+    row: Row,
+    facts: GateFacts,
+    person: str,
+    now: int,
+    *,
+    refused: str = "",
+    typed: Sequence[str] = (),
+) -> str:
+    """One open gate. `refused` says why an answer was not taken, `typed` are its words."""
+    meanings = meanings_of(facts.record.reason)
+    choices = [
+        Choice(each.value, _LABELS.get(each, each.value.capitalize()), meanings[each])
+        for each in facts.choices
+    ]
+    return html.render(
+        "gate.html",
+        shown=facts,
+        choices=choices,
+        refused=refused,
+        typed=tuple(typed),
+        row=row,
+        link=link,
+        session_link=session_link,
+        **session_values(facts.view, now) | _frame(person, now, row.topic, facts.state),
+    )
+
+
+def session_page(
+    row: Row, view: SessionView, person: str, now: int, *, said: str = "", failure: str = ""
+) -> str:
+    """One session. `said` tells what an answer has led to, `failure` why it is not continued."""
+    frame = _frame(person, now, row.topic, "")
+    values = session_values(view, now) | frame
+    return html.render("session.html", row=row, link=link, said=said, failure=failure, **values)
+
+
+def enter_page(token: str, name: str) -> str:
+    """Asks a person to use a link in this browser, which then answers as `name`.
+
+    The name is empty for the user of this machine.
+    """
+    return html.render("enter.html", token=token, name=name, **_frame("", 0, "", "", live=False))
+
+
+def message_page(
+    heading: str, *lines: str, person: str = "", back: str = "", back_words: str = ""
+) -> str:
+    """A few sentences, with a link."""
+    return html.render(
+        "message.html",
+        heading=heading,
+        lines=lines,
+        back=back,
+        back_words=back_words,
+        **_frame(person, 0, "", "", live=False),
+    )
+
+
+def again_page(address: str) -> str:
+    """Opens the address once more, from a page of ours: browsers then send our cookie along."""
+    return html.render("again.html", address=address)
+
+
+def link(row: Row) -> str:
+    """The page of the session's open gate, else of the session."""
+    gate = row.seen.gate
+    return session_link(row) if gate is None else gate_path(row.key, row.session_id, gate.id)
+
+
+def session_link(row: Row) -> str:
+    """The page of the session."""
+    return session_path(row.key, row.session_id)
+
+
+def _frame(
+    person: str, now: int, topic: str, state: str, *, live: bool = True
+) -> dict[str, object]:
+    """What the layout of each page needs."""
+    return {"person": person, "now": now, "topic": topic, "state": state, "live": live}

@@ -1,0 +1,331 @@
+"""The routes of the inbox: each reads or decides by one function of `commands`, and shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from playbook_supervisor.cli.render import html, inbox_pages
+from playbook_supervisor.cli.web.access import ENTER, Access, Visitor
+from playbook_supervisor.cli.web.answer_form import text_of, typed_of
+from playbook_supervisor.cli.web.events import Broker, follow
+from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
+from playbook_supervisor.commands.inbox import answering, gate_facts
+from playbook_supervisor.commands.inbox.answering import Answer, Answerer
+from playbook_supervisor.commands.inbox.feed import Feed, Row
+from playbook_supervisor.commands.view import view_of
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.system import peer_process
+
+_YEAR = 365 * 24 * 3600
+_ASSETS = {"Cache-Control": "private, max-age=600"}
+_SAID = {
+    "resumed": "Your answer is recorded, and the session goes on.",
+    "driven": "Your answer is recorded, and the runner goes on.",
+    "client": "Your answer is recorded. Claude Code goes on at your next message there.",
+    "recorded": "Your answer is recorded. To go on: `playbook resume`.",
+    "ended": "Your answer is recorded, and the session has ended.",
+}
+"""What an answer has led to, by the word in the address of the page that follows it."""
+_STATUS = {"PB-STATE-CHANGED": 409, "PB-STATE-HUMAN-ONLY": 403, "PB-POLICY-ANSWER": 403}
+
+
+class Inbox:
+    """The pages. `entered` is told the name of each person who uses a link; `on_look` is called
+    every few seconds."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        access: Access,
+        *,
+        proxied: bool,
+        entered: Callable[[str, str], None],
+        on_look: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._feed, self._access = feed, access
+        self._proxied, self._entered, self._on_look = proxied, entered, on_look
+        self.broker = Broker()
+
+    def app(self) -> Gatekeeper:
+        """The ASGI application."""
+        routes = [
+            Route("/", self._listing),
+            Route("/gate/{key}/{session}", self._gate, methods=["GET", "POST"]),
+            Route("/session/{key}/{session}", self._session),
+            Route(ENTER, self._enter, methods=["GET", "POST"]),
+            Route("/events", self._events),
+            Route("/style.css", self._style),
+            Route("/live.js", self._script),
+            Route("/icon.svg", self._icon),
+        ]
+        handlers = {RefusedError: _refused, PlaybookError: _failed, 404: _missing}
+        pages = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)  # type: ignore[arg-type]
+        return Gatekeeper(pages, self._access.site)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        del app
+        following = asyncio.create_task(follow(self._feed, self.broker, self._on_look))
+        try:
+            yield
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+
+    # ── pages ───────────────────────────────────────────────────────────────────────────────
+
+    def _listing(self, request: Request) -> Response:
+        visitor = self._visitor(request)
+        if isinstance(visitor, Response):
+            return visitor
+        if not self._feed.listing.version:
+            self._feed.poll()
+        return _page(inbox_pages.listing_page(self._feed.listing, visitor.shown, _now()))
+
+    def _session(self, request: Request) -> Response:
+        visitor = self._visitor(request)
+        if isinstance(visitor, Response):
+            return visitor
+        if (row := self._row(request)) is None:
+            return _missing(request)
+        said = _SAID.get(request.query_params.get("after", ""), "")
+        failure = "" if row.seen.driver else answering.failure(row)
+        view = view_of(row.seen)
+        return _page(
+            inbox_pages.session_page(row, view, visitor.shown, _now(), said=said, failure=failure)
+        )
+
+    async def _gate(self, request: Request) -> Response:
+        fields = await form_of(request, self._access.site) if request.method == "POST" else None
+        return await run_in_threadpool(self._decide, request, fields)
+
+    def _decide(self, request: Request, fields: Mapping[str, list[str]] | None) -> Response:
+        """Show the gate; with the fields of its form, take the answer."""
+        visitor = self._visitor(request)
+        if isinstance(visitor, Response):
+            return visitor
+        if (row := self._row(request)) is None:
+            return _missing(request)
+        refusal: PlaybookError | None = None
+        if fields is not None:
+            try:
+                return self._answer(request, row, fields, visitor)
+            except PlaybookError as error:
+                refusal, row = error, self._row(request) or row
+        facts = gate_facts.facts_of(row)
+        meant = request.query_params.get("id", "")
+        if facts is None or meant not in ("", facts.gate.id):
+            return _closed(row, meant, visitor, refusal)
+        refused = f"{refusal.message}. {refusal.guidance}".strip() if refusal else ""
+        typed = typed_of(fields or {}, len(facts.questions))
+        shown = inbox_pages.gate_page(
+            row, facts, visitor.shown, _now(), refused=refused, typed=typed
+        )
+        return _page(shown, _STATUS.get(refusal.code, 422) if refusal else 200)
+
+    def _answer(
+        self, request: Request, row: Row, fields: Mapping[str, list[str]], visitor: Visitor
+    ) -> Response:
+        given = Answer(
+            gate=request.query_params.get("id", ""),
+            state="".join(fields.get("state", [])),
+            text=text_of(fields),
+        )
+        answered = answering.answer(row, given, self._answerer(request, visitor))
+        self._feed.poll([row.seen.root / ".playbooks"])
+        after = "recorded"
+        if isinstance(answered.snapshot.directive, Finish):
+            after = "ended"
+        elif answered.resumes:
+            after = "resumed"
+        elif row.seen.client is not None and row.seen.client.lives:
+            after = "client"
+        elif row.seen.driver is not None:
+            after = "driven"
+        address = f"{inbox_pages.session_link(row)}?after={after}"
+        return RedirectResponse(address, status_code=303)
+
+    async def _events(self, request: Request) -> Response:
+        visitor = await run_in_threadpool(self._visitor, request)
+        if isinstance(visitor, Response) or self.broker.full:
+            return PlainTextResponse("No more listeners.\n", 503 if self.broker.full else 401)
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(
+            self.broker.stream(), media_type="text/event-stream", headers=headers
+        )
+
+    # ── people ──────────────────────────────────────────────────────────────────────────────
+
+    async def _enter(self, request: Request) -> Response:
+        if request.method != "POST":
+            return await run_in_threadpool(self._offer, request)
+        fields = await form_of(request, self._access.site)
+        return await run_in_threadpool(self._admit, request, "".join(fields.get("token", [])))
+
+    def _offer(self, request: Request) -> Response:
+        """Nothing is used up by looking at a link: programs that preview links do so, too."""
+        token = request.query_params.get("token", "")
+        name = self._access.offered(token, _now())
+        return _invalid() if name is None else _page(inbox_pages.enter_page(token, name))
+
+    def _admit(self, request: Request, token: str) -> Response:
+        self._require_person(request)
+        browser = _browser_of(request.headers.get("user-agent", ""))
+        entered = self._access.enter(token, browser, _now())
+        if entered is None:
+            return _invalid()
+        cookie, name = entered
+        self._entered(name, browser)
+        response = RedirectResponse("/", status_code=303)
+        site = self._access.site
+        response.set_cookie(
+            site.cookie,
+            cookie,
+            max_age=_YEAR if name else None,  # the owner's is only in this process's memory
+            secure=site.secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    def _require_person(self, request: Request) -> None:
+        """StateError PB-STATE-HUMAN-ONLY if an agent of a repository that is shown asks."""
+        who = self._answerer(request, Visitor("", ""))
+        for row in self._feed.one_of_each():
+            answering.require_person(row, who)
+
+    def _visitor(self, request: Request) -> Visitor | Response:
+        """Whose browser it is, or the page for a browser that is not known."""
+        found = self._access.visitor(cookies_of(request))
+        if found is not None:
+            return found
+        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            # A link in a message: the browser does not send our cookie along with it.
+            address = request.url.path
+            address += f"?{request.url.query}" if request.url.query else ""
+            return _page(inbox_pages.again_page(address))
+        return _page(
+            inbox_pages.message_page(
+                "This browser is not known",
+                "Open the link that `playbook inbox` prints in its terminal, or the one that you "
+                "were invited with. Each link works once, in one browser.",
+            ),
+            401,
+        )
+
+    def _answerer(self, request: Request, visitor: Visitor) -> Answerer:
+        other, own = request.scope.get("client"), request.scope.get("server")
+        peer = peer_process.find(tuple(other), tuple(own)) if other and own else None
+        return Answerer(visitor.name, "a browser of the inbox", peer, self._proxied)
+
+    def _row(self, request: Request) -> Row | None:
+        return self._feed.find(request.path_params["key"], request.path_params["session"])
+
+    # ── what pages load ─────────────────────────────────────────────────────────────────────
+
+    def _style(self, request: Request) -> Response:
+        del request
+        style = html.style("page.css", "diff.css", "inbox.css")
+        return Response(str(style), media_type="text/css", headers=_ASSETS)
+
+    def _script(self, request: Request) -> Response:
+        del request
+        return Response(html.script("live.js"), media_type="text/javascript", headers=_ASSETS)
+
+    def _icon(self, request: Request) -> Response:
+        del request
+        return Response(html.script("icon.svg"), media_type="image/svg+xml", headers=_ASSETS)
+
+
+def _page(text: str, status: int = 200) -> Response:
+    return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+def _closed(row: Row, meant: str, visitor: Visitor, refusal: PlaybookError | None) -> Response:
+    """The page of a gate that is not open: what became of it, or why an answer was refused."""
+    entries = view_of(row.seen).entries
+    gate = next((gate for each in entries for gate in each.gates if gate.id == meant), None)
+    lines = [refusal.message] if refusal and refusal.code != "PB-STATE-CHANGED" else []
+    if gate is not None and gate.answered_at is not None:
+        by = f" by {first_line(gate.by)}" if gate.by else ""
+        lines.append(f"It was answered `{gate.resolution}`{by}: {first_line(gate.text, 400)}")
+    if row.seen.gate is not None:
+        back, words = inbox_pages.link(row), f"Now {row.seen.gate.id} waits"
+    else:
+        back, words = inbox_pages.session_link(row), "Show the session"
+    shown = inbox_pages.message_page(
+        f"{meant or 'The gate'} does not wait any more",
+        *lines,
+        person=visitor.shown,
+        back=back,
+        back_words=words,
+    )
+    return _page(shown, 409 if refusal else 410)
+
+
+def _invalid() -> Response:
+    return _page(
+        inbox_pages.message_page(
+            "This link is not valid",
+            "It was used before, is too old, or was revoked. `playbook inbox` shows a new one in "
+            "its terminal; a person who was invited needs a new invitation.",
+        ),
+        403,
+    )
+
+
+def _missing(request: Request, error: Exception | None = None) -> Response:
+    del request, error
+    return _page(
+        inbox_pages.message_page("There is nothing here", back="/", back_words="Inbox"), 404
+    )
+
+
+def _refused(request: Request, error: RefusedError) -> Response:
+    del request
+    return PlainTextResponse(f"{error.sentence}\n", error.status, headers={"Connection": "close"})
+
+
+def _failed(request: Request, error: PlaybookError) -> Response:
+    del request
+    shown = inbox_pages.message_page(
+        "That did not work",
+        f"{error.message} ({error.code})",
+        error.guidance,
+        back="/",
+        back_words="Inbox",
+    )
+    return _page(shown, _STATUS.get(error.code, 500))
+
+
+def _browser_of(agent: str) -> str:
+    """`Firefox on Android`: what a person recognises in a list."""
+    browsers = ("Edg", "OPR", "Firefox", "Chrome", "Safari")
+    systems = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux")
+    names = {"Edg": "Edge", "OPR": "Opera", "Mac OS X": "macOS"}
+    browser = next((each for each in browsers if each in agent), "a browser")
+    system = next((each for each in systems if each in agent), "")
+    shown = names.get(browser, browser)
+    return f"{shown} on {names.get(system, system)}" if system else shown
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

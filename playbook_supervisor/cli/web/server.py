@@ -1,0 +1,152 @@
+"""Serves the inbox: the address that it listens at, TLS, and the end by Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from playbook_supervisor.cli.web.access import Site, site_of
+from playbook_supervisor.cli.web.app import Inbox
+from playbook_supervisor.cli.web.limits import LARGEST_HEADERS, ImpatientProtocol
+from playbook_supervisor.errors import ArgumentError, StorageError
+from playbook_supervisor.records import Record
+
+_MOST_CONNECTIONS = 1_000
+_KEEP_ALIVE = 15  # seconds that a connection may stay unused
+_CLOSING = 2  # seconds that requests may take to end
+
+
+class Listen(Record):
+    """Where to listen and how people reach it. `url` is empty for the address itself.
+
+    `tls` are the files of the certificate and its key; `proxied`: a proxy in front speaks TLS.
+    """
+
+    host: str
+    port: int
+    url: str = ""
+    tls: tuple[Path, Path] | None = None
+    proxied: bool = False
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def require_safe(listen: Listen, *, invited: bool) -> None:
+    """ArgumentError PB-ARG-INBOX unless what others can reach is encrypted and for known people."""
+    if listen.tls and listen.proxied:
+        raise _refusal("--tls and --behind-proxy exclude each other", "Choose who speaks TLS.")
+    if listen.proxied and not listen.url.startswith("https://"):
+        raise _refusal(
+            "--behind-proxy needs the address that people use",
+            "Add --url https://…, or `inbox: {url: https://…}` to .playbooks/config.yaml.",
+        )
+    if listen.local:
+        return
+    if not (listen.tls or listen.proxied):
+        raise _refusal(
+            f"{listen.host} can be reached by others, and the connection would not be encrypted",
+            "Add --tls CERT KEY, or --behind-proxy if a proxy in front of it speaks TLS.",
+        )
+    if not invited:
+        raise _refusal(
+            f"{listen.host} can be reached by others, and no one is invited",
+            'Invite people first: `playbook inbox invite "Ada <ada@example.org>"`.',
+        )
+    if not listen.url and ipaddress.ip_address(listen.host).is_unspecified:
+        raise _refusal(f"{listen.host} is no address that people can use", "Add --url https://….")
+
+
+def bound(listen: Listen) -> tuple[socket.socket, Site]:
+    """The listening socket, and the site. ArgumentError PB-ARG-INBOX if it cannot listen there."""
+    try:
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        found = socket.create_server((listen.host, listen.port), family=family, backlog=256)
+    except OSError as error:
+        cure = "Is an inbox open already? Choose another port: --port 0 takes any free one."
+        if error.errno != errno.EADDRINUSE:
+            cure = "Give --bind an address of this machine."
+        where = f"{listen.host}:{listen.port}"
+        raise _refusal(f"cannot listen at {where}: {error.strerror or error}", cure) from error
+    port = found.getsockname()[1]
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    scheme = "https" if listen.tls else "http"
+    return found, site_of(listen.url or f"{scheme}://{host}:{port}")
+
+
+def serve(listen: Listen, listening: socket.socket, inbox: Inbox) -> None:
+    """Serve until SIGINT or SIGTERM. StorageError PB-IO-READ if the certificate cannot be used."""
+    certificate, key = map(str, listen.tls) if listen.tls else (None, None)
+    config = uvicorn.Config(
+        inbox.app(),
+        http=ImpatientProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=LARGEST_HEADERS,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_CLOSING,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        said = error.strerror or str(error)
+        raise StorageError(
+            "PB-IO-READ",
+            f"cannot use the certificate {certificate} and the key {key}: {said}",
+            where=str(certificate),
+            guidance="Give the files in PEM format: the certificate with its chain, then its key.",
+        ) from error
+    _Server(config, inbox).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Ends the event streams first: it would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, inbox: Inbox) -> None:
+        super().__init__(config)
+        self._inbox = inbox
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._inbox.broker.close()
+        await super().shutdown(sockets)
+
+
+def require_origin(url: str) -> str:
+    """The address without a trailing slash. ArgumentError PB-ARG-INBOX if it is no origin."""
+    parts = urlsplit(url)
+    try:
+        port_fits = parts.port is None or parts.port > 0
+    except ValueError:
+        port_fits = False
+    plain = f"{parts.scheme}://{parts.netloc}"
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or not port_fits
+        or "@" in parts.netloc
+        or url.rstrip("/") != plain
+    ):
+        raise _refusal(f"{url!r} is no address of an inbox", "Give it as https://inbox.example.org")
+    return plain.lower()
+
+
+def _refusal(message: str, cure: str) -> ArgumentError:
+    return ArgumentError("PB-ARG-INBOX", message, guidance=cure)

@@ -1,0 +1,108 @@
+"""All that a person needs at a gate, and the digest by which an answer says what the person saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+
+from playbook_supervisor.commands.inbox.feed import Row
+from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.view import SessionView, view_of
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.file_changes import Changes
+from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.attempt_log import last_lines
+from playbook_supervisor.sessions.gate_context import GateContext
+from playbook_supervisor.sessions.manifest import Waiting
+from playbook_supervisor.system.git_diff import changes_of
+
+LOG_LINES = 40
+
+
+class GateFacts(Record):
+    """One open gate. `gate` is what waits, `entry` the attempt that it belongs to.
+
+    `lines` say what decides most (`gate_text`), `log` the last lines of the attempt `log_of`,
+    `changes` what has changed in the work tree since the session began. `busy`: other attempts
+    run, so that the work tree may change at any moment. `state` is a digest of all that decides.
+    """
+
+    view: SessionView
+    gate: Waiting
+    record: Gate
+    entry: Entry
+    choices: tuple[Resolution, ...]
+    lines: tuple[str, ...]
+    changes: Changes
+    log_of: str = ""
+    log: tuple[str, ...] = ()
+    busy: bool = False
+    state: str = ""
+
+    @property
+    def questions(self) -> tuple[Mapping[str, object], ...]:
+        """What an agent asks, if it asks questions: each with its options."""
+        asked = self.record.request.get("questions")
+        return tuple(asked) if isinstance(asked, list | tuple) else ()
+
+
+def facts_of(row: Row) -> GateFacts | None:
+    """The facts of the session's open gate; None if none is open, or it cannot be read."""
+    seen = row.seen
+    gate, context = seen.gate, seen.gate_context()
+    if gate is None or context is None:
+        return None
+    lines = tuple(gate_text.lines(context))
+    choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
+    changes = _changes(seen)
+    busy = bool(row.progress.at_work)
+    log_of = context.entry.id if context.entry.ran else context.said.attempt
+    private = seen.gate_at.store.runtime(seen.gate_at.session_id)
+    return GateFacts(
+        view_of(seen),
+        gate,
+        context.gate,
+        context.entry,
+        choices,
+        lines,
+        changes,
+        log_of,
+        last_lines(private, log_of, LOG_LINES) if log_of else (),
+        busy,
+        _digest(gate, context, lines, choices, None if busy else changes),
+    )
+
+
+def _changes(seen: SessionOverview) -> Changes:
+    """Those since the session began, in its work tree."""
+    begun = None
+    with suppress(PlaybookError):
+        begun = seen.store.journal(seen.session_id).begun
+    with suppress(PlaybookError):
+        if begun is None:  # another machine began it
+            return changes_of(seen.root, "HEAD")
+        return changes_of(seen.root, begun.head, since_ms=begun.at)
+    return Changes()
+
+
+def _digest(
+    gate: Waiting,
+    context: GateContext,
+    lines: tuple[str, ...],
+    choices: tuple[Resolution, ...],
+    changes: Changes | None,
+) -> str:
+    """While others run, the lines and the work tree change by themselves, and do not count.
+
+    Neither do changes that could not be counted in time.
+    """
+    asked = [gate.id, gate.opened_at, gate.question, choices, context.gate.request, context.people]
+    seen = [lines, repr(changes)] if changes is not None and changes.exact else []
+    text = json.dumps([asked, seen], default=str, sort_keys=True)
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

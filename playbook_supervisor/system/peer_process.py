@@ -1,0 +1,83 @@
+"""Which process of this machine is at the other end of a TCP connection.
+
+Linux tells it in /proc: the socket in its tables, and the processes that have it open. Elsewhere,
+and for a peer on another machine, nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+from playbook_supervisor.records import Record
+
+_PROC: Path = Path("/proc")
+_TABLES = ("net/tcp", "net/tcp6")
+
+Address = tuple[str, int]
+"""A host's number and a port."""
+
+
+class Peer(Record):
+    """The other end. `local`: on this machine. `processes` have its socket open, `user` owns it.
+
+    A local socket without processes belongs to another user, or its process has just ended.
+    """
+
+    local: bool
+    user: int = -1
+    processes: tuple[int, ...] = ()
+
+
+def find(other: Address, own: Address) -> Peer | None:
+    """The end of the connection from `other` to our end `own`; None if the system does not tell."""
+    if not (_PROC / "self" / "net" / "tcp").exists():
+        return None
+    ends = (_plain(other), _plain(own))
+    for table in _TABLES:
+        for line in _lines(table):
+            fields = line.split()
+            if len(fields) > 9 and (_end(fields[1]), _end(fields[2])) == ends:
+                return Peer(True, int(fields[7]), tuple(_holders(fields[9])))
+    return Peer(ip_address(ends[0][0]).is_loopback)
+
+
+def _lines(table: str) -> list[str]:
+    with suppress(OSError):
+        return (_PROC / "self" / table).read_text("ascii", "replace").splitlines()[1:]
+    return []
+
+
+def _plain(address: Address) -> Address:
+    """IPv4 in IPv6 as IPv4, as the tables are compared."""
+    number = ip_address(address[0].partition("%")[0])
+    mapped = number.ipv4_mapped if isinstance(number, IPv6Address) else None
+    return str(mapped or number), address[1]
+
+
+def _end(word: str) -> Address:
+    """`0100007F:1F90` → `("127.0.0.1", 8080)`: words of four bytes in the machine's order."""
+    number, _, port = word.partition(":")
+    data = bytes.fromhex(number)
+    order = -1 if sys.byteorder == "little" else 1
+    packed = b"".join(data[at : at + 4][::order] for at in range(0, len(data), 4))
+    return _plain((str(ip_address(packed)), int(port, 16)))
+
+
+def _holders(inode: str) -> Iterator[int]:
+    """The processes that have the socket open, as far as we may look."""
+    socket = f"socket:[{inode}]"
+    with os.scandir(_PROC) as folders:
+        numbers = [folder.name for folder in folders if folder.name.isdecimal()]
+    for number in numbers:
+        with suppress(OSError):  # it has ended, or belongs to another user
+            folder = f"{_PROC}/{number}/fd"
+            for name in os.listdir(folder):  # noqa: PTH208 - thousands of strings
+                with suppress(OSError):
+                    if os.readlink(f"{folder}/{name}") == socket:  # noqa: PTH115
+                        yield int(number)
+                        break
