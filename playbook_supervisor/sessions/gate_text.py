@@ -36,6 +36,7 @@ def lines(
     most: int = MOST_LINES,
     width: int = _WIDTH,
     steps_shown: bool = False,
+    files_shown: bool = False,
 ) -> list[str]:
     """What to show below the question; empty where no gate is open.
 
@@ -43,12 +44,15 @@ def lines(
     waived and the verdicts, what the agent said, what each step left, and the changes in the
     repository. If there is more than fits, steps and changed files are left out and counted. The
     first lines are wrapped, the others cut.
-    `steps_shown`: a list right above has the steps already.
+    `steps_shown`: a list right above has the steps already; `files_shown`: the changed files are
+    shown elsewhere.
     """
     if context is None:
         return []
     head = list(_wrapped(_head(context), width))
     tail = list(_repository(context))
+    if files_shown:
+        tail = tail[: 1 + len(context.commits) + bool(context.more_commits)]
     steps = [] if steps_shown else list(_steps(context))
     room = most - min(len(tail), 1 + _LEAST_CHANGES)
     head = _fitting(head, room - min(len(steps), 1))

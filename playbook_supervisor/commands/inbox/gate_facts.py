@@ -58,7 +58,7 @@ def facts_of(row: Row) -> GateFacts | None:
     gate, context = seen.gate, seen.gate_context()
     if gate is None or context is None:
         return None
-    lines = tuple(gate_text.lines(context))
+    lines = tuple(gate_text.lines(context, files_shown=True))
     choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
     changes = _changes(seen)
     busy = bool(row.progress.at_work)
