@@ -69,6 +69,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "claude-keys": keys("config", "properties", "agents", "properties", "claude"),
     "artifacts-keys": keys("config", "properties", "artifacts"),
     "bounds-keys": keys("config", "definitions", "bounds"),
+    "inbox-keys": keys("config", "properties", "inbox"),
     "check-keys": keys("config", "definitions", "check"),
     "policy-keys": keys("policy", "definitions", "rule"),
     "match-keys": keys("policy", "definitions", "match"),

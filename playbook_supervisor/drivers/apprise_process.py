@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from apprise import Apprise
 
+_WEB = ("http", "https")  # some services are known by the address of a webhook
 _STATUS = r"\berror=(\d{3})\b"
 
 
@@ -54,7 +55,8 @@ def main() -> None:
     if "body" not in data:
         known: Container[str] = apprise.NotificationManager()  # type: ignore[no-untyped-call]
         for index, url in urls.items():
-            report(index, "known" if url.partition("://")[0].lower() in known else "unknown")
+            scheme = url.partition("://")[0].lower()
+            report(index, "known" if scheme in known or scheme in _WEB else "unknown")
         return
     statuses = _Statuses()
     logger = logging.getLogger("apprise")

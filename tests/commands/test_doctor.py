@@ -389,8 +389,8 @@ class TestNotify:
             "Set the variable PUSH_TOKEN, or add it to `secrets` in .playbooks/config.yaml.",
         )
         monkeypatch.setenv("PUSH_TOKEN", "very secret")
-        found = self.notify(clinic, slack, ntfy)
-        assert found == Diagnosis("notify", "fine", "sends to slack, ntfy")
+        found = self.notify(clinic, slack, ntfy, "https://hooks.example/{{secret:PUSH_TOKEN}}")
+        assert found == Diagnosis("notify", "fine", "sends to slack, ntfy, https")
 
     def test_a_service_that_is_unknown(self, clinic: Clinic) -> None:
         found = self.notify(clinic, "nfty://push.example/x")

@@ -172,6 +172,26 @@ def test_an_answer_from_elsewhere_ends_the_reminders(gated: Project) -> None:
     assert len(called(gated)) == reminded + 1  # the end
 
 
+def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) -> None:
+    gated.write(
+        ".playbooks/playbooks/gated.yaml", GATED.replace("autonomy: gate_always", "autonomy: auto")
+    )
+    ask = "{permission: {tool: Bash, input: {command: npm test}}}"
+    agent = gated.script(f"steps: {{publish: {{ask: {ask}, say: done}}}}\n")
+    runner = gated.spawn("run", "gated", "--agent", agent, "--patience", "60")
+    try:
+        until(lambda: len(called(gated)) >= 3)
+        driving.answer(["allow"], cwd=gated.root)
+        assert runner.wait(60) == 0
+    finally:
+        runner.kill()
+        runner.communicate()
+    *gates, end = called(gated)
+    assert len(set(gates)) == 1
+    assert "wants to run `npm test` (publish#1)" in gates[0]
+    assert end.endswith("completed, 1/1 step")
+
+
 def test_a_reminder_that_hangs_does_not_delay_the_end(gated: Project) -> None:
     """Its program is ended with the gate."""
     gated.write("call", "#!/bin/sh\ncat >> called\n[ ! -e again ] || exec sleep 600\n")
