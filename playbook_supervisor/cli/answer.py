@@ -9,6 +9,7 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
+from playbook_supervisor.commands.answering import answer as record
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.formats.sanitize import printable
@@ -38,7 +39,7 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer continue --resume
       playbook answer --gate 'pr#1?1' continue
     """
-    snapshot = driving.answer(words, session=session, gate=gate)
+    snapshot = record(words, session=session, gate=gate)
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
     sys.stdout.flush()  # what was recorded is read before what follows from it
     output.show_notices(snapshot.notices)

@@ -1,4 +1,4 @@
-"""The commands that move a session: run, resume, answer, abort, pause.
+"""The commands that drive a session or stop it: run, resume, abort, pause.
 
 Data in, data out, errors raised; nothing is printed here.
 """
@@ -32,16 +32,14 @@ from playbook_supervisor.drivers.observers import (
     Prompter,
 )
 from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
-from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.answers import read_answer
-from playbook_supervisor.kernel.directives import Ask, Finish
+from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import creation, principal, selection
-from playbook_supervisor.sessions.manifest import NO_DRIVER, SESSION_ID, Driver
+from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -172,66 +170,6 @@ def resume(
         limits=merged,
     )
     return _drive(supervisor, agent, drive, observer, prompter, start=known.start, retry=retry)
-
-
-def _names_session(word: str, cwd: Path | None) -> bool:
-    """A word without a digit is taken for a part of the answer: an id may end with `fix`."""
-    if SESSION_ID.match(word) or not any(character.isdigit() for character in word):
-        return SESSION_ID.match(word) is not None
-    return SESSION_ID.match(locate.named(locate.store(cwd), word)) is not None
-
-
-def answer(
-    words: Sequence[str],
-    *,
-    session: str = "",
-    gate: str = "",
-    cwd: Path | None = None,
-    person: Principal | None = None,
-) -> Snapshot:
-    """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
-
-    The first word is a session if it has the form of an id, or of one's beginning or end with a
-    digit, and more words follow. `person` is one whom the caller knows; without it, the one who has
-    started this process.
-    """
-    if not session and len(words) > 1 and _names_session(words[0], cwd):
-        session, words = words[0], words[1:]
-    text = " ".join(words)
-    try:
-        store, session_id = locate.select(session, cwd)
-    except StateError as error:
-        raise locate.with_waiting_sessions(error, cwd) from error
-    if person is None:
-        locate.require_human(store, session_id, "answer")
-        person = _person(store)
-    supervisor = locate.supervisor(store, session_id)
-    snapshot = supervisor.look()
-    asked = snapshot.directive
-    if not isinstance(asked, Ask):
-        no_gate = StateError(
-            "PB-STATE-NO-GATE", f"session {supervisor.id} is not waiting at a gate"
-        )
-        raise locate.with_waiting_sessions(no_gate, cwd)
-    if gate and gate != asked.id:
-        wrong = f"the gate {gate} is not open; the open one is {asked.id}"
-        raise StateError("PB-STATE-REFUSED", wrong)
-    reply = read_answer(text, asked.choices)
-    if reply.resolution is None:
-        choices = ", ".join(asked.choices)
-        said = f"{first_line(text, 80)!r} does not answer this gate"
-        raise ArgumentError(
-            "PB-ARG-ANSWER",
-            f"{said}: {reply.question}" if reply.question else said,
-            where=snapshot.question,
-            guidance=f"Begin or end with one of: {choices}; as in `{asked.choices[1]}: REASON`.",
-        )
-    answered = supervisor.answer(asked.id, reply.resolution, text, person)
-    if reply.resolution is Resolution.ABORT and asked.member.within:
-        answered = session_control.end_tree(supervisor).after(answered)
-    if said := changed_settings.notice(store, session_id):
-        answered = replace(answered, notices=(*answered.notices, said))
-    return locate.with_store_notices(answered)
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.commands import checking, driving, resume_token, view
+from playbook_supervisor.commands import answering, checking, driving, resume_token, view
 from playbook_supervisor.commands import envelope as envelopes
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import NullObserver
@@ -88,7 +88,7 @@ def resume(
             token, approve=approve, cwd=folder, drive=drive, observer=observer
         )
     if answer:
-        snapshot = driving.answer([answer], session=session, cwd=folder)
+        snapshot = answering.answer([answer], session=session, cwd=folder)
         for event in snapshot.events:
             observer.on_event(event, snapshot)
     drive = driving.DriveOptions(agent=agent)

@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 from stored import Failing
 from test_journeys import playbook
 
-from playbook_supervisor.commands import driving
+from playbook_supervisor.commands import answering
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.sessions.snapshot import Snapshot
 
@@ -39,7 +39,7 @@ def answered(project: Project) -> bool:
 
 def tried(project: Project, word: str) -> Snapshot | None:
     try:
-        return driving.answer([word], cwd=project.root)
+        return answering.answer([word], cwd=project.root)
     except PlaybookError:
         return None
 

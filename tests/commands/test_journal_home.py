@@ -16,7 +16,7 @@ import pytest
 from project import Project
 from pytest_mock import MockerFixture
 
-from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands import answering, driving, locate
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point
@@ -56,7 +56,7 @@ class Late:
 
     def complete(self, *, commit: bool = True) -> None:
         """A person accepts, and it ends."""
-        driving.answer(["accept"], cwd=self.tree.root)
+        answering.answer(["accept"], cwd=self.tree.root)
         driving.resume(cwd=self.tree.root)
         if commit and self.tree.git("status", "--porcelain"):
             self.tree.commit("The end")

@@ -14,7 +14,7 @@ from cli.terminal import Terminal
 from project import Project
 
 from playbook_supervisor.cli.render import live
-from playbook_supervisor.commands import driving, view
+from playbook_supervisor.commands import answering, driving, view
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.system import checkout
@@ -70,7 +70,7 @@ def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
     assert driving.run("gated", cwd=cwd, drive=driving.DriveOptions(agent=agent)).why == "waiting"
     assert driving.resume(cwd=cwd).why == "waiting"
     assert called(gated) == [WAITS]
-    driving.answer(["continue"], cwd=cwd)
+    answering.answer(["continue"], cwd=cwd)
     assert driving.resume(cwd=cwd).why == "completed"
     assert called(gated) == [WAITS, ENDED]
 

@@ -14,7 +14,7 @@ from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
 from project import Project
 
-from playbook_supervisor.commands import driving
+from playbook_supervisor.commands import answering, driving
 from playbook_supervisor.drivers.notifications import Notice, claim, seconds_left
 from playbook_supervisor.system import checkout
 
@@ -165,7 +165,7 @@ def test_an_answer_from_elsewhere_ends_the_reminders(gated: Project) -> None:
     with Terminal(gated, "run", "gated", "--agent", script) as terminal:
         terminal.until("abort > ")
         until(lambda: len(called(gated)) >= 2)
-        driving.answer(["continue"], cwd=gated.root)
+        answering.answer(["continue"], cwd=gated.root)
         terminal.until("I am thinking")
         reminded = len(called(gated))
         assert terminal.end() == 0
@@ -181,7 +181,7 @@ def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) ->
     runner = gated.spawn("run", "gated", "--agent", agent, "--patience", "60")
     try:
         until(lambda: len(called(gated)) >= 3)
-        driving.answer(["allow"], cwd=gated.root)
+        answering.answer(["allow"], cwd=gated.root)
         assert runner.wait(60) == 0
     finally:
         runner.kill()
@@ -247,7 +247,7 @@ def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     drive = driving.DriveOptions(agent=gated.script(WORKS))
     waiting = driving.run("gated", cwd=gated.root, drive=drive).snapshot
     assert still_waits(waiting)
-    driving.answer(["continue"], cwd=gated.root)
+    answering.answer(["continue"], cwd=gated.root)
     assert not still_waits(waiting)
     store, session = locate.select("", gated.root)
     assert not still_waits(locate.supervisor(store, session).look())

@@ -17,7 +17,7 @@ from cli.scripts import GATED, WORKS
 from project import Project
 from web import Request, Site, served
 
-from playbook_supervisor.commands import driving, view
+from playbook_supervisor.commands import answering, driving, view
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
 from playbook_supervisor.drivers.observers import NullObserver
@@ -231,7 +231,7 @@ def test_a_run_sends_a_message_for_each_gate_and_each_end(gated: Project, site: 
     drive = driving.DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "waiting"
     assert driving.resume(cwd=gated.root).why == "waiting"
-    driving.answer(["continue"], cwd=gated.root)
+    answering.answer(["continue"], cwd=gated.root)
     assert driving.resume(cwd=gated.root).why == "completed"
     gate, (title, link) = messages(gated, "completed")
     assert received(site) == [gate, (title, f"1/1 step.\n{link}")]

@@ -13,7 +13,7 @@ from cli.scripts import GATED, WORKS, conforms
 from hooked import Hooked
 from project import FEATURE, Project
 
-from playbook_supervisor.commands import checking, diagrams, driving, locate, view
+from playbook_supervisor.commands import answering, checking, diagrams, driving, locate, view
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
@@ -100,12 +100,12 @@ class TestAnAnswer:
         assert "[PB-POLICY-ANSWER]" in refused.err
         assert "do: One of those people must answer" in refused.err
         sign(gated, "rita@release.example.org")
-        driving.answer(["continue"], cwd=gated.root)
+        answering.answer(["continue"], cwd=gated.root)
         assert gated.journal()[0]["gates"][0]["by"].endswith("<rita@release.example.org>")
 
     def test_abort_is_allowed_for_anyone(self, gated: Project) -> None:
         run(gated, Mode.MANUAL)
-        driving.answer(["abort"], cwd=gated.root)
+        answering.answer(["abort"], cwd=gated.root)
         assert gated.manifest()["status"] == "aborted"
 
 

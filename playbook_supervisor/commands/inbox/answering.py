@@ -10,7 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
-from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.answering import answer as record
 from playbook_supervisor.commands.inbox.feed import Row
 from playbook_supervisor.commands.inbox.gate_facts import facts_of
 from playbook_supervisor.drivers import driver_lock
@@ -64,7 +65,7 @@ def answer(row: Row, given: Answer, who: Answerer) -> Answered:
     """Record the answer, and go on if nothing else does.
 
     StateError PB-STATE-CHANGED if the gate is not open any more or something that was shown has
-    changed, PB-STATE-HUMAN-ONLY if an agent asks; and the errors of `driving.answer`.
+    changed, PB-STATE-HUMAN-ONLY if an agent asks; and the errors of `playbook answer`.
     """
     require_person(row, who)
     facts = facts_of(row)
@@ -82,7 +83,7 @@ def answer(row: Row, given: Answer, who: Answerer) -> Answered:
         )
     root, session_id = row.seen.root, row.session_id
     name = who.name or principal.local(root).name
-    snapshot = driving.answer(
+    snapshot = record(
         [given.text],
         session=session_id,
         gate=given.gate,
