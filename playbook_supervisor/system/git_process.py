@@ -21,7 +21,8 @@ _MAX_OUTPUT = 1 << 26
 _MAX_TRACKED, _MAX_LINES = 8, 12
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
 _CLOCK_LAG = 10  # ms by which a file's time may lag: the longest tick of a kernel's clock
-_GIT = ("git", "-c", "core.quotePath=false")
+GIT = ("git", "-c", "core.quotePath=false")
+"""Git with the settings that every command has."""
 _FOR_OWN_INDEX = (  # no hook, no monitor of the user's index, and no refusal because of line ends
     *("-c", f"core.hooksPath={os.devnull}"),
     *("-c", "core.fsmonitor=false"),
@@ -29,8 +30,10 @@ _FOR_OWN_INDEX = (  # no hook, no monitor of the user's index, and no refusal be
     *("-c", "advice.addEmbeddedRepo=false"),
 )
 _DIFF = ("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
-_NEW = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
-_SESSIONS = ":(exclude,top).playbooks/sessions"
+NEW_FILES = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
+"""The command that lists untracked files that are not ignored, each with a NUL after it."""
+SESSIONS = ":(exclude,top).playbooks/sessions"
+"""The pathspec of everything but sessions' folders."""
 
 
 def ask(root: Path, *arguments: str, index: Path | None = None, seconds: float = _TIMEOUT) -> str:
@@ -55,7 +58,7 @@ def _ask(
         without_pointers,
     )
 
-    git = _GIT if index is None else (*_GIT, *_FOR_OWN_INDEX)
+    git = GIT if index is None else (*GIT, *_FOR_OWN_INDEX)
     argvs = [[*git, "-C", str(root), *arguments] for arguments in commands]
     if not root.is_dir():
         raise not_startable(argvs[0], root, FileNotFoundError())
@@ -81,7 +84,7 @@ def change(root: Path, *arguments: str) -> None:
     from playbook_supervisor.system.processes import run
 
     environment = {**os.environ, **ENVIRONMENT}
-    done = run([*_GIT, *arguments], cwd=root, env=environment, cap=_MAX_OUTPUT)
+    done = run([*GIT, *arguments], cwd=root, env=environment, cap=_MAX_OUTPUT)
     if done.returncode != 0:
         raise failure(root, arguments, done.stderr)
 
@@ -129,22 +132,27 @@ def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
     are left out. At most twelve printable lines; () if git fails.
     """
     try:
-        base = since or ask(root, "hash-object", "-t", "tree", os.devnull).strip()  # the empty tree
-        changed_since = (*_DIFF, "--end-of-options", base, "--", _SESSIONS)
-        stat, new = _ask(root, changed_since, (*_NEW, "--", _SESSIONS))
+        base = since or empty_tree(root)
+        changed_since = (*_DIFF, "--end-of-options", base, "--", SESSIONS)
+        stat, new = _ask(root, changed_since, (*NEW_FILES, "--", SESSIONS))
     except PlaybookError:
         return ()
     *changed, total = stat.splitlines() or [""]
     untracked = [
         f" {name} | new"
         for name in new.split("\0")
-        if name and _may_have_changed(root / name, since_ms)
+        if name and may_have_changed(root / name, since_ms)
     ]
     added = counted(len(untracked), "new file") if untracked else ""
     totals = [f" {', '.join(filter(None, (total.strip(), added)))}"] if changed or added else []
     tracked = [*_shortened(changed, _MAX_TRACKED), *totals]
     lines = [*tracked, *_shortened(untracked, _MAX_LINES - len(tracked))]
     return tuple(printable(line) for line in lines)
+
+
+def empty_tree(root: Path) -> str:
+    """The id of the tree without files, which depends on the repository's hash. Errors as `ask`."""
+    return ask(root, "hash-object", "-t", "tree", os.devnull).strip()
 
 
 def commits_since(root: Path, since: str) -> tuple[str, ...]:
@@ -161,7 +169,7 @@ def commits_since(root: Path, since: str) -> tuple[str, ...]:
 def commits_between(root: Path, since: str) -> tuple[str, ...]:
     """The commits of `commits_since`. Errors as `ask`."""
     commits = f"{since}..HEAD" if since else "HEAD"
-    asked = ("--format=%h %s", "--no-show-signature", "--end-of-options", commits, "--", _SESSIONS)
+    asked = ("--format=%h %s", "--no-show-signature", "--end-of-options", commits, "--", SESSIONS)
     return tuple(printable(line) for line in ask(root, "log", *asked).splitlines())
 
 
@@ -191,8 +199,19 @@ def uncommitted(root: Path) -> tuple[str, ...]:
 
     An untracked folder is one path.
     """
-    listed = ask(root, "status", "--porcelain=v1", "-z", "--no-renames", "--", _SESSIONS)
+    listed = ask(root, "status", "--porcelain=v1", "-z", "--no-renames", "--", SESSIONS)
     return tuple(line[3:] for line in listed.split("\0") if line)
+
+
+def may_have_changed(file: Path, since_ms: int) -> bool:
+    """Whether the file changed at that time or later, ms since the epoch, or is unreadable.
+
+    By its inode's change time, which no `touch` sets back.
+    """
+    try:
+        return file.lstat().st_ctime_ns // 1_000_000 + _CLOCK_LAG >= since_ms
+    except OSError:  # its name cannot be decoded, or it was removed meanwhile
+        return True
 
 
 def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
@@ -205,14 +224,6 @@ def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
         where=str(root),
         cause=" ".join(lines),
     )
-
-
-def _may_have_changed(file: Path, since_ms: int) -> bool:
-    """By its inode's change time, which no `touch` sets back."""
-    try:
-        return file.lstat().st_ctime_ns // 1_000_000 + _CLOCK_LAG >= since_ms
-    except OSError:  # its name cannot be decoded, or it was removed meanwhile
-        return True
 
 
 def _shortened(lines: Sequence[str], most: int) -> Iterable[str]:

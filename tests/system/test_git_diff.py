@@ -1,0 +1,349 @@
+"""All changes since a commit, in real repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from playbook_supervisor.errors import GitError, PlaybookError
+from playbook_supervisor.formats.file_changes import MOST_LINES, Changes, FileChange
+from playbook_supervisor.system import git_diff, new_files
+from playbook_supervisor.system.git_diff import changes_of
+
+
+def git(folder: Path, *arguments: str) -> str:
+    argv = ["git", *arguments]
+    return subprocess.run(
+        argv, cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q")
+    (root / "a.txt").write_text("one\n")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "first")
+    return root
+
+
+@pytest.fixture
+def head(repository: Path) -> str:
+    return git(repository, "rev-parse", "HEAD")
+
+
+def paths(changes: Changes) -> list[str]:
+    return [file.path for file in changes.files]
+
+
+def texts(file: FileChange) -> list[str]:
+    signs = {"added": "+", "removed": "-", "context": " ", "remark": "\\"}
+    return [signs[line.kind] + line.text for hunk in file.hunks for line in hunk.lines]
+
+
+class TestWhatChanged:
+    def test_committed_staged_unstaged_and_new_files_are_shown(
+        self, repository: Path, head: str
+    ) -> None:
+        (repository / "b.txt").write_text("b\n")
+        git(repository, "add", ".")
+        git(repository, "commit", "-q", "-m", "second")
+        (repository / "c.txt").write_text("c\n")
+        git(repository, "add", ".")
+        (repository / "a.txt").write_text("two\n")
+        (repository / "new").mkdir()
+        (repository / "new" / "größe.md").write_text("x\ny")
+        changes = changes_of(repository, head)
+        assert changes.summary == "4 files, +5 −1"
+        assert changes.exact
+        assert paths(changes) == ["a.txt", "b.txt", "c.txt", "new/größe.md"]
+        assert [file.kind for file in changes.files] == ["changed", "new", "new", "new"]
+        assert texts(changes.files[0]) == ["-one", "+two"]
+        assert texts(changes.files[3]) == ["+x", "+y", "\\No newline at end of file"]
+        assert changes.files[3].hunks[0].heading == "@@ -0,0 +1,2 @@"
+
+    def test_without_changes_there_are_none(self, repository: Path, head: str) -> None:
+        assert changes_of(repository, head) == Changes()
+
+    def test_before_the_first_commit_everything_is_new(self, tmp_path: Path) -> None:
+        git(tmp_path, "init", "-q")
+        (tmp_path / "staged").write_text("x\n")
+        git(tmp_path, "add", "staged")
+        (tmp_path / "new").write_text("x\n")
+        changes = changes_of(tmp_path, "")
+        assert paths(changes) == ["staged", "new"]
+        assert changes.summary == "2 files, +2 −0"
+
+    def test_deleted_renamed_and_binary_files_are_named(self, repository: Path, head: str) -> None:
+        (repository / "long.txt").write_text("".join(f"{number}\n" for number in range(20)))
+        (repository / "picture").write_bytes(b"\0")
+        git(repository, "add", ".")
+        git(repository, "commit", "-q", "-m", "second")
+        since = git(repository, "rev-parse", "HEAD")
+        git(repository, "mv", "long.txt", "moved.txt")
+        (repository / "a.txt").unlink()
+        (repository / "picture").write_bytes(b"\0\1")
+        (repository / "sound").write_bytes(b"\0")
+        changes = changes_of(repository, since)
+        assert [(file.path, file.former_path, file.kind, file.notes) for file in changes.files] == [
+            ("a.txt", "", "deleted", ()),
+            ("moved.txt", "long.txt", "renamed", ()),
+            ("picture", "", "changed", ("binary",)),
+            ("sound", "", "new", ("binary",)),
+        ]
+        assert changes.summary == "4 files, +0 −1"
+
+    def test_a_renamed_file_that_has_changed_is_counted(self, repository: Path) -> None:
+        (repository / "long.txt").write_text("".join(f"{number}\n" for number in range(20)))
+        git(repository, "add", ".")
+        git(repository, "commit", "-q", "-m", "second")
+        git(repository, "mv", "long.txt", "moved\n.txt")
+        with (repository / "moved\n.txt").open("a") as file:
+            file.write("more\n")
+        (change,) = changes_of(repository, "HEAD").files
+        assert (change.path, change.former_path) == ("moved␊.txt", "long.txt")
+        assert (change.added, change.removed, change.left_out) == (1, 0, 0)
+
+    def test_sessions_ignored_and_older_files_are_left_out(
+        self, repository: Path, head: str
+    ) -> None:
+        session = repository / ".playbooks" / "sessions" / "20260219-a7k"
+        session.mkdir(parents=True)
+        (session / "journal.yaml").write_text("entries: []\n")
+        (repository / ".gitignore").write_text("*.log\n")
+        (repository / "x.log").write_text("")
+        assert paths(changes_of(repository, head)) == [".gitignore"]
+        later = (repository / ".gitignore").stat().st_ctime_ns // 1_000_000 + 60_000
+        assert changes_of(repository, head, since_ms=later) == Changes()
+
+    def test_modes_and_links_are_noted(self, repository: Path, head: str) -> None:
+        (repository / "a.txt").chmod(0o755)
+        (repository / "run").write_text("x\n")
+        (repository / "run").chmod(0o755)
+        (repository / "link").symlink_to("/etc/passwd")
+        changes = changes_of(repository, head)
+        assert [(file.path, file.notes) for file in changes.files] == [
+            ("a.txt", ("now executable",)),
+            ("link", ("symbolic link",)),
+            ("run", ("executable",)),
+        ]
+        assert texts(changes.files[1]) == ["+/etc/passwd", "\\No newline at end of file"]
+
+    def test_a_file_that_became_a_link_is_one_file(self, repository: Path, head: str) -> None:
+        (repository / "a.txt").unlink()
+        (repository / "a.txt").symlink_to("b")
+        (change,) = changes_of(repository, head).files
+        assert change.notes == ("symbolic link",)
+        assert texts(change) == ["-one", "+b", "\\No newline at end of file"]
+
+    def test_a_repository_inside_is_named(self, repository: Path, head: str) -> None:
+        git(repository, "init", "-q", "inner")
+        (repository / "inner" / "x").write_text("x\n")
+        git(repository / "inner", "add", ".")
+        git(repository / "inner", "commit", "-q", "-m", "x")
+        (change,) = changes_of(repository, head).files
+        assert change.path == "inner/"
+        assert "repository of its own" in change.notes
+
+
+class TestHostileFiles:
+    @pytest.mark.parametrize(
+        ("name", "shown"),
+        [
+            ('q"uote', 'q"uote'),
+            ("new\nline", "new␊line"),
+            ("<b>&amp;", "<b>&amp;"),
+            ("--output=stolen", "--output=stolen"),
+            (":(top)x", ":(top)x"),
+            ("b\\ack", "b\\ack"),
+            ("end ", "end "),
+            ("tab\t", "tab"),
+            ("esc\x1b[31m\u202e", "esc␛[31m‹U+202E›"),
+        ],
+    )
+    @pytest.mark.parametrize("tracked", [True, False])
+    def test_any_name_is_shown(
+        self, repository: Path, head: str, name: str, shown: str, tracked: bool
+    ) -> None:
+        (repository / name).write_text("x\n")
+        if tracked:
+            git(repository, "add", "--all")
+        (change,) = changes_of(repository, head).files
+        assert change.path.rstrip() == shown.rstrip()
+        assert (change.added, change.left_out, texts(change)) == (1, 0, ["+x"])
+
+    @pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes no such name")
+    def test_an_undecodable_name_is_listed(self, repository: Path, head: str) -> None:
+        Path(os.fsdecode(bytes(repository) + b"/\xff")).write_text("x\n")
+        assert changes_of(repository, head).files == (
+            FileChange("\N{REPLACEMENT CHARACTER}", kind="new", notes=("cannot be read",)),
+        )
+
+    def test_any_bytes_are_shown(self, repository: Path, head: str) -> None:
+        (repository / "a.txt").write_bytes(b"\xff\x1b[2J\r\n")
+        (repository / "new").write_bytes(b"\xff\x1b[2J\r\n")
+        changed, new = changes_of(repository, head).files
+        assert texts(changed) == ["-one", "+\N{REPLACEMENT CHARACTER}␛[2J"]
+        assert texts(new) == texts(changed)[1:]
+
+    def test_no_link_is_followed(self, repository: Path, head: str, tmp_path: Path) -> None:
+        """An agent may replace a folder between two looks at it."""
+        (tmp_path / "secret").mkdir()
+        (tmp_path / "secret" / "key").write_text("secret\n")
+        (repository / "folder").symlink_to(tmp_path / "secret")
+        files, _ = new_files.counted_files(repository, ["folder/key"])
+        assert files == (FileChange("folder/key", kind="new", notes=("cannot be read",)),)
+        assert "secret" not in "".join(new_files.as_diff(repository, ["folder/key"]))
+
+    def test_a_pipe_does_not_block(self, repository: Path) -> None:
+        os.mkfifo(repository / "pipe")
+        files, _ = new_files.counted_files(repository, ["pipe"])
+        assert files[0].added == 0
+
+    def test_settings_of_the_user_do_not_change_the_result(
+        self, repository: Path, head: str
+    ) -> None:
+        git(repository, "mv", "a.txt", "b.txt")
+        before = changes_of(repository, head)
+        for setting in (
+            "color.ui=always",
+            "diff.noprefix=true",
+            "diff.mnemonicPrefix=true",
+            "diff.renames=false",
+            "diff.orderFile=none",
+            "diff.context=0",
+            "diff.wsErrorHighlight=all",
+            "core.quotePath=true",
+        ):
+            git(repository, "config", *setting.split("="))
+        assert changes_of(repository, head) == before
+
+    def test_no_program_from_the_repositorys_configuration_is_run(
+        self, repository: Path, head: str
+    ) -> None:
+        (repository / ".gitattributes").write_text("*.txt diff=evil\n")
+        for key in ("diff.evil.command", "diff.evil.textconv", "diff.external", "core.fsmonitor"):
+            git(repository, "config", key, "touch stolen;")
+        (repository / "a.txt").write_text("two\n")
+        assert paths(changes_of(repository, head)) == ["a.txt", ".gitattributes"]
+        assert not (repository / "stolen").exists()
+
+    def test_asking_takes_no_lock(self, repository: Path, head: str) -> None:
+        (repository / ".git" / "index.lock").touch()
+        (repository / "a.txt").write_text("two\n")
+        assert paths(changes_of(repository, head)) == ["a.txt"]
+
+
+class TestLargeChanges:
+    def test_a_file_of_a_gigabyte_is_named_at_once(self, repository: Path, head: str) -> None:
+        (repository / "a.txt").write_text("two\n" * 100)
+        os.truncate(repository / "a.txt", 1 << 30)
+        (repository / "new").touch()
+        os.truncate(repository / "new", 1 << 30)
+        (repository / "z.txt").write_text("z\n")
+        began = time.monotonic()
+        changes = changes_of(repository, head)
+        assert time.monotonic() - began < 3
+        assert changes.summary == "3 files, +1 −0"
+        assert [file.notes for file in changes.files] == [
+            ("too large to compare",),
+            ("too large to compare",),
+            (),
+        ]
+
+    def test_a_large_file_that_was_renamed_is_one_file(self, repository: Path) -> None:
+        (repository / "large").write_bytes(b"line\n" * 2_000_000)
+        git(repository, "add", ".")
+        git(repository, "commit", "-q", "-m", "second")
+        git(repository, "mv", "large", "moved")
+        assert changes_of(repository, "HEAD").files == (
+            FileChange("moved", "large", "renamed", notes=("too large to compare",)),
+        )
+
+    def test_git_is_ended_once_there_is_enough_text(self, repository: Path, head: str) -> None:
+        for number in range(20):
+            (repository / f"f{number:02}").write_text("".join(f"{n}\n" for n in range(5_000)))
+        git(repository, "add", ".")
+        changes = changes_of(repository, head)
+        lines = [line for file in changes.files for hunk in file.hunks for line in hunk.lines]
+        assert len(lines) == MOST_LINES
+        assert changes.summary == "20 files, +100000 −0"
+        assert [file.left_out for file in changes.files] == [3_000] * 5 + [5_000] * 15
+
+    def test_a_long_line_is_cut(self, repository: Path, head: str) -> None:
+        (repository / "a.txt").write_text("x" * 5_000_000 + "\nlast\n")
+        (repository / "new").write_text("y" * 5_000_000 + "\nlast\n")
+        changed, new = changes_of(repository, head).files
+        assert texts(changed) == ["-one", "+" + "x" * 399 + "…", "+last"]
+        assert texts(new) == ["+" + "y" * 399 + "…", "+last"]
+
+    def test_new_files_beyond_the_limit_are_listed_and_the_totals_are_lower_bounds(
+        self, repository: Path, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(new_files, "_MOST_BYTES", 4)
+        for name in ("x", "y", "z"):
+            (repository / name).write_text("1\n2\n")
+        changes = changes_of(repository, head)
+        assert changes.summary == "at least 3 files, +2 −0"
+        assert [file.notes for file in changes.files] == [(), ("not read",), ("not read",)]
+
+    def test_a_list_that_is_too_long_is_cut(
+        self, repository: Path, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(git_diff, "_MOST_LISTED", 200)
+        for number in range(100):
+            (repository / f"file-{number:02}").write_text("x\n")
+        changes = changes_of(repository, head)
+        assert not changes.exact
+        assert paths(changes) == [f"file-{number:02}" for number in range(12)]
+
+    def test_what_git_cannot_count_in_time_is_still_shown(
+        self, repository: Path, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(git_diff, "_COUNTING", 0.5)
+        counts = 'case "$(ps -o args= -p $PPID)" in *--numstat*) sleep 60 ;; esac; cat'
+        git(repository, "config", "filter.slow.clean", counts)
+        (repository / ".gitattributes").write_text("a.txt filter=slow\n")
+        (repository / "a.txt").write_text("two and three\n")
+        began = time.monotonic()
+        changes = changes_of(repository, head)
+        assert time.monotonic() - began < 20
+        assert changes.summary == "at least 2 files, +2 −1"
+        assert changes.files[0].notes == ("not counted",)
+        assert texts(changes.files[0]) == ["-one", "+two and three"]
+
+    def test_new_files_are_shown_even_if_git_takes_too_long(
+        self, repository: Path, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for limit in ("_LISTING", "_COUNTING", "_SHOWING"):
+            monkeypatch.setattr(git_diff, limit, 0.5)
+        git(repository, "config", "filter.slow.clean", "sleep 60")
+        (repository / ".gitattributes").write_text("a.txt filter=slow\n")
+        (repository / "a.txt").write_text("two and three\n")
+        changes = changes_of(repository, head)
+        assert changes.summary == "at least 1 file, +1 −0"
+        assert texts(changes.files[0]) == ["+a.txt filter=slow"]
+
+
+class TestFailures:
+    @pytest.mark.parametrize("since", ["--output=stolen", "-p", "no-such-commit", "HEAD --"])
+    def test_an_invalid_commit_is_an_error(self, repository: Path, since: str) -> None:
+        with pytest.raises(GitError) as raised:
+            changes_of(repository, since)
+        assert raised.value.code == "PB-GIT-FAILED"
+        assert sorted(path.name for path in repository.iterdir()) == [".git", "a.txt"]
+
+    def test_a_commit_with_a_nul_and_a_folder_that_is_gone_are_errors(
+        self, repository: Path, tmp_path: Path
+    ) -> None:
+        with pytest.raises(PlaybookError):
+            changes_of(repository, "nul\0")
+        with pytest.raises(PlaybookError):
+            changes_of(tmp_path / "gone", "HEAD")
