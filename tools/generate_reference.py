@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from playbook_supervisor.cli.app import invoke
+from playbook_supervisor.cli.app import invoke, load
 from playbook_supervisor.project.schema import schema_text
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -94,6 +94,8 @@ def cli() -> str:
     parts = [CLI, "## playbook\n\n", block(top, "text")]
     for name in names:
         parts += [f"\n## playbook {name}\n\n", block(help_of(name), "text")]
+        for below in getattr(load(name), "commands", ()):
+            parts += [f"\n### playbook {name} {below}\n\n", block(help_of(name, below), "text")]
     return "".join(parts)
 
 

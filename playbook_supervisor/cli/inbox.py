@@ -25,9 +25,20 @@ PORT = 7433
 _EXTRA = "pip install 'playbook-supervisor[inbox]'"
 
 
-@click.group(invoke_without_command=True, params=[*options.COMMON])
-@click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=PORT, show_default=True)
-@click.option("--bind", metavar="ADDRESS", default="127.0.0.1", show_default=True)
+@options.group
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    help=f"Listen at this port; 0 takes a free one. Default: {PORT}.",
+)
+@click.option(
+    "--bind",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    help="Listen at this address of the machine. Default: 127.0.0.1.",
+)
 @click.option(
     "--url", metavar="URL", default="", help="The address that people use, if it is another."
 )
@@ -72,7 +83,7 @@ def inbox(
     return _serve(wanted)
 
 
-@inbox.command("add", params=[*options.COMMON])
+@options.command
 @click.argument("path", type=click.Path(file_okay=False, path_type=Path))
 def add(path: Path) -> int:
     """Show the sessions of another repository, too."""
@@ -81,7 +92,7 @@ def add(path: Path) -> int:
     return 0
 
 
-@inbox.command("remove", params=[*options.COMMON])
+@options.command
 @click.argument("path", type=click.Path(path_type=Path))
 def remove(path: Path) -> int:
     """Forget a repository."""
@@ -95,7 +106,7 @@ def remove(path: Path) -> int:
     return 0
 
 
-@inbox.command("invite", params=[*options.COMMON])
+@options.command
 @click.argument("person", metavar='"NAME <MAIL>"')
 @click.option("--url", metavar="URL", default="", help="The address of the inbox.")
 def invite(person: str, *, url: str) -> int:
@@ -120,10 +131,10 @@ def invite(person: str, *, url: str) -> int:
     return 0
 
 
-@inbox.command("revoke", params=[*options.COMMON])
-@click.argument("person", metavar="PERSON")
+@options.command
+@click.argument("person", metavar="NAME|MAIL")
 def revoke(person: str) -> int:
-    """End the access of a person, by name or mail: all browsers and links."""
+    """End a person's access, with all browsers and links."""
     names = register.revoke(person)
     if not names:
         raise ArgumentError(
@@ -135,7 +146,7 @@ def revoke(person: str) -> int:
     return 0
 
 
-@inbox.command("list", params=[*options.COMMON])
+@options.command
 def listing() -> int:
     """Show the repositories that were added, and who may come in."""
     known = register.load()
@@ -148,6 +159,11 @@ def listing() -> int:
     if not (known.repositories or known.people):
         output.inform("no repository was added, and no one is invited")
     return 0
+
+
+for _command in (add, remove, invite, revoke):
+    inbox.add_command(_command)
+inbox.add_command(listing, "list")
 
 
 def _serve(wanted: Listen) -> int:

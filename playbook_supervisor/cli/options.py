@@ -58,6 +58,13 @@ def command(function: Command) -> click.Command:
     return made
 
 
+def group(function: Command) -> click.Group:
+    """Declare a subcommand that has commands of its own, and does something without them."""
+    made = click.group(invoke_without_command=True)(function)
+    made.params += COMMON
+    return made
+
+
 def _store_level(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     del parameter
     if value is not None:
