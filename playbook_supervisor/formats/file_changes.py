@@ -95,8 +95,8 @@ class Changes(Record):
 def visible(text: str, limit: int = LONGEST_LINE) -> str:
     """The text on one line, cut with … at `limit` characters.
 
-    Tabs become blanks. A control character becomes its picture (␛), and any other character that
-    could disguise text its number (‹U+202E›).
+    Tabs become blanks. Characters that control a terminal or could disguise text become their
+    number, ‹U+202E›.
     """
     shown = text[: limit + 1].expandtabs(4)
     if not shown.isprintable():
@@ -105,7 +105,4 @@ def visible(text: str, limit: int = LONGEST_LINE) -> str:
 
 
 def _revealed(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"‹U+{code:04X}›"
+    return f"‹U+{ord(found[0]):04X}›"

@@ -112,9 +112,9 @@ class TestReading:
     def test_quoted_paths_are_unquoted(self) -> None:
         name = r"\"q\"\\\303\266\001"
         text = f'diff --git "a/{name}" "b/{name}"\nold mode 100644\nnew mode 100755\n'
-        assert read(text).files[0].path == '"q"\\ö␁'
+        assert read(text).files[0].path == '"q"\\ö‹U+0001›'
         header = f'diff --git "a/{name}" "b/{name}"\n--- "a/{name}"\n+++ "b/{name}"\n'
-        assert read(header).files[0].path == '"q"\\ö␁'
+        assert read(header).files[0].path == '"q"\\ö‹U+0001›'
 
     def test_an_empty_line_may_lack_its_blank(self) -> None:
         text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n\n-a\n+b\n"
@@ -201,10 +201,10 @@ class TestVisibleText:
         [
             ("plain – naïve ✓", "plain – naïve ✓"),
             ("\ttab\tstop", "    tab stop"),
-            ("\x1b]0;hidden\x07", "␛]0;hidden␇"),
+            ("\x1b]0;hidden\x07", "‹U+001B›]0;hidden‹U+0007›"),
             ("user\u202etxt.exe", "user‹U+202E›txt.exe"),
             ("zero\u200bwidth\ufeff", "zero‹U+200B›width‹U+FEFF›"),
-            ("\x7f\x9b\r", "␡‹U+009B›␍"),
+            ("\x7f\x9b\r", "‹U+007F›‹U+009B›‹U+000D›"),
             ("half \ud800", "half ‹U+D800›"),
         ],
     )
@@ -231,9 +231,9 @@ class TestPage:
     def test_a_line_has_its_numbers_and_a_sign(self) -> None:
         page = self.render(read(CHANGED))
         assert "<p>1 file, +1 −1</p>" in page
-        assert "<tr class=removed><td>2<td><td>-    return &#34;Hello&#34;" in page
-        assert "<tr class=added><td><td>2<td>+    return &#34;Hi&#34;" in page
-        assert "<tr class=context><td>1<td>1<td> def greet():" in page
+        assert "<tr class=line-removed><td>2<td><td>-    return &#34;Hello&#34;" in page
+        assert "<tr class=line-added><td><td>2<td>+    return &#34;Hi&#34;" in page
+        assert "<tr><td>1<td>1<td> def greet():" in page
 
     def test_one_short_file_is_open_and_several_are_folded(self) -> None:
         assert "<details open>" in self.render(read(CHANGED))

@@ -108,7 +108,7 @@ class TestWhatChanged:
         with (repository / "moved\n.txt").open("a") as file:
             file.write("more\n")
         (change,) = changes_of(repository, "HEAD").files
-        assert (change.path, change.former_path) == ("moved␊.txt", "long.txt")
+        assert (change.path, change.former_path) == ("moved‹U+000A›.txt", "long.txt")
         assert (change.added, change.removed, change.left_out) == (1, 0, 0)
 
     def test_sessions_ignored_and_older_files_are_left_out(
@@ -158,14 +158,14 @@ class TestHostileFiles:
         ("name", "shown"),
         [
             ('q"uote', 'q"uote'),
-            ("new\nline", "new␊line"),
+            ("new\nline", "new‹U+000A›line"),
             ("<b>&amp;", "<b>&amp;"),
             ("--output=stolen", "--output=stolen"),
             (":(top)x", ":(top)x"),
             ("b\\ack", "b\\ack"),
             ("end ", "end "),
             ("tab\t", "tab"),
-            ("esc\x1b[31m\u202e", "esc␛[31m‹U+202E›"),
+            ("esc\x1b[31m\u202e", "esc‹U+001B›[31m‹U+202E›"),
         ],
     )
     @pytest.mark.parametrize("tracked", [True, False])
@@ -190,7 +190,7 @@ class TestHostileFiles:
         (repository / "a.txt").write_bytes(b"\xff\x1b[2J\r\n")
         (repository / "new").write_bytes(b"\xff\x1b[2J\r\n")
         changed, new = changes_of(repository, head).files
-        assert texts(changed) == ["-one", "+\N{REPLACEMENT CHARACTER}␛[2J"]
+        assert texts(changed) == ["-one", "+\N{REPLACEMENT CHARACTER}‹U+001B›[2J"]
         assert texts(new) == texts(changed)[1:]
 
     def test_no_link_is_followed(self, repository: Path, head: str, tmp_path: Path) -> None:
