@@ -101,7 +101,7 @@ def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
     gate = gates.get(asked.id)
     if gate is None or gate.answered_at is None or gate.resolution is None:
         return False
-    answered = Answered(gate.answered_at, asked.id, gate.resolution, gate.text, gate.by)
+    answered = Answered(gate.answered_at, asked.id, gate.resolution, gate.text, gate.by, gate.via)
     try:
         opened.policy.admit(asked.member.step.id, gate.reason, gate.resolution, gate.by)
         events = machine.decide(opened.state, answered)

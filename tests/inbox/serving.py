@@ -37,11 +37,11 @@ class Served:
 
     def visitor(self) -> httpx.Client:
         """A client that has used a link."""
-        client = self.client()
-        entered = self.enter(client, self._token)
-        assert entered.status_code == 303, entered.text
-        self.url, self._token = self._shown_link()
-        return client
+        with self.client() as client:
+            entered = self.enter(client, self._token)
+            assert entered.status_code == 303, entered.text
+            self.url, self._token = self._shown_link()
+            return self.client(cookies=client.cookies)
 
     def enter(self, client: httpx.Client, token: str) -> httpx.Response:
         """Press the button of the page that a link opens."""

@@ -14,8 +14,8 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry, Gate
-from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.records import Record
+from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import GateContext
@@ -51,6 +51,23 @@ class GateFacts(Record):
         asked = self.record.request.get("questions")
         return tuple(asked) if isinstance(asked, list | tuple) else ()
 
+    @property
+    def call(self) -> Mapping[str, str]:
+        """The exact call that an agent wants to make: each argument by its name, whole."""
+        if self.record.reason is not GateReason.PERMISSION:
+            return {}
+        given = str(self.record.request.get("input", ""))
+        try:
+            arguments = json.loads(given)
+        except (ValueError, RecursionError):
+            arguments = given  # it is cut
+        if not isinstance(arguments, dict):
+            arguments = {"arguments": arguments}
+        return {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in arguments.items()
+        }
+
 
 def facts_of(row: Row) -> GateFacts | None:
     """The facts of the session's open gate; None if none is open, or it cannot be read."""
@@ -58,6 +75,8 @@ def facts_of(row: Row) -> GateFacts | None:
     gate, context = seen.gate, seen.gate_context()
     if gate is None or context is None:
         return None
+    if context.gate.place is Place.DURING:  # what the agent asks for is shown as it is
+        context = replace(context, preview=())
     lines = tuple(gate_text.lines(context, files_shown=True))
     choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
     changes = _changes(seen)
@@ -88,7 +107,7 @@ def _changes(seen: SessionOverview) -> Changes:
         if begun is None:  # another machine began it
             return changes_of(seen.root, "HEAD")
         return changes_of(seen.root, begun.head, since_ms=begun.at)
-    return Changes()
+    return Changes(exact=False)
 
 
 def _digest(
