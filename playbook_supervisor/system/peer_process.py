@@ -7,6 +7,7 @@ and for a peer on another machine, nothing is known.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,9 +15,12 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from playbook_supervisor.records import Record
+from playbook_supervisor.system import ancestry
+from playbook_supervisor.system.ancestry import Process
 
 _PROC: Path = Path("/proc")
 _TABLES = ("net/tcp", "net/tcp6")
+_CLOSED = "0"  # the number of a socket that no process has open any more
 
 Address = tuple[str, int]
 """A host's number and a port."""
@@ -25,12 +29,13 @@ Address = tuple[str, int]
 class Peer(Record):
     """The other end. `local`: on this machine. `processes` have its socket open, `user` owns it.
 
-    A local socket without processes belongs to another user, or its process has just ended.
+    A local socket without processes belongs to another user, or to a process that hides or has just
+    ended. `user` is -1 if the socket is closed.
     """
 
     local: bool
     user: int = -1
-    processes: tuple[int, ...] = ()
+    processes: tuple[Process, ...] = ()
 
 
 def find(other: Address, own: Address) -> Peer | None:
@@ -42,8 +47,24 @@ def find(other: Address, own: Address) -> Peer | None:
         for line in _lines(table):
             fields = line.split()
             if len(fields) > 9 and (_end(fields[1]), _end(fields[2])) == ends:
+                if fields[9] == _CLOSED:
+                    return Peer(True)
                 return Peer(True, int(fields[7]), tuple(_holders(fields[9])))
-    return Peer(ip_address(ends[0][0]).is_loopback)
+    return Peer(_is_own(other[0] if "%" in other[0] else ends[0][0]))
+
+
+def _is_own(number: str) -> bool:
+    """Whether it is an address of this machine: a socket can be bound to no other.
+
+    Its connection may be in no table, because it was reset.
+    """
+    family = socket.AF_INET6 if ":" in number else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((number, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _lines(table: str) -> list[str]:
@@ -68,9 +89,9 @@ def _end(word: str) -> Address:
     return _plain((str(ip_address(packed)), int(port, 16)))
 
 
-def _holders(inode: str) -> Iterator[int]:
+def _holders(inode: str) -> Iterator[Process]:
     """The processes that have the socket open, as far as we may look."""
-    socket = f"socket:[{inode}]"
+    opened = f"socket:[{inode}]"
     with os.scandir(_PROC) as folders:
         numbers = [folder.name for folder in folders if folder.name.isdecimal()]
     for number in numbers:
@@ -78,6 +99,9 @@ def _holders(inode: str) -> Iterator[int]:
             folder = f"{_PROC}/{number}/fd"
             for name in os.listdir(folder):  # noqa: PTH208 - thousands of strings
                 with suppress(OSError):
-                    if os.readlink(f"{folder}/{name}") == socket:  # noqa: PTH115
-                        yield int(number)
+                    if os.readlink(f"{folder}/{name}") == opened:  # noqa: PTH115
+                        holder = ancestry.process(int(number))
+                        # The number may have been given to another process meanwhile.
+                        if holder and os.readlink(f"{folder}/{name}") == opened:  # noqa: PTH115
+                            yield holder
                         break

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
 from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.commands.inbox.register import Register
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import user_state
 
@@ -122,15 +124,19 @@ class Access:
         return compare_digest(self._link or "-", register.digest_of(token))
 
     def _register(self) -> Register:
-        """What is remembered, read again when the file changes: a person may be revoked."""
+        """What is remembered, read again when the file changes: a person may be revoked.
+
+        A file that cannot be read lets no one in.
+        """
         try:
             status = user_state.path(register.FILE).stat()
             stamp: object = (status.st_mtime_ns, status.st_size, status.st_ino)
         except OSError:
             stamp = None
         if stamp != self._read_at:
-            self._known = register.load()
-            self._read_at = stamp
+            self._read_at, self._known = stamp, Register()
+            with suppress(PlaybookError):
+                self._known = register.load()
         return self._known
 
 

@@ -77,7 +77,7 @@ class Inbox:
         ]
         handlers = {RefusedError: _refused, PlaybookError: _failed, 404: _missing}
         pages = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)  # type: ignore[arg-type]
-        return Gatekeeper(pages, self._access.site)
+        return Gatekeeper(pages, self._access)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -168,9 +168,9 @@ class Inbox:
         if isinstance(visitor, Response) or self.broker.full:
             return PlainTextResponse("No more listeners.\n", 503 if self.broker.full else 401)
         headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(
-            self.broker.stream(), media_type="text/event-stream", headers=headers
-        )
+        cookies = cookies_of(request.headers)
+        stream = self.broker.stream(lambda: self._access.visitor(cookies) is not None)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     # ── people ──────────────────────────────────────────────────────────────────────────────
 
@@ -187,6 +187,8 @@ class Inbox:
         return _invalid() if name is None else _page(inbox_pages.enter_page(token, name))
 
     def _admit(self, request: Request, token: str) -> Response:
+        if self._access.offered(token, _now()) is None:  # what follows takes longer
+            return _invalid()
         self._require_person(request)
         browser = _browser_of(request.headers.get("user-agent", ""))
         entered = self._access.enter(token, browser, _now())
@@ -214,7 +216,7 @@ class Inbox:
 
     def _visitor(self, request: Request) -> Visitor | Response:
         """Whose browser it is, or the page for a browser that is not known."""
-        found = self._access.visitor(cookies_of(request))
+        found = self._access.visitor(cookies_of(request.headers))
         if found is not None:
             return found
         if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
@@ -272,7 +274,7 @@ def _closed(row: Row, meant: str, visitor: Visitor, refusal: PlaybookError | Non
     else:
         back, words = inbox_pages.session_link(row), "Show the session"
     shown = inbox_pages.message_page(
-        f"{meant or 'The gate'} does not wait any more",
+        f"{first_line(meant, 60) or 'The gate'} does not wait any more",
         *lines,
         person=visitor.shown,
         back=back,

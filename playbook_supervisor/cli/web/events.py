@@ -43,25 +43,31 @@ class Broker:
             if topics:
                 news.set()
 
+    def look_again(self) -> None:
+        """End the streams of browsers that may not listen any more."""
+        for news in self._listeners:
+            news.set()
+
     def close(self) -> None:
         """End all streams, so that the server can stop."""
         self.closed = True
         for news in self._listeners:
             news.set()
 
-    async def stream(self) -> AsyncIterator[str]:
-        """The text of one browser's event stream."""
+    async def stream(self, may_listen: Callable[[], bool]) -> AsyncIterator[str]:
+        """The text of one browser's event stream, which ends when it may not listen any more."""
         news, untold = asyncio.Event(), set[str]()
         self._listeners[news] = untold
         try:
             yield "retry: 2000\n\n"
             while not self.closed:
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(_ALIVE):
                         await news.wait()
-                except TimeoutError:
+                if not await run_in_threadpool(may_listen):
+                    return
+                if not news.is_set():
                     yield ": alive\n\n"
-                    continue
                 news.clear()
                 topics = sorted(untold)
                 untold.clear()
@@ -99,7 +105,10 @@ async def _watch(
     )
     async for changes in watching:
         written = [Path(path) for _, path in changes]
-        again = not written or any(path.parent == own for path in written)
+        people = any(path.parent == own for path in written)
+        again = not written or people
+        if people:  # one of them may have been revoked
+            broker.look_again()
         if written or len(broker):
             broker.tell(await run_in_threadpool(feed.poll, None if again else written))
         if not written:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import time
 from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
@@ -14,12 +15,13 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from playbook_supervisor.cli.web.access import Site
+from playbook_supervisor.cli.web.access import ENTER, Access, Site
 
 LARGEST_BODY = 64 * 1024
 """Bytes of a form."""
 LARGEST_HEADERS = 16 * 1024
-_SECONDS = 10.0  # that a request's headers, or a form, may take to arrive
+SECONDS = 10.0
+"""Seconds that a request's headers, or a form, may take to arrive."""
 _RATE, _BURST = 30.0, 120.0  # requests of one client in a second, and at once
 _MOST_CLIENTS = 1_000
 _MOST_FIELDS = 64
@@ -47,10 +49,11 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+_AT_LINKS = {**_HEADERS, "Referrer-Policy": "strict-origin"}  # their addresses hold a token
 
 
 class RefusedError(Exception):
-    """A request that no page sees; `status` and a sentence for whoever sent it."""
+    """A request that no page sees; `status` and a sentence for its sender."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -78,8 +81,8 @@ class Rates:
 class Gatekeeper:
     """Wraps the pages: refuses foreign names and too many requests, and adds headers."""
 
-    def __init__(self, app: ASGIApp, site: Site) -> None:
-        self._app, self._site = app, site
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access, self._site = app, access, access.site
         self._rates = Rates(_RATE, _BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +93,8 @@ class Gatekeeper:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                added = _AT_LINKS if scope["path"] == ENTER else _HEADERS
+                for name, value in added.items():
                     headers.setdefault(name, value)
                 if self._site.secure:
                     headers["Strict-Transport-Security"] = "max-age=31536000"
@@ -99,7 +103,9 @@ class Gatekeeper:
         try:
             self._check(scope)
         except RefusedError as refused:
-            reply = PlainTextResponse(f"{refused.sentence}\n", refused.status)
+            reply = PlainTextResponse(
+                f"{refused.sentence}\n", refused.status, headers={"Connection": "close"}
+            )
             await reply(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
@@ -112,15 +118,37 @@ class Gatekeeper:
             )
         if scope["method"] not in ("GET", "HEAD", "POST"):
             raise RefusedError(405, "The inbox knows GET and POST.")
-        client = headers.get("cookie") or (scope.get("client") or ("unknown",))[0]
-        if not self._rates.take(client):
+        _check_length(scope["method"], headers)
+        visitor = self._access.visitor(cookies_of(headers))
+        address = (scope.get("client") or ("unknown",))[0]
+        if not self._rates.take(visitor.browser if visitor else _network_of(address)):
             raise RefusedError(429, "Too many requests. Wait a moment.")
 
 
-def cookies_of(request: Request) -> dict[str, str]:
+def _check_length(method: str, headers: Headers) -> None:
+    """Only a form has a body, and it says how long it is: nothing else is ever read."""
+    if "transfer-encoding" in headers:
+        raise RefusedError(411, "The inbox takes forms that say how long they are.")
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > (LARGEST_BODY if method == "POST" else 0):
+        raise RefusedError(413, "That is too long.")
+
+
+def _network_of(address: str) -> str:
+    """The address, or the network that IPv6 gives to one client."""
+    try:
+        number = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if number.version == 4 or number.is_loopback:
+        return address
+    return str(ipaddress.ip_network((number.packed, 64), strict=False))
+
+
+def cookies_of(headers: Headers) -> dict[str, str]:
     """The cookies of a request; none if they cannot be read."""
     try:
-        parsed = SimpleCookie(request.headers.get("cookie", ""))
+        parsed = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
         return {}
     return {name: morsel.value for name, morsel in parsed.items()}
@@ -136,12 +164,9 @@ async def form_of(request: Request, site: Site) -> dict[str, list[str]]:
     kind = headers.get("content-type", "").partition(";")[0].strip().casefold()
     if kind != "application/x-www-form-urlencoded":
         raise RefusedError(415, "The inbox takes forms of its own pages.")
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > LARGEST_BODY:
-        raise RefusedError(413, "That is too long.")
     try:
-        async with asyncio.timeout(_SECONDS):
-            body = await _body(request)
+        async with asyncio.timeout(SECONDS):
+            body = await request.body()  # the gatekeeper has looked at its length
     except TimeoutError:
         raise RefusedError(408, "The form took too long to arrive.") from None
     fields: dict[str, list[str]] = {}
@@ -153,15 +178,6 @@ async def form_of(request: Request, site: Site) -> dict[str, list[str]]:
     except ValueError:
         raise RefusedError(400, "The form cannot be read.") from None
     return fields
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            raise RefusedError(413, "That is too long.")
-    return body
 
 
 class ImpatientProtocol(H11Protocol):
@@ -190,7 +206,7 @@ class ImpatientProtocol(H11Protocol):
 
     def _expect(self) -> None:
         if self._overdue is None:
-            self._overdue = self.loop.call_later(_SECONDS, self._close)
+            self._overdue = self.loop.call_later(SECONDS, self._close)
 
     def _stop_expecting(self) -> None:
         if self._overdue is not None:

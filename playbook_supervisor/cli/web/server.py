@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import socket
 import ssl
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvicorn
 
+from playbook_supervisor.cli.web import limits
 from playbook_supervisor.cli.web.access import Site, site_of
 from playbook_supervisor.cli.web.app import Inbox
 from playbook_supervisor.cli.web.limits import LARGEST_HEADERS, ImpatientProtocol
@@ -42,6 +45,14 @@ class Listen(Record):
         except ValueError:
             return self.host == "localhost"
 
+    @property
+    def unspecified(self) -> bool:
+        """Whether it is no address that people can use."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:  # a name
+            return not self.host.strip("0.")
+
 
 def require_safe(listen: Listen, *, invited: bool) -> None:
     """ArgumentError PB-ARG-INBOX unless what others can reach is encrypted and for known people."""
@@ -64,7 +75,7 @@ def require_safe(listen: Listen, *, invited: bool) -> None:
             f"{listen.host} can be reached by others, and no one is invited",
             'Invite people first: `playbook inbox invite "Ada <ada@example.org>"`.',
         )
-    if not listen.url and ipaddress.ip_address(listen.host).is_unspecified:
+    if not listen.url and listen.unspecified:
         raise _refusal(f"{listen.host} is no address that people can use", "Add --url https://….")
 
 
@@ -90,10 +101,12 @@ def serve(listen: Listen, listening: socket.socket, inbox: Inbox) -> None:
     certificate, key = map(str, listen.tls) if listen.tls else (None, None)
     config = uvicorn.Config(
         inbox.app(),
+        loop="asyncio",
         http=ImpatientProtocol,
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",  # requests that cannot be read would fill the terminal
         access_log=False,
         proxy_headers=False,
         server_header=False,
@@ -118,11 +131,18 @@ def serve(listen: Listen, listening: socket.socket, inbox: Inbox) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the event streams first: it would wait for them."""
+    """Waits for no handshake, and at its end for no event stream."""
 
     def __init__(self, config: uvicorn.Config, inbox: Inbox) -> None:
         super().__init__(config)
         self._inbox = inbox
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.ssl is not None:  # asyncio would wait a minute for each handshake
+            loop = asyncio.get_running_loop()
+            create = partial(loop.create_server, ssl_handshake_timeout=limits.SECONDS)
+            loop.create_server = create  # type: ignore[method-assign]
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._inbox.broker.close()

@@ -6,6 +6,7 @@ which the session began say so (`inbox: {resume: true}`).
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -96,7 +97,8 @@ def answer(row: Row, given: Answer, who: Answerer) -> Answered:
 def require_person(row: Row, who: Answerer) -> None:
     """StateError PB-STATE-HUMAN-ONLY unless a person may be at the other end.
 
-    Neither this process nor the one at the other end may have been started by an agent.
+    Neither this process nor the one at the other end may have been started by an agent. A process
+    that cannot be seen is refused, unless it is a proxy of another user.
     """
     store, command = row.seen.store, "answer in the inbox"
     locate.require_no_agent(store, "inbox")
@@ -105,12 +107,16 @@ def require_person(row: Row, who: Answerer) -> None:
     private = store.runtime(locate.driven_as(store, row.session_id))
     for process in who.peer.processes:
         authorization.require_person_at(store.checkout, private, process, command)
-    if not who.peer.processes and not who.proxied:
+    if not who.peer.processes and not (who.proxied and _is_another(who.peer.user)):
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
             f"only a human may {command}, but the process that asks for it is unknown",
             guidance="Use a browser of your own account; for a proxy, start with --behind-proxy.",
         )
+
+
+def _is_another(user: int) -> bool:
+    return user not in (-1, os.getuid())
 
 
 def failure(row: Row) -> str:
@@ -132,7 +138,8 @@ def _resume(row: Row, snapshot: Snapshot) -> bool:
 
 def _started(root: Path, session_id: str, private: Path) -> bool:
     ensure_folder(private)
-    argv = [sys.executable, "-m", "playbook_supervisor", "resume", session_id]
+    # Without -P, modules in the checkout would be imported, and an agent may write there.
+    argv = [sys.executable, "-P", "-m", "playbook_supervisor", "resume", session_id]
     try:
         with (private / _LOG).open("wb") as log:
             process = start_apart(argv, root, log)

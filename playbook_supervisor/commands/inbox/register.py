@@ -23,6 +23,7 @@ VALID = 3 * 24 * 3_600_000
 """Milliseconds for which an invitation can be used."""
 
 _PERSON = re.compile(r"[^<>\s][^<>]* <[^<>\s@]+@[^<>\s@]+>")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME = 200
 _TOKEN_BYTES = 24
 
@@ -228,12 +229,15 @@ def _read(data: object) -> Register:
 def _person(fields: JsonFields) -> Person:
     return Person(
         fields.required("name"),
+        tuple(Invitation(_digest(each), each.time("until")) for each in fields.each("invitations")),
         tuple(
-            Invitation(each.required("digest"), each.time("until"))
-            for each in fields.each("invitations")
-        ),
-        tuple(
-            Browser(each.required("digest"), each.time("since"), each.text("name"))
+            Browser(_digest(each), each.time("since"), each.text("name"))
             for each in fields.each("browsers")
         ),
     )
+
+
+def _digest(fields: JsonFields) -> str:
+    if not _DIGEST.fullmatch(found := fields.required("digest")):
+        raise UnfitError("digest", "must be 64 hexadecimal digits")
+    return found

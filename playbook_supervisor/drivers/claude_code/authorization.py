@@ -19,6 +19,7 @@ from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import ancestry
+from playbook_supervisor.system.ancestry import Process
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, remove, write_atomically
 
@@ -106,29 +107,39 @@ def require_human(
             _refuse(private.name, command, _NO_TERMINAL)
 
 
-def require_person_at(here: Checkout, private: Path, pid: int, command: str) -> None:
+def require_person_at(here: Checkout, private: Path, process: Process, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY if an agent of ours or Claude Code has started that process.
 
     It asks us for the command over a connection: the browser of a person, or something that poses
-    as one.
+    as one. What it is can be told only while it runs.
     """
     from playbook_supervisor.drivers import own_agents
 
+    pid, line = process.pid, _line(process)
     reason = own_agents.above(here, pid)
     bound = binding.load(private)
     if not reason and bound is not None:
         reason = _started_by(bound, pid)
         if pid == bound.pid:
             reason = f"Claude Code (process {pid}) itself asks for it"
-    line = (pid, *(each.pid for each in ancestry.ancestors(pid)))
-    if not reason and any(inside(ancestry.first_environment(each)) for each in line):
+    if not reason and any(inside(ancestry.first_environment(each)) for each, _ in line):
         reason = "a shell of Claude Code has started this process"
+    if not reason and (not line or _line(process) != line):
+        reason = f"process {pid}, which asked for it, has ended"
     if reason:
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
             f"only a human may {command}, but {reason}",
             guidance="Use a browser that you have started yourself.",
         )
+
+
+def _line(process: Process) -> list[tuple[int, str]]:
+    """The number and the start of the process and of its ancestors; empty if it has ended."""
+    if not ancestry.lives(process.pid, process.born):
+        return []
+    above = ancestry.ancestors(process.pid)
+    return [(each.pid, each.born) for each in (process, *above)]
 
 
 def note_unknown_driver(store: DiskStore, session_id: str) -> None:
