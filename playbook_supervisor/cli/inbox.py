@@ -272,8 +272,9 @@ def _require_terminal(what: str) -> None:
 
 
 def _missing(error: ImportError) -> StateError:
+    missing = (error.name or "one").partition(".")[0]
     return StateError(
         "PB-STATE-NO-EXTRA",
-        f"the inbox needs further packages: {error.name} is missing",
+        f"the inbox needs further packages: {missing} is missing",
         guidance=f"Install them: {_EXTRA}",
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
@@ -46,6 +47,13 @@ class Served:
     def enter(self, client: httpx.Client, token: str) -> httpx.Response:
         """Press the button of the page that a link opens."""
         return self.post(client, "/enter", {"token": token})
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until that holds."""
+        end = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
     def post(self, client: httpx.Client, path: str, form: dict[str, str]) -> httpx.Response:
         """Send a form as a browser on our page does."""
