@@ -5,7 +5,7 @@ Reads only and takes no lock, so that broken, diverged and driven sessions are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,23 +124,34 @@ class SessionOverview(Record):
         return self.manifest is not None and self.manifest.status is SessionStatus.FAILED
 
 
-def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
+def of_copies(session_id: str, copies: list[DiskStore]) -> SessionOverview:
+    """The overview of the copy that counts; the others, often many after merges, are not read."""
+    if len(copies) > 1:
+        driving = [each for each in copies if each.drives(session_id)]
+        copies = driving or _at_home_or_longest(session_id, copies)
+    return max((_look(each, session_id) for each in copies), key=_precedence)
+
+
+def sessions(
+    store: DiskStore, look: Callable[[str, list[DiskStore]], SessionOverview] = of_copies
+) -> tuple[SessionOverview, ...]:
     """Every session that a person began: those that wait, the longest first, then the latest first.
 
     A child session is one of the `children` of its parent, if that can be found. A session's folder
     is in git, so several worktrees may have a copy. The driving worktree's copy counts, else that
     of the worktree that the session names, else the one with the longest journal, and of equal ones
-    the main checkout's.
+    the main checkout's. `look` may return what it has read before.
     """
     found: dict[str, list[DiskStore]] = {}
     for other in stores(store):
-        for session_id in {*other.ids(), *other.driven()}:
+        here = set(other.ids())
+        for session_id in (*here, *other.driven(but=here)):
             found.setdefault(session_id, []).append(other)
     for lost in (_beside(store, each) for each in checkout.lost_worktrees(store.checkout)):
         for session_id in lost.known():
             if not any(_is_as_new(each, lost, session_id) for each in found.get(session_id, ())):
                 found[session_id] = [lost]
-    seen = [_overview_of(session_id, copies) for session_id, copies in found.items()]
+    seen = [look(session_id, copies) for session_id, copies in found.items()]
     return tuple(sorted(_in_trees(seen), key=_order))
 
 
@@ -167,14 +178,6 @@ def _with_children(
         key=lambda each: (each.manifest.started_at if each.manifest else 0, each.session_id)
     )
     return replace(seen, children=tuple(children))
-
-
-def _overview_of(session_id: str, copies: list[DiskStore]) -> SessionOverview:
-    """The overview of the copy that counts; the others, often many after merges, are not read."""
-    if len(copies) > 1:
-        driving = [each for each in copies if each.drives(session_id)]
-        copies = driving or _at_home_or_longest(session_id, copies)
-    return max((_look(each, session_id) for each in copies), key=_precedence)
 
 
 def _at_home_or_longest(session_id: str, copies: list[DiskStore]) -> list[DiskStore]:

@@ -6,7 +6,7 @@ Nothing here takes a session's lock or changes a session.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,12 +62,13 @@ class SessionFolders:
         self._unfinished.sweep()
         return [name for name in session_ids.names(self.checkout.runtime) if self.drives(name)]
 
-    def driven(self) -> list[str]:
+    def driven(self, but: Collection[str] = ()) -> list[str]:
         """Open sessions that this worktree drives, including those whose folders are gone.
 
-        A child session is driven with its parent and is none of them.
+        A child session is driven with its parent and is none of them. Those of `but` are left out,
+        and not read.
         """
-        return [name for name in self.known() if self._is_open(name)]
+        return [name for name in self.known() if name not in but and self._is_open(name)]
 
     def _has(self, session_id: str) -> bool:
         """A folder that another user has closed counts: reading it reports that."""

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
-from watchfiles import awatch
+from watchfiles import watch
 
 from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.commands.inbox.feed import Feed
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system import user_state
 
 _GROUPED, _QUIET = 300, 50  # ms: changes that come together are told together
 _LOOK = 15.0  # seconds between two looks at what no file tells, such as the death of a runner
-_RETRY = 2.0  # seconds until the folders are looked for again
+_TICK = 1.0  # seconds between two looks for folders that did not exist
+_POLLED = 2.0  # seconds between two looks while the system watches no files
+_UNWATCHED = 60.0  # seconds until it is asked again to watch them
+_ENDING = 1.0  # seconds that a look may go on after the server's end
 _ALIVE = 20.0  # seconds between two signs of life to a browser
 _MOST_LISTENERS = 300
+
+_LATE = "Changes are shown some seconds late, because the system watches no more files"
+_CURE = "On Linux, raise fs.inotify.max_user_watches and fs.inotify.max_user_instances."
 
 
 class Broker:
@@ -56,6 +65,9 @@ class Broker:
 
     async def stream(self, may_listen: Callable[[], bool]) -> AsyncIterator[str]:
         """The text of one browser's event stream, which ends when it may not listen any more."""
+        if self.full:  # others began meanwhile
+            yield "retry: 30000\n\n"
+            return
         news, untold = asyncio.Event(), set[str]()
         self._listeners[news] = untold
         try:
@@ -78,45 +90,116 @@ class Broker:
 
 
 async def follow(feed: Feed, broker: Broker, on_look: Callable[[], None]) -> None:
-    """Read what changes, until cancelled. `on_look` is called in a thread every few seconds."""
-    while True:
-        places = await run_in_threadpool(_places, feed)
-        with suppress(FileNotFoundError):  # a folder was removed meanwhile
-            await _watch(feed, broker, places, on_look)
-        await asyncio.sleep(0 if places else _RETRY)
+    """Read what changes and tell the browsers, until cancelled.
+
+    `on_look` is called every few seconds. It and the reading have a thread each, so that neither
+    waits for the other.
+    """
+    stop = threading.Event()
+    reader = _Reader(feed, broker, asyncio.get_running_loop(), stop)
+    reading = threading.Thread(target=reader.run, name="reading", daemon=True)
+    looking = threading.Thread(target=_repeat, args=(on_look, stop), name="looking", daemon=True)
+    reading.start()
+    looking.start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        stop.set()
+        reading.join(_ENDING)
 
 
-async def _watch(
-    feed: Feed, broker: Broker, places: tuple[Path, ...], on_look: Callable[[], None]
-) -> None:
-    """Watch these folders, until others have to be watched."""
-    broker.tell(await run_in_threadpool(feed.poll))
-    if not places:
-        return
-    own = user_state.path(register.FILE).parent
-    watching = awatch(
-        *places,
-        watch_filter=None,
-        debounce=_GROUPED,
-        step=_QUIET,
-        rust_timeout=int(_LOOK * 1000),
-        yield_on_timeout=True,
-        ignore_permission_denied=True,
-    )
-    async for changes in watching:
-        written = [Path(path) for _, path in changes]
-        people = any(path.parent == own for path in written)
-        again = not written or people
-        if people:  # one of them may have been revoked
-            broker.look_again()
-        if written or len(broker):
-            broker.tell(await run_in_threadpool(feed.poll, None if again else written))
-        if not written:
-            await run_in_threadpool(on_look)
-        if await run_in_threadpool(_places, feed) != places:
+def _repeat(act: Callable[[], None], stop: threading.Event) -> None:
+    while not stop.wait(_LOOK):
+        act()
+
+
+class _Reader:
+    """Reads the feed where something was written, and all of it every few seconds."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        broker: Broker,
+        loop: asyncio.AbstractEventLoop,
+        stop: threading.Event,
+    ) -> None:
+        self._feed, self._broker, self._loop, self._stop = feed, broker, loop, stop
+        self._register = user_state.path(register.FILE)
+        self._unwatched = ""  # why the system does not watch the folders
+
+    def run(self) -> None:
+        """Until `stop` is set."""
+        while not self._stop.is_set():
+            self._read_changes()
+            if self._unwatched:
+                self._read_often()
+
+    def _read_changes(self) -> None:
+        """Until other folders have to be watched."""
+        places, look_at, first = self._places(), 0.0, True
+        if not places:
+            self._read_all()
+            self._stop.wait(_TICK)
+        for written in self._changes(places):
+            self._feed.note("")
+            now, people = time.monotonic(), str(self._register) in written
+            if people:  # one of them may have been revoked
+                self._call(self._broker.look_again)
+            if look := people or now >= look_at:
+                found, look_at = self._read_all(), now + _LOOK
+            else:
+                found = self._read(written)
+            missed = look and found and not (written or first)
+            if missed or self._places() != places:
+                return
+            first = False
+
+    def _read_often(self) -> None:
+        """For a while, without being told what was written."""
+        self._feed.note(f"{_LATE}: {first_line(self._unwatched, 200)}. {_CURE}")
+        until = time.monotonic() + _UNWATCHED
+        while not self._stop.wait(_POLLED) and time.monotonic() < until:
+            self._call(self._broker.look_again)
+            self._read_all()
+
+    def _changes(self, places: Sequence[Path]) -> Iterator[frozenset[str]]:
+        """What was written below the folders; empty sets in between, at least one each second."""
+        self._unwatched = ""
+        watching = watch(
+            *places,
+            watch_filter=None,
+            debounce=_GROUPED,
+            step=_QUIET,
+            rust_timeout=int(_TICK * 1000),
+            yield_on_timeout=True,
+            stop_event=self._stop,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        )
+        try:
+            for changes in watching:
+                yield frozenset(path for _, path in changes)
+        except FileNotFoundError:  # a folder was removed meanwhile
             return
+        except (OSError, RuntimeError) as error:
+            self._unwatched = str(error)
 
+    def _places(self) -> tuple[Path, ...]:
+        own = self._register.parent
+        return (*self._feed.places(), *((own,) if own.is_dir() else ()))
 
-def _places(feed: Feed) -> tuple[Path, ...]:
-    own = user_state.path(register.FILE).parent
-    return (*feed.places(), *((own,) if own.is_dir() else ()))
+    def _read(self, written: Collection[str]) -> tuple[str, ...]:
+        topics = self._feed.poll(written) if written else ()
+        if topics:
+            self._call(self._broker.tell, topics)
+        return topics
+
+    def _read_all(self) -> tuple[str, ...]:
+        topics = self._feed.poll()
+        if topics:
+            self._call(self._broker.tell, topics)
+        return topics
+
+    def _call(self, tell: Callable[..., None], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(tell, *arguments)

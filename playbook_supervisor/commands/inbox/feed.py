@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.inbox.repository import Repository
+from playbook_supervisor.commands.inbox.repository import Row as Row
 from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.progress import Poller, Progress
+from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
 
 _MOST_ENDED = 50  # sessions that have ended today
-
-
-class Row(Record):
-    """One session that a person began. `key` and `repository` name its repository, in links and
-    to people.
-    """
-
-    key: str
-    repository: str
-    progress: Progress
-
-    @property
-    def seen(self) -> SessionOverview:
-        return self.progress.seen
-
-    @property
-    def session_id(self) -> str:
-        return self.seen.session_id
-
-    @property
-    def topic(self) -> str:
-        """What changes of this session are told about."""
-        return f"{self.key}/{self.session_id}"
+_OLD = 30.0  # seconds
 
 
 class Listing(Record):
@@ -59,53 +36,47 @@ class Listing(Record):
         return (*self.waiting, *self.working, *self.idle, *self.ended)
 
 
-class Repository:
-    """One repository and its poller. `name` is its folder's."""
-
-    def __init__(self, root: Path) -> None:
-        self.store = locate.store(root)
-        self.key, self.name = self.store.checkout.key, self.store.checkout.main_root.name
-        self.places = list(_places(self.store))
-        self._poller = Poller(self.store, contexts=False)
-
-    def rows(self) -> list[Row]:
-        """Its sessions now."""
-        self.places = list(_places(self.store))
-        return [Row(self.key, self.name, each) for each in self._poller.poll()]
-
-
 class Feed:
     """The sessions of several repositories. Any thread may ask; one at a time reads."""
 
     def __init__(self, roots: Callable[[], Collection[Path]]) -> None:
         self._roots = roots
         self._lock = threading.Lock()
-        self._repositories: dict[Path, Repository] = {}
-        self._problems: dict[Path, str] = {}
+        self._known: dict[Path, Repository] = {}
+        self._repositories: dict[str, Repository] = {}
+        self._problems: dict[object, str] = {}
         self._rows: dict[str, list[Row]] = {}
-        self._said: dict[str, object] = {}
+        self._said: dict[str, Progress] = {}
+        self._looked_at = float("-inf")
         self.listing = Listing()
 
-    def poll(self, changed: Collection[Path] | None = None) -> tuple[str, ...]:
+    def current(self) -> Listing:
+        """The listing, read again if that was not done for long."""
+        if time.monotonic() - self._looked_at > _OLD:
+            self.poll()
+        return self.listing
+
+    def poll(self, changed: Collection[Path | str] | None = None) -> tuple[str, ...]:
         """Read what has changed, and return the topics of the sessions that differ.
 
-        `changed` are paths below which something was written; None reads every repository.
+        `changed` are the paths that were written; None reads every repository. An empty topic
+        stands for the problems.
         """
         with self._lock:
             if changed is None:
+                self._looked_at = time.monotonic()
                 self._find_repositories()
-            for root, repository in self._repositories.items():
-                if changed is None or any(_below(each, repository.places) for each in changed):
-                    self._read(root, repository)
+            for repository in self._repositories.values():
+                sessions = None if changed is None else repository.written(changed)
+                if sessions is None or sessions:
+                    self._read(repository, sessions)
             return self._arrange()
 
     def find(self, key: str, session_id: str) -> Row | None:
         """The session as it is now, read from its files."""
         with self._lock:
-            for root, repository in self._repositories.items():
-                if repository.key == key:
-                    self._read(root, repository)
-            self._arrange()
+            if (repository := self._repositories.get(key)) is not None:
+                self._read(repository)
             rows = self._rows.get(key, ())
             return next((row for row in rows if row.session_id == session_id), None)
 
@@ -120,39 +91,50 @@ class Feed:
             found = (place for each in self._repositories.values() for place in each.places)
             return tuple(dict.fromkeys(place for place in found if place.is_dir()))
 
+    def note(self, problem: str) -> None:
+        """Show this problem, too, or none if it is empty, from the next poll on."""
+        with self._lock:
+            self._problems[Feed] = problem
+
     def _find_repositories(self) -> None:
-        roots, keys = dict.fromkeys(self._roots()), set[str]()
-        self._problems.clear()
+        noted = self._problems.get(Feed, "")
+        self._problems = {Feed: noted}
+        try:
+            roots = dict.fromkeys(self._roots())
+        except PlaybookError as error:  # the file that names them is damaged
+            self._problems[""] = f"{error.message}. {error.guidance}"
+            roots = dict.fromkeys(self._known)
+        self._known = {root: known for root, known in self._known.items() if root in roots}
+        self._repositories = {}
         for root in roots:
             try:
-                known = self._repositories.get(root) or Repository(root)
+                known = self._known[root] = self._known.get(root) or Repository(root)
+                known.require()
             except PlaybookError as error:
-                self._problems[root] = f"{root}: {error.message}"
-                continue
-            if known.key in keys:
-                continue
-            keys.add(known.key)
-            self._repositories[root] = known
-        for root, known in list(self._repositories.items()):
-            if root not in roots or root in self._problems:
-                del self._repositories[root]
-                self._rows.pop(known.key, None)
+                self._known.pop(root, None)
+                self._problems[root] = _said(root, error)
+            else:
+                self._repositories.setdefault(known.key, known)
+        self._rows = {key: each for key, each in self._rows.items() if key in self._repositories}
 
-    def _read(self, root: Path, repository: Repository) -> None:
+    def _read(self, repository: Repository, sessions: Collection[str] | None = None) -> None:
         try:
-            self._rows[repository.key] = repository.rows()
+            self._rows[repository.key] = repository.rows(sessions)
+            self._problems.pop(repository.key, None)
         except (PlaybookError, OSError) as error:
-            self._problems[root] = f"{root}: {getattr(error, 'message', error)}"
+            self._problems[repository.key] = _said(repository.name, error)
             self._rows.pop(repository.key, None)
 
     def _arrange(self) -> tuple[str, ...]:
         """Sort all sessions into a new listing; the topics of those that differ from the last."""
-        rows = [row for each in self._rows.values() for row in each]
-        said: dict[str, object] = {row.topic: _state_of(row.progress) for row in _shown(rows)}
-        former = self._said
-        changed = [each for each in {**said, **former} if said.get(each) != former.get(each)]
-        problems = tuple(sorted(self._problems.values()))
-        if changed or problems != self.listing.problems or not self.listing.version:
+        today = _Today()
+        rows = [row for each in self._rows.values() for row in each if today.shows(row)]
+        said, former = {row.topic: row.progress for row in rows}, self._said
+        changed = [each for each in {**said, **former} if _differ(said.get(each), former.get(each))]
+        problems = tuple(sorted(filter(None, self._problems.values())))
+        if problems != self.listing.problems:
+            changed.append("")
+        if changed or not self.listing.version:
             self._said = said
             self.listing = _listing(self.listing.version + 1, rows, problems)
         return tuple(changed)
@@ -176,26 +158,34 @@ def _listing(version: int, rows: Sequence[Row], problems: tuple[str, ...]) -> Li
         tuple(waiting),
         tuple(row for row in others if row.seen.open and row.seen.driver is not None),
         tuple(row for row in others if row.seen.open and row.seen.driver is None),
-        tuple(row for row in others if _ended_today(row))[:_MOST_ENDED],
+        tuple(row for row in others if not row.seen.open)[:_MOST_ENDED],
         problems,
     )
 
 
-def _shown(rows: Sequence[Row]) -> Iterator[Row]:
-    return (row for row in rows if row.seen.open or _ended_today(row))
+class _Today:
+    """The day of the machine's clock, which may be set at any time."""
 
+    def __init__(self) -> None:
+        self._day = time.localtime()[:3]
 
-def _ended_today(row: Row) -> bool:
-    manifest = row.seen.manifest
-    if row.seen.open or manifest is None:
-        return False
-    ended = (manifest.completed_at or manifest.started_at) / 1000
-    return time.localtime(ended)[:3] == time.localtime()[:3]
+    def shows(self, row: Row) -> bool:
+        """Whether the session is open, or has ended today."""
+        manifest = row.seen.manifest
+        if row.seen.open or manifest is None:
+            return row.seen.open
+        return time.localtime(_latest(row) / 1000)[:3] == self._day
 
 
 def _latest(row: Row) -> int:
     manifest = row.seen.manifest
     return (manifest.completed_at or manifest.started_at) if manifest is not None else 0
+
+
+def _differ(one: Progress | None, other: Progress | None) -> bool:
+    if one is other:
+        return False
+    return one is None or other is None or _state_of(one) != _state_of(other)
 
 
 def _state_of(progress: Progress) -> object:
@@ -215,13 +205,5 @@ def _tree(seen: SessionOverview) -> tuple[object, ...]:
     return seen.manifest, seen.problem, seen.driver, seen.client, seen.stale, below
 
 
-def _places(store: DiskStore) -> Iterator[Path]:
-    here = store.checkout
-    for root in checkout.worktrees(here):
-        yield root / ".playbooks"
-    yield here.common_dir / "playbook"
-    yield here.common_dir / "worktrees"
-
-
-def _below(path: Path, places: Sequence[Path]) -> bool:
-    return any(path.is_relative_to(place) for place in places)
+def _said(where: object, error: PlaybookError | OSError) -> str:
+    return f"{where}: {getattr(error, 'message', error)}"

@@ -29,10 +29,13 @@ class Reminders:
 
     def send_due(self) -> None:
         """Send what is due; it takes as long as sending does."""
-        for row in self._feed.listing.waiting:
+        waiting = self._feed.listing.waiting
+        kept = self._settings.keys() & {row.topic for row in waiting}
+        self._settings = {topic: self._settings[topic] for topic in kept}
+        for row in waiting:
             attended = row.seen.driver is not None or (row.seen.client and row.seen.client.lives)
             if not attended:
-                with suppress(PlaybookError):  # the session's own page shows what is wrong
+                with suppress(PlaybookError, OSError):  # the session's own page shows what is wrong
                     self._send(row)
 
     def _send(self, row: Row) -> None:
