@@ -24,6 +24,7 @@ from playbook_supervisor.cli.web.access import ENTER, Access, Visitor
 from playbook_supervisor.cli.web.answer_form import text_of, typed_of
 from playbook_supervisor.cli.web.events import Broker, follow
 from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
+from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import answering, gate_facts
 from playbook_supervisor.commands.inbox.answering import Answer, Answerer
 from playbook_supervisor.commands.inbox.feed import Feed, Row
@@ -61,6 +62,7 @@ class Inbox:
     ) -> None:
         self._feed, self._access = feed, access
         self._proxied, self._entered, self._on_look = proxied, entered, on_look
+        self._lists = ListPages()
         self.broker = Broker()
 
     def app(self) -> Gatekeeper:
@@ -96,9 +98,7 @@ class Inbox:
         visitor = self._visitor(request)
         if isinstance(visitor, Response):
             return visitor
-        if not self._feed.listing.version:
-            self._feed.poll()
-        return _page(inbox_pages.listing_page(self._feed.listing, visitor.shown, _now()))
+        return _page(self._lists.page(self._feed.current(), visitor.shown, _now()))
 
     def _session(self, request: Request) -> Response:
         visitor = self._visitor(request)
