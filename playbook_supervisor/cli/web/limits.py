@@ -23,6 +23,7 @@ LARGEST_HEADERS = 16 * 1024
 SECONDS = 10.0
 """Seconds that a request's headers, or a form, may take to arrive."""
 _RATE, _BURST = 30.0, 120.0  # requests of one client in a second, and at once
+_UNREAD = (405, 411, 413)  # the status of refused requests that may have a long body
 _MOST_CLIENTS = 1_000
 _MOST_FIELDS = 64
 
@@ -103,30 +104,29 @@ class Gatekeeper:
         try:
             self._check(scope)
         except RefusedError as refused:
-            reply = PlainTextResponse(
-                f"{refused.sentence}\n", refused.status, headers={"Connection": "close"}
-            )
+            closing = {"Connection": "close"} if refused.status in _UNREAD else None
+            reply = PlainTextResponse(f"{refused.sentence}\n", refused.status, closing)
             await reply(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
+        _check_form(scope["method"], headers)
         if len(headers.getlist("host")) != 1 or not self._site.allows(headers["host"]):
             raise RefusedError(
                 421, f"This is not the inbox of that name. It is at {self._site.origin}"
             )
-        if scope["method"] not in ("GET", "HEAD", "POST"):
-            raise RefusedError(405, "The inbox knows GET and POST.")
-        _check_length(scope["method"], headers)
         visitor = self._access.visitor(cookies_of(headers))
         address = (scope.get("client") or ("unknown",))[0]
         if not self._rates.take(visitor.browser if visitor else _network_of(address)):
             raise RefusedError(429, "Too many requests. Wait a moment.")
 
 
-def _check_length(method: str, headers: Headers) -> None:
+def _check_form(method: str, headers: Headers) -> None:
     """Only a form has a body, and it says how long it is: nothing else is ever read."""
+    if method not in ("GET", "HEAD", "POST"):
+        raise RefusedError(405, "The inbox knows GET and POST.")
     if "transfer-encoding" in headers:
         raise RefusedError(411, "The inbox takes forms that say how long they are.")
     length = headers.get("content-length", "0")

@@ -90,6 +90,8 @@ def bound(listen: Listen) -> tuple[socket.socket, Site]:
             cure = "Give --bind an address of this machine."
         where = f"{listen.host}:{listen.port}"
         raise _refusal(f"cannot listen at {where}: {error.strerror or error}", cure) from error
+    # Else each reply would wait for the acknowledgement of its headers. Connections inherit it.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = found.getsockname()[1]
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
     scheme = "https" if listen.tls else "http"
