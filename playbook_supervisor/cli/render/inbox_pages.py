@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from playbook_supervisor.cli.render import html
@@ -11,18 +12,36 @@ from playbook_supervisor.commands.inbox.gate_facts import GateFacts
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.drivers.notifications import gate_path, session_path
 from playbook_supervisor.kernel.answers import meanings_of
+from playbook_supervisor.kernel.gates import ASKED, PLANNED
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
 _LABELS = {Resolution.ALLOW: "Allow once", Resolution.ANSWER: "Send the answer"}
+_SIGN = "[✓✗–·…]"
 
 
 class Choice(Record):
-    """A button: the word that it sends, its label, and what it means."""
+    """A button: the word that it sends, its label, and what it means.
+
+    `usual`: it is what the playbook has planned, so the button stands out.
+    """
 
     word: str
     label: str
     meaning: str
+    usual: bool = False
+
+
+class Line(Record):
+    """A line of a gate's context, its sign (`✓`) apart. `kind`: `verdict`, `step`, `more` or none.
+
+    `name` is that of the step.
+    """
+
+    text: str
+    sign: str = ""
+    kind: str = ""
+    name: str = ""
 
 
 def listing_page(listing: Listing, person: str, now: int) -> str:
@@ -39,19 +58,20 @@ def gate_page(
     *,
     refused: str = "",
     typed: Sequence[str] = (),
+    chosen: Sequence[Sequence[str]] = (),
 ) -> str:
-    """One open gate. `refused` says why an answer was not taken, `typed` are its words."""
-    meanings = meanings_of(facts.record.reason)
-    choices = [
-        Choice(each.value, _LABELS.get(each, each.value.capitalize()), meanings[each])
-        for each in facts.choices
-    ]
+    """One open gate. `refused` says why an answer was not taken; `typed` are its words, `chosen`
+    the numbers of its options, for each question.
+    """
     return html.render(
         "gate.html",
         shown=facts,
-        choices=choices,
+        choices=_choices(facts),
+        failed=facts.record.reason not in PLANNED | ASKED,
+        lines=[_line(each) for each in facts.lines],
         refused=refused,
         typed=tuple(typed),
+        chosen=tuple(chosen),
         row=row,
         link=link,
         session_link=session_link,
@@ -104,6 +124,28 @@ def link(row: Row) -> str:
 def session_link(row: Row) -> str:
     """The page of the session."""
     return session_path(row.key, row.session_id)
+
+
+def _choices(facts: GateFacts) -> list[Choice]:
+    reason, meanings = facts.record.reason, meanings_of(facts.record.reason)
+    usual = Resolution.CONTINUE if reason in PLANNED else Resolution.ANSWER
+    return [
+        Choice(
+            each.value, _LABELS.get(each, each.value.capitalize()), meanings[each], each is usual
+        )
+        for each in facts.choices
+    ]
+
+
+def _line(text: str) -> Line:
+    """`✓ qa_verdict_pass: …` is a verdict, `plan ✓ 45 s · …` a step; what is indented goes on."""
+    if text.startswith("  "):
+        return Line(text, kind="more")
+    if found := re.fullmatch(rf"({_SIGN}) (.*)", text):
+        return Line(found[2], found[1], "verdict")
+    if found := re.fullmatch(rf"(\S+) ({_SIGN})(?: (.*))?", text):
+        return Line(found[3] or "", found[2], "step", found[1])
+    return Line(text)
 
 
 def _frame(

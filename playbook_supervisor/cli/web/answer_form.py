@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.vocabulary import Resolution
 
 Fields = Mapping[str, Sequence[str]]
@@ -13,13 +15,20 @@ _MOST_QUESTIONS = 16
 
 
 def text_of(fields: Fields) -> str:
-    """`continue: looks good`; for questions of an agent a line each, with options by number."""
+    """`continue: looks good`; for questions of an agent a line each, with options by number.
+
+    Empty if a question is left out. `stop` is the answer to a question, and does not abort.
+    """
     choice = _first(fields, "choice")
     if choice != Resolution.ANSWER:
         words = " ".join(_first(fields, "words").split())
         return f"{choice}: {words}" if words else choice
     lines = [_reply(fields, number) for number in range(_MOST_QUESTIONS) if _asks(fields, number)]
-    return "\n".join(lines) if all(lines) else ""
+    if not (lines and all(lines)):
+        return ""
+    text = "\n".join(lines)
+    said = read_answer(text, (Resolution.ANSWER, Resolution.ABORT)).resolution
+    return text if said is Resolution.ANSWER else f"{Resolution.ANSWER}: {text}"
 
 
 def typed_of(fields: Fields, questions: int) -> tuple[str, ...]:
@@ -27,6 +36,23 @@ def typed_of(fields: Fields, questions: int) -> tuple[str, ...]:
     if not questions:
         return (_first(fields, "words"),)
     return tuple(_first(fields, f"words-{number}") for number in range(questions))
+
+
+def chosen_of(fields: Fields, questions: int) -> tuple[tuple[str, ...], ...]:
+    """The numbers of the options that were chosen, to show them again."""
+    return tuple(tuple(fields.get(f"option-{number}", ())) for number in range(questions))
+
+
+def refusal_of(error: PlaybookError, *, asked: int) -> str:
+    """Why the answer was not taken, for a person who has pressed a button. `asked`: questions."""
+    if error.code != "PB-ARG-ANSWER":
+        return f"{error.message}. {error.guidance}".strip()
+    if asked:
+        return "That does not answer this gate: choose an option for each question, or write words."
+    return (
+        "That does not answer this gate: your words name another choice than the button. "
+        "Leave that word out, or press its button."
+    )
 
 
 def _asks(fields: Fields, number: int) -> bool:

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from playbook_supervisor.cli.render import html, inbox_pages
 from playbook_supervisor.cli.web.access import ENTER, Access, Visitor
-from playbook_supervisor.cli.web.answer_form import text_of, typed_of
+from playbook_supervisor.cli.web.answer_form import chosen_of, refusal_of, text_of, typed_of
 from playbook_supervisor.cli.web.events import Broker, follow
 from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
 from playbook_supervisor.cli.web.list_pages import ListPages
@@ -133,11 +133,16 @@ class Inbox:
         facts = gate_facts.facts_of(row)
         meant = request.query_params.get("id", "")
         if facts is None or meant not in ("", facts.gate.id):
-            return _closed(row, meant, visitor, refusal)
-        refused = f"{refusal.message}. {refusal.guidance}".strip() if refusal else ""
-        typed = typed_of(fields or {}, len(facts.questions))
+            return _closed(row, meant, visitor, refusal, text_of(fields or {}))
+        asked = len(facts.questions)
         shown = inbox_pages.gate_page(
-            row, facts, visitor.shown, _now(), refused=refused, typed=typed
+            row,
+            facts,
+            visitor.shown,
+            _now(),
+            refused=refusal_of(refusal, asked=asked) if refusal else "",
+            typed=typed_of(fields or {}, asked),
+            chosen=chosen_of(fields or {}, asked),
         )
         return _page(shown, _STATUS.get(refusal.code, 422) if refusal else 200)
 
@@ -261,14 +266,17 @@ def _page(text: str, status: int = 200) -> Response:
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
-def _closed(row: Row, meant: str, visitor: Visitor, refusal: PlaybookError | None) -> Response:
-    """The page of a gate that is not open: what became of it, or why an answer was refused."""
-    entries = view_of(row.seen).entries
-    gate = next((gate for each in entries for gate in each.gates if gate.id == meant), None)
+def _closed(
+    row: Row, meant: str, visitor: Visitor, refusal: PlaybookError | None, sent: str
+) -> Response:
+    """The page of a gate that is not open: what became of it, and of the answer that was sent."""
+    gate = gate_facts.gate_of(view_of(row.seen), meant)
     lines = [refusal.message] if refusal and refusal.code != "PB-STATE-CHANGED" else []
     if gate is not None and gate.answered_at is not None:
         by = f" by {first_line(gate.by)}" if gate.by else ""
         lines.append(f"It was answered `{gate.resolution}`{by}: {first_line(gate.text, 400)}")
+    if refusal:
+        lines.append(f"Your answer was not recorded: {sent}")
     if row.seen.gate is not None:
         back, words = inbox_pages.link(row), f"Now {row.seen.gate.id} waits"
     else:

@@ -25,6 +25,13 @@ from playbook_supervisor.system.git_diff import changes_of
 LOG_LINES = 40
 
 
+class Call(Record):
+    """The arguments of a tool's call, by name. `whole`: a gate keeps only so much of a long one."""
+
+    arguments: Mapping[str, str]
+    whole: bool = True
+
+
 class GateFacts(Record):
     """One open gate. `gate` is what waits, `entry` the attempt that it belongs to.
 
@@ -52,21 +59,11 @@ class GateFacts(Record):
         return tuple(asked) if isinstance(asked, list | tuple) else ()
 
     @property
-    def call(self) -> Mapping[str, str]:
-        """The exact call that an agent wants to make: each argument by its name, whole."""
+    def call(self) -> Call | None:
+        """The exact call that an agent wants to make, if it asks for a permission."""
         if self.record.reason is not GateReason.PERMISSION:
-            return {}
-        given = str(self.record.request.get("input", ""))
-        try:
-            arguments = json.loads(given)
-        except (ValueError, RecursionError):
-            arguments = given  # it is cut
-        if not isinstance(arguments, dict):
-            arguments = {"arguments": arguments}
-        return {
-            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            for name, value in arguments.items()
-        }
+            return None
+        return _call(str(self.record.request.get("input", "")))
 
 
 def facts_of(row: Row) -> GateFacts | None:
@@ -96,6 +93,32 @@ def facts_of(row: Row) -> GateFacts | None:
         busy,
         _digest(gate, context, lines, choices, None if busy else changes),
     )
+
+
+def gate_of(view: SessionView, gate_id: str) -> Gate | None:
+    """The gate of that id, open or answered; `go#1/pr#1?1` is one of a child session."""
+    attempt, below, rest = gate_id.partition("/")
+    for entry in view.entries:
+        if below and entry.id == attempt and entry.session in view.children:
+            return gate_of(view.children[entry.session], rest)
+        for gate in entry.gates:
+            if gate.id == gate_id:
+                return gate
+    return None
+
+
+def _call(given: str) -> Call:
+    """The arguments in their JSON text. One that was cut is closed again, where that can be."""
+    for closing in ("", '"}', "}"):
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(given.removesuffix("…") + closing if closing else given)
+            if isinstance(arguments, dict):
+                shown = {
+                    name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                    for name, value in arguments.items()
+                }
+                return Call(shown, whole=not closing)
+    return Call({"arguments": given}, whole=not given.endswith("…"))
 
 
 def _changes(seen: SessionOverview) -> Changes:
