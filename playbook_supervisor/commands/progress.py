@@ -55,8 +55,10 @@ class Progress(Record):
 def progress_of(seen: SessionOverview, total: int) -> Progress:
     """The session's progress, as far as it can be read, in a playbook of so many steps."""
     latest: dict[str, Entry] = {}
-    with suppress(PlaybookError):
+    try:
         latest = last_entries(seen.store.journal(seen.session_id).entries)
+    except PlaybookError as error:
+        seen = seen if seen.problem else replace(seen, problem=_said(error), code=error.code)
     private = seen.store.runtime(seen.session_id)
     driven = seen.open and seen.driver is not None
     return Progress(
@@ -73,6 +75,10 @@ def steps_of(seen: SessionOverview) -> int:
     """The number of steps of its playbook; 0 if that cannot be read."""
     playbook = pinned_playbook(seen.store, seen.session_id, seen.manifest)
     return len(playbook.steps) if playbook else 0
+
+
+def _said(error: PlaybookError) -> str:
+    return f"{error.message} ({error.where})" if error.where else error.message
 
 
 def _at_work(
@@ -191,7 +197,7 @@ class Poller:
         place = _place(seen)
         stamp, known = self._known.get(place, (None, None))
         now = [self._stamps.get(each) for each in _places(seen)]
-        if known is None or stamp != now:
+        if known is None or stamp != now or known.seen != seen:
             known = progress_of(seen, self._total(seen))
             self._known[place] = now, known
         return known
