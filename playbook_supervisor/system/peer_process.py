@@ -38,8 +38,13 @@ class Peer(Record):
     processes: tuple[Process, ...] = ()
 
 
-def find(other: Address, own: Address) -> Peer | None:
-    """The end of the connection from `other` to our end `own`; None if the system does not tell."""
+def find(other: Address | None, own: Address | None) -> Peer | None:
+    """The end of the connection from `other` to our end `own`; None if the system does not tell.
+
+    Without an address the connection was reset; its other end may have been anyone on this machine.
+    """
+    if other is None or own is None:
+        return Peer(True)
     if not (_PROC / "self" / "net" / "tcp").exists():
         return None
     ends = (_plain(other), _plain(own))

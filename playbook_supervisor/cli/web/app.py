@@ -239,8 +239,7 @@ class Inbox:
         )
 
     def _answerer(self, request: Request, visitor: Visitor) -> Answerer:
-        other, own = request.scope.get("client"), request.scope.get("server")
-        peer = peer_process.find(tuple(other), tuple(own)) if other and own else None
+        peer = peer_process.find(request.scope.get("client"), request.scope.get("server"))
         return Answerer(visitor.name, "a browser of the inbox", peer, self._proxied)
 
     def _row(self, request: Request) -> Row | None:

@@ -7,7 +7,7 @@ import errno
 import ipaddress
 import socket
 import ssl
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -80,7 +80,13 @@ def require_safe(listen: Listen, *, invited: bool) -> None:
 
 
 def bound(listen: Listen) -> tuple[socket.socket, Site]:
-    """The listening socket, and the site. ArgumentError PB-ARG-INBOX if it cannot listen there."""
+    """The listening socket, and the site.
+
+    ArgumentError PB-ARG-INBOX if it cannot listen there, StorageError PB-IO-READ if the certificate
+    cannot be used.
+    """
+    if listen.tls is not None:
+        _tls_context(*listen.tls)
     try:
         family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
         found = socket.create_server((listen.host, listen.port), family=family, backlog=256)
@@ -99,8 +105,7 @@ def bound(listen: Listen) -> tuple[socket.socket, Site]:
 
 
 def serve(listen: Listen, listening: socket.socket, inbox: Inbox) -> None:
-    """Serve until SIGINT or SIGTERM. StorageError PB-IO-READ if the certificate cannot be used."""
-    certificate, key = map(str, listen.tls) if listen.tls else (None, None)
+    """Serve until SIGINT or SIGTERM, with what `bound` has returned."""
     config = uvicorn.Config(
         inbox.app(),
         loop="asyncio",
@@ -116,20 +121,27 @@ def serve(listen: Listen, listening: socket.socket, inbox: Inbox) -> None:
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_CLOSING,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
     )
+    config.load()
+    config.ssl = _tls_context(*listen.tls) if listen.tls else None
+    _Server(config, inbox).run(sockets=[listening])
+
+
+@cache
+def _tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Made once, as the key may have a passphrase, for which OpenSSL asks."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        said = error.strerror or str(error)
+        context.load_cert_chain(certificate, key)
+    except OSError as error:  # SSLError is one, too
         raise StorageError(
             "PB-IO-READ",
-            f"cannot use the certificate {certificate} and the key {key}: {said}",
+            f"cannot use the certificate {certificate} and the key {key}: "
+            f"{error.strerror or error}",
             where=str(certificate),
             guidance="Give the files in PEM format: the certificate with its chain, then its key.",
         ) from error
-    _Server(config, inbox).run(sockets=[listening])
+    return context
 
 
 class _Server(uvicorn.Server):
