@@ -69,9 +69,13 @@ class Page(webdriver.Chrome):
 
     def press(self, selector: str) -> None:
         """Click it and wait for the page that follows."""
+        self.leave(lambda: self.click(selector), selector)
+
+    def leave(self, act: Callable[[], object], what: str) -> None:
+        """Do what leads to another page, and wait for that."""
         former = self.one("html")
-        self.click(selector)
-        self.until(lambda: _is_gone(former), f"a page after {selector}")
+        act()
+        self.until(lambda: _is_gone(former), f"a page after {what}")
 
     def click(self, selector: str) -> None:
         """Click it, in the middle of the window."""
@@ -186,8 +190,10 @@ def opened(project: Project, page: Page) -> Iterator[Served]:
         page.get(served.link())
         page.shows("This browser will answer in your name")
         page.press("button")
-        yield served
-        page.get("about:blank")
+        try:
+            yield served
+        finally:
+            page.get("about:blank")
 
 
 def _is_gone(element: WebElement) -> bool:

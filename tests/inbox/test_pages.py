@@ -289,3 +289,18 @@ def test_a_diff_of_ten_thousand_lines_a_long_name_and_a_log_are_readable(
         page.shows("line 59", "details.log pre")
         assert "<script>alert(1)</script>" in page.text(".diff")
         assert page.execute_script("return document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.long
+def test_what_a_page_must_not_load_is_refused_and_noticed(project: Project, page: Page) -> None:
+    """So the other tests would fail if a page of ours did that."""
+    with opened(project, page):
+        page.execute_script(
+            "const image = document.createElement('img');"
+            "image.src = 'http://localhost:9/image.png'; document.body.append(image);"
+            "document.body.setAttribute('onclick', 'alert(1)')"
+        )
+        page.until(lambda: len(page.look_for_faults()) >= 2, "faults")
+        assert all("Content Security Policy" in fault for fault in page.faults)
+        assert "localhost:9" in page.hosts()
+        page.faults.clear()
