@@ -15,19 +15,32 @@ const inUse = () =>
 
 // ── what is shown above the page ──────────────────────────────────────────────────────────────
 
-function tell(sentence, link, act) {
-  if (news.dataset.told === sentence) return;
+let act = null;
+function tell(sentence, link, then) {
+  act = then;
+  if (news.dataset.told === sentence) return; // else it would be read aloud again
   news.dataset.told = sentence;
   const button = document.createElement("button");
   button.type = "button";
   button.textContent = link;
-  button.addEventListener("click", act);
+  button.addEventListener("click", () => act());
   news.replaceChildren(`${sentence} `, ...(link ? [button] : []));
 }
 
 function hush() {
   delete news.dataset.told;
   news.replaceChildren();
+}
+
+// A page that is left for another cannot reach the inbox either, for a moment.
+let failing = 0;
+function lost() {
+  const sentence = "The inbox cannot be reached. What you see may be out of date.";
+  failing ||= setTimeout(() => tell(sentence, "", null), 2000);
+}
+function found() {
+  clearTimeout(failing);
+  failing = 0;
 }
 
 function tellOf(fresh) {
@@ -78,6 +91,7 @@ async function show() {
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const fresh = one("main", page);
     if (!fresh) throw new Error("no page");
+    found();
     if (!inUse()) {
       document.title = page.title;
       replace(fresh);
@@ -96,12 +110,10 @@ history.replaceState(null, "", location.href);
 
 // ── when to look ──────────────────────────────────────────────────────────────────────────────
 
-const lost = () => tell("The inbox cannot be reached. What you see may be out of date.", "", null);
-
 const events = new EventSource("/events");
 let connected = true;
 events.addEventListener("error", () => { connected = false; lost(); });
-events.addEventListener("open", () => { if (!connected) show(); connected = true; });
+events.addEventListener("open", () => { if (!connected) show(); connected = true; found(); });
 events.addEventListener("message", (event) => {
   const changed = JSON.parse(event.data);
   if (!topic || changed.includes(topic)) show();

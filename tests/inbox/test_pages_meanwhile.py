@@ -122,6 +122,40 @@ def test_a_page_in_use_offers_the_new_state_and_keeps_the_words(
     assert scenes.answered(project)[0][2] == "continue: half a sentence"
 
 
+def test_what_a_person_reads_stays_where_it_is(project: Project, page: Page) -> None:
+    """What is open, the focus and the place on the page, when the page is shown anew."""
+    scenes.ship(project)
+    project.write("long.txt", "a line\n" * 200)
+    with opened(project, page):
+        page.press(".card.waits a")
+        page.prefer(still=True)
+        page.click(".journal summary")
+        page.until(lambda: page.switch_to.active_element.text == "Journal", "focus")
+        place = page.execute_script("return scrollY")
+        assert place > 0
+        project.write("new.py", "import os\n")
+        page.execute_script("show()")
+        page.until(lambda: "3 files" in page.text(".diff > p"), "new state")
+        assert page.one(".journal").get_property("open") is True
+        assert page.switch_to.active_element.text == "Journal"
+        assert abs(page.execute_script("return scrollY") - place) < 100
+
+
+def test_a_button_that_is_pressed_twice_answers_once(project: Project, page: Page) -> None:
+    scenes.ship(project)
+    with opened(project, page):
+        page.press(".card.waits a")
+        page.leave(
+            lambda: page.execute_script(
+                "const button = document.querySelector('[value=continue]');"
+                "button.click(); button.click()"
+            ),
+            "two clicks",
+        )
+        page.shows("Your answer is recorded")
+    assert [each[1] for each in scenes.answered(project)] == ["continue"]
+
+
 def test_a_link_in_another_site_opens_the_gate(project: Project, page: Page) -> None:
     """The cookie is not sent along with it, so the inbox opens the address once more."""
     scenes.ship(project)
