@@ -165,7 +165,19 @@ class _Reader:
     def _changes(self, places: Sequence[Path]) -> Iterator[frozenset[str]]:
         """What was written below the folders; empty sets in between, at least one each second."""
         self._unwatched = ""
-        watching = watch(
+        try:
+            try:
+                yield from self._watch(places)
+            except PermissionError:  # a folder is another user's
+                yield from self._watch(places, closed=True)
+        except FileNotFoundError:  # a folder was removed meanwhile
+            return
+        except (OSError, RuntimeError) as error:
+            self._unwatched = str(error)
+
+    def _watch(self, places: Sequence[Path], *, closed: bool = False) -> Iterator[frozenset[str]]:
+        """The changes. `closed` leaves out all that cannot be watched, whatever the reason."""
+        for changes in watch(
             *places,
             watch_filter=None,
             debounce=_GROUPED,
@@ -174,15 +186,9 @@ class _Reader:
             yield_on_timeout=True,
             stop_event=self._stop,
             raise_interrupt=False,
-            ignore_permission_denied=True,
-        )
-        try:
-            for changes in watching:
-                yield frozenset(path for _, path in changes)
-        except FileNotFoundError:  # a folder was removed meanwhile
-            return
-        except (OSError, RuntimeError) as error:
-            self._unwatched = str(error)
+            ignore_permission_denied=closed,
+        ):
+            yield frozenset(path for _, path in changes)
 
     def _places(self) -> tuple[Path, ...]:
         own = self._register.parent
