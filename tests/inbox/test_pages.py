@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from project import Project
 
 from inbox import scenes
-from inbox.browser import Page, opened
+from inbox.browser import REQUIRED, Page, browser, opened
 
 RESUMES = "inbox: {resume: true}\n"
 
@@ -304,3 +305,15 @@ def test_what_a_page_must_not_load_is_refused_and_noticed(project: Project, page
         assert all("Content Security Policy" in fault for fault in page.faults)
         assert "localhost:9" in page.hosts()
         page.faults.clear()
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("", pytest.skip.Exception), ("1", pytest.fail.Exception)]
+)
+def test_without_a_browser_these_tests_are_skipped_or_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv(REQUIRED, required)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(outcome), browser(tmp_path):
+        pass
