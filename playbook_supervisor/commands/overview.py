@@ -27,6 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.gate_context import GateContext
 
+_Look = Callable[[str, list[DiskStore]], "SessionOverview"]
+
 _CLAUDE = "claude-code"
 _VANISHED = "its files are gone; the next command restores them"
 
@@ -132,9 +134,7 @@ def of_copies(session_id: str, copies: list[DiskStore]) -> SessionOverview:
     return max((_look(each, session_id) for each in copies), key=_precedence)
 
 
-def sessions(
-    store: DiskStore, look: Callable[[str, list[DiskStore]], SessionOverview] = of_copies
-) -> tuple[SessionOverview, ...]:
+def sessions(store: DiskStore, look: _Look = of_copies) -> tuple[SessionOverview, ...]:
     """Every session that a person began: those that wait, the longest first, then the latest first.
 
     A child session is one of the `children` of its parent, if that can be found. A session's folder
@@ -174,9 +174,7 @@ def _with_children(
     seen: SessionOverview, below: dict[str, list[SessionOverview]]
 ) -> SessionOverview:
     children = [_with_children(each, below) for each in below.pop(seen.session_id, ())]
-    children.sort(
-        key=lambda each: (each.manifest.started_at if each.manifest else 0, each.session_id)
-    )
+    children.sort(key=lambda of: (of.manifest.started_at if of.manifest else 0, of.session_id))
     return replace(seen, children=tuple(children))
 
 
@@ -333,8 +331,7 @@ def _client(store: DiskStore, session_id: str) -> ClientState | None:
 
 
 def _precedence(seen: SessionOverview) -> tuple[bool, bool, tuple[int, bool]]:
-    longest = _length(seen.store, seen.session_id)
-    return seen.store.drives(seen.session_id), _at_home(seen), longest
+    return seen.store.drives(seen.session_id), _at_home(seen), _length(seen.store, seen.session_id)
 
 
 def _at_home(seen: SessionOverview) -> bool:
