@@ -60,7 +60,7 @@ modules.
 
 `PYTHONPATH=tests:tools python benchmarks/inbox_load.py FOLDER` makes the last rows of the table: it
 runs `playbook inbox` on a terminal, and 50 clients that listen and fetch the list at each event.
-While nothing happens, a fifth of its time goes to a look at all 200 sessions every 15 seconds, which
+While nothing happens, a fifth of its time goes to a look at all 200 sessions every 15 seconds; it
 takes 14 ms. The rest goes to some thirty wake-ups a second, of what watches the files and of the
 server.
 
