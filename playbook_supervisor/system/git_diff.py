@@ -26,6 +26,7 @@ from playbook_supervisor.system.git_process import (
     failure,
     may_have_changed,
 )
+from playbook_supervisor.system.git_programs import without_own_programs
 from playbook_supervisor.system.processes import Worker
 
 TYPE_CHECKING = False
@@ -44,7 +45,6 @@ _LEFT_OUT = "\n[… "  # the mark of a `Capture` that was cut
 _KINDS: dict[str, Kind] = {"A": "new", "D": "deleted", "R": "renamed"}
 _SETTINGS = (  # a file above the threshold counts as binary, and is not read
     *("-c", f"core.bigFileThreshold={new_files.LARGEST}"),
-    *("-c", "core.fsmonitor=false"),
     *("-c", "core.safecrlf=false"),
 )
 _DIFF = (  # whatever the user's settings say
@@ -159,7 +159,8 @@ def _fields(root: Path, arguments: Sequence[str], seconds: float) -> tuple[list[
 
 def _git(root: Path, arguments: Sequence[str], seconds: float, *, cap: int) -> Worker:
     environment = {**os.environ, **ENVIRONMENT}
-    return Worker([*GIT, *_SETTINGS, *arguments], cwd=root, env=environment, wall=seconds, cap=cap)
+    argv = [*GIT, *without_own_programs(root), *_SETTINGS, *arguments]
+    return Worker(argv, cwd=root, env=environment, wall=seconds, cap=cap)
 
 
 def _check(root: Path, arguments: Sequence[str], worker: Worker) -> None:

@@ -23,13 +23,15 @@ _LAST_LINES, _LAST_CHARACTERS = 3, 400
 _CLOCK_LAG = 10  # ms by which a file's time may lag: the longest tick of a kernel's clock
 GIT = ("git", "-c", "core.quotePath=false")
 """Git with the settings that every command has."""
-_FOR_OWN_INDEX = (  # no hook, no monitor of the user's index, and no refusal because of line ends
+_FOR_OWN_INDEX = (  # no hook, and no refusal because of line ends
     *("-c", f"core.hooksPath={os.devnull}"),
-    *("-c", "core.fsmonitor=false"),
     *("-c", "core.safecrlf=false"),
     *("-c", "advice.addEmbeddedRepo=false"),
 )
-_DIFF = ("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
+_DIFF = (
+    *("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv"),
+    "--ignore-submodules=dirty",  # git would run in them, with their settings
+)
 NEW_FILES = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
 """The command that lists untracked files that are not ignored, each with a NUL after it."""
 SESSIONS = ":(exclude,top).playbooks/sessions"
@@ -39,7 +41,8 @@ SESSIONS = ":(exclude,top).playbooks/sessions"
 def ask(root: Path, *arguments: str, index: Path | None = None, seconds: float = _TIMEOUT) -> str:
     """The output of a command that only reads; it has 20 seconds.
 
-    With an `index` of our own, it may also change that file and add objects; it runs no hook.
+    It runs no program that the repository's own settings name (`git_programs.py`), and no hook.
+    With an `index` of our own, it may also change that file and add objects.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
     return _ask(root, arguments, index=index, seconds=seconds)[0]
@@ -57,8 +60,9 @@ def _ask(
         read_outputs,
         without_pointers,
     )
+    from playbook_supervisor.system.git_programs import without_own_programs
 
-    git = GIT if index is None else (*GIT, *_FOR_OWN_INDEX)
+    git = (*GIT, *without_own_programs(root), *(() if index is None else _FOR_OWN_INDEX))
     argvs = [[*git, "-C", str(root), *arguments] for arguments in commands]
     if not root.is_dir():
         raise not_startable(argvs[0], root, FileNotFoundError())

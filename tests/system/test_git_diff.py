@@ -309,7 +309,7 @@ class TestLargeChanges:
     ) -> None:
         monkeypatch.setattr(git_diff, "_COUNTING", 0.5)
         counts = 'case "$(ps -o args= -p $PPID)" in *--numstat*) sleep 60 ;; esac; cat'
-        git(repository, "config", "filter.slow.clean", counts)
+        git(repository, "config", "--global", "filter.slow.clean", counts)
         (repository / ".gitattributes").write_text("a.txt filter=slow\n")
         (repository / "a.txt").write_text("two and three\n")
         began = time.monotonic()
@@ -324,7 +324,7 @@ class TestLargeChanges:
     ) -> None:
         for limit in ("_LISTING", "_COUNTING", "_SHOWING"):
             monkeypatch.setattr(git_diff, limit, 0.5)
-        git(repository, "config", "filter.slow.clean", "sleep 60")
+        git(repository, "config", "--global", "filter.slow.clean", "sleep 60")
         (repository / ".gitattributes").write_text("a.txt filter=slow\n")
         (repository / "a.txt").write_text("two and three\n")
         changes = changes_of(repository, head)
