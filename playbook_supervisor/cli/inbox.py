@@ -10,7 +10,7 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.inbox import register
+from playbook_supervisor.commands.inbox import admission, register
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import to_time
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import segno
 
+    from playbook_supervisor.cli.web.access import Access
     from playbook_supervisor.cli.web.server import Listen
 
 PORT = 7433
@@ -173,32 +174,19 @@ def _serve(wanted: Listen) -> int:
     from playbook_supervisor.commands.inbox.feed import Feed
     from playbook_supervisor.commands.inbox.reminding import Reminders
 
-    here = _here()
-    if here is not None:
-        locate.require_no_agent(locate.store(here), "inbox")
-    if locate.in_claude_code():
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            "only a human may run `playbook inbox`, not a shell of Claude Code",
-        )
-    people = register.load().people
+    here, people = _here(), register.load().people
+    admission.require_owner(_roots(here), "run `playbook inbox`")
     server.require_safe(wanted, invited=bool(people))
     listening, site = server.bound(wanted)
     access = Access(site)
-
-    def roots() -> list[Path]:
-        own = [here] if here is not None else []
-        return [*own, *register.load().repositories]
 
     def entered(name: str, browser: str) -> None:
         output.inform(f"{first_line(name) or 'you'} came in with {browser}")
         if not name:
             _offer(access)
 
-    feed = Feed(roots)
+    feed = Feed(lambda: _roots(here))
     feed.poll()
-    for row in feed.one_of_each():
-        locate.require_no_agent(row.seen.store, "inbox")
     reminders = Reminders(feed)
     pages = Inbox(feed, access, proxied=wanted.proxied, entered=entered, on_look=reminders.send_due)
     for problem in feed.listing.problems:
@@ -212,11 +200,13 @@ def _serve(wanted: Listen) -> int:
     return 0
 
 
-def _offer(access: object) -> None:
-    """Print a link for the user of this machine, where only a person reads it."""
-    from playbook_supervisor.cli.web.access import Access
+def _roots(here: Path | None) -> list[Path]:
+    """The repositories that the inbox shows."""
+    return [*([here] if here is not None else []), *register.load().repositories]
 
-    assert isinstance(access, Access)  # noqa: S101 - it is ours
+
+def _offer(access: Access) -> None:
+    """Print a link for the user of this machine, where only a person reads it."""
     if not sys.stdout.isatty():
         output.inform("note: no link is printed, because stdout is no terminal; invite people")
         return
@@ -260,10 +250,8 @@ def _require_terminal(what: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY for an agent, and where no person can see a link."""
     from playbook_supervisor.system import ancestry
 
-    here = _here()
-    if here is not None:
-        locate.require_no_agent(locate.store(here), f"inbox {what}")
-    if locate.in_claude_code() or not ancestry.has_terminal():
+    admission.require_owner(_roots(_here()), what)
+    if not ancestry.has_terminal():
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
             f"only a human may {what}, and there is no terminal of a human here",

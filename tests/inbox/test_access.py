@@ -25,8 +25,8 @@ from project import Project
 from test_guards import WITH_TERMINAL
 from test_journeys import playbook
 
-from playbook_supervisor.commands.inbox import answering, register
-from playbook_supervisor.commands.inbox.answering import Answerer
+from playbook_supervisor.commands.inbox import admission, register
+from playbook_supervisor.commands.inbox.admission import Answerer
 from playbook_supervisor.commands.inbox.feed import Feed, Row
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
@@ -473,11 +473,13 @@ def test_an_agent_finds_nothing_that_lets_it_in(attacked: Attacked) -> None:
 
 
 def test_an_agent_starts_no_inbox_and_invites_no_one(attacked: Attacked) -> None:
-    """Not at a terminal of its own either."""
+    """Not at a terminal of its own either, nor from outside of the repository."""
+    register.add(attacked.project.root)
     inbox = [*PROGRAM, "inbox", "--port", "0"]
     invite = [*PROGRAM, "inbox", "invite", ADA, "--url", "http://127.0.0.1:1"]
     ways = [inbox, invite]
     ways += [[sys.executable, "-c", WITH_TERMINAL, *argv] for argv in (inbox, invite)]
+    ways += [["sh", "-c", 'cd / && exec "$@"', "sh", *argv] for argv in ways[-2:]]
     ways += [["env", "-i", f"HOME={attacked.project.home}", "PATH=/usr/bin:/bin", *ways[-2]]]
     for argv, said in zip(ways, attacked.tries([("ran", argv) for argv in ways]), strict=True):
         assert said.startswith("exit 3: "), (argv, said)
@@ -493,12 +495,12 @@ def test_a_process_that_has_ended_is_not_taken_for_a_person(attacked: Attacked) 
         known = ancestry.process(process.pid)
         assert known is not None
         who = Answerer(ADA, "a browser", Peer(True, os.getuid(), (known,)))
-        answering.require_person(row, who)
+        admission.require_person(row, who)
         process.communicate(b"\n")
     other = Peer(True, os.getuid(), (replace(known, pid=os.getpid()),))
     for peer in (who.peer, other):
         with pytest.raises(StateError, match="has ended"):
-            answering.require_person(row, replace(who, peer=peer))
+            admission.require_person(row, replace(who, peer=peer))
 
 
 def test_a_process_that_cannot_be_seen_is_a_proxy_of_another_user_or_refused(
@@ -509,12 +511,12 @@ def test_a_process_that_cannot_be_seen_is_a_proxy_of_another_user_or_refused(
         for user in (os.getuid(), -1):
             unseen = Answerer(ADA, "a browser", Peer(True, user), proxied)
             with pytest.raises(StateError, match="is unknown"):
-                answering.require_person(row, unseen)
+                admission.require_person(row, unseen)
     proxy, elsewhere = Peer(True, os.getuid() + 1), Peer(False)
-    answering.require_person(row, Answerer(ADA, "a browser", proxy, proxied=True))
-    answering.require_person(row, Answerer(ADA, "a browser", elsewhere))
+    admission.require_person(row, Answerer(ADA, "a browser", proxy, proxied=True))
+    admission.require_person(row, Answerer(ADA, "a browser", elsewhere))
     with pytest.raises(StateError, match="is unknown"):
-        answering.require_person(row, Answerer(ADA, "a browser", proxy))
+        admission.require_person(row, Answerer(ADA, "a browser", proxy))
 
 
 def rows(project: Project) -> list[Row]:

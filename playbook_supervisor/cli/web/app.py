@@ -25,8 +25,9 @@ from playbook_supervisor.cli.web.answer_form import chosen_of, refusal_of, text_
 from playbook_supervisor.cli.web.events import Broker, follow
 from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
 from playbook_supervisor.cli.web.list_pages import ListPages
-from playbook_supervisor.commands.inbox import answering, gate_facts
-from playbook_supervisor.commands.inbox.answering import Answer, Answerer
+from playbook_supervisor.commands.inbox import admission, answering, gate_facts
+from playbook_supervisor.commands.inbox.admission import Answerer
+from playbook_supervisor.commands.inbox.answering import Answer
 from playbook_supervisor.commands.inbox.feed import Feed, Row
 from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.errors import PlaybookError
@@ -217,7 +218,7 @@ class Inbox:
         """StateError PB-STATE-HUMAN-ONLY if an agent of a repository that is shown asks."""
         who = self._answerer(request, Visitor("", ""))
         for row in self._feed.one_of_each():
-            answering.require_person(row, who)
+            admission.require_person(row, who)
 
     def _visitor(self, request: Request) -> Visitor | Response:
         """Whose browser it is, or the page for a browser that is not known."""

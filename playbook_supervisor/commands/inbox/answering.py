@@ -6,17 +6,15 @@ which the session began say so (`inbox: {resume: true}`).
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from pathlib import Path
 
-from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.answering import answer as record
+from playbook_supervisor.commands.inbox.admission import Answerer, require_person
 from playbook_supervisor.commands.inbox.feed import Row
 from playbook_supervisor.commands.inbox.gate_facts import facts_of
 from playbook_supervisor.drivers import driver_lock
-from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
@@ -27,7 +25,6 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.child_process import start_apart
 from playbook_supervisor.system.files import ensure_folder
 from playbook_supervisor.system.log_file import last_part
-from playbook_supervisor.system.peer_process import Peer
 
 VIA = "inbox"
 _LOG = "inbox-resume.log"
@@ -40,19 +37,6 @@ class Answer(Record):
     gate: str
     state: str
     text: str
-
-
-class Answerer(Record):
-    """Who answers. `name` is empty for the user of this machine, whom each repository's git names.
-
-    `peer` is the other end of the connection; None if the system does not tell. `proxied`: it is a
-    proxy.
-    """
-
-    name: str
-    proof: str
-    peer: Peer | None = None
-    proxied: bool = False
 
 
 class Answered(Record):
@@ -92,31 +76,6 @@ def answer(row: Row, given: Answer, who: Answerer) -> Answered:
         person=Principal(name, who.proof, VIA),
     )
     return Answered(snapshot, _resume(row, snapshot))
-
-
-def require_person(row: Row, who: Answerer) -> None:
-    """StateError PB-STATE-HUMAN-ONLY unless a person may be at the other end.
-
-    Neither this process nor the one at the other end may have been started by an agent. A process
-    that cannot be seen is refused, unless it is a proxy of another user.
-    """
-    store, command = row.seen.store, "answer in the inbox"
-    locate.require_no_agent(store, "inbox")
-    if who.peer is None or not who.peer.local:
-        return
-    private = store.runtime(locate.driven_as(store, row.session_id))
-    for process in who.peer.processes:
-        authorization.require_person_at(store.checkout, private, process, command)
-    if not who.peer.processes and not (who.proxied and _is_another(who.peer.user)):
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"only a human may {command}, but the process that asks for it is unknown",
-            guidance="Use a browser of your own account; for a proxy, start with --behind-proxy.",
-        )
-
-
-def _is_another(user: int) -> bool:
-    return user not in (-1, os.getuid())
 
 
 def failure(row: Row) -> str:

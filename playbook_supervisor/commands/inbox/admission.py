@@ -1,0 +1,71 @@
+"""Who may open the inbox and answer in it: a person, and no process that an agent has started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.inbox.feed import Row
+from playbook_supervisor.drivers import own_agents
+from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.peer_process import Peer
+
+
+class Answerer(Record):
+    """Who answers. `name` is empty for the user of this machine, whom each repository's git names.
+
+    `peer` is the other end of the connection; None if the system does not tell. `proxied`: it is a
+    proxy.
+    """
+
+    name: str
+    proof: str
+    peer: Peer | None = None
+    proxied: bool = False
+
+
+def require_owner(roots: Collection[Path], what: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY unless the user of this machine may have started this process.
+
+    It is not below an agent of one of these repositories, nor in a shell of Claude Code.
+    """
+    if locate.in_claude_code():
+        raise StateError("PB-STATE-HUMAN-ONLY", f"only a human may {what}, not Claude Code")
+    for root in roots:
+        with suppress(PlaybookError):  # it is gone, and so are its agents
+            store = locate.store(root)
+            if reason := own_agents.above(store.checkout):
+                break
+    else:
+        return
+    raise StateError("PB-STATE-HUMAN-ONLY", f"only a human may {what}, but {reason}")
+
+
+def require_person(row: Row, who: Answerer) -> None:
+    """StateError PB-STATE-HUMAN-ONLY unless a person may be at the other end.
+
+    Neither this process nor the one at the other end may have been started by an agent. A process
+    that cannot be seen is refused, unless it is a proxy of another user.
+    """
+    store, command = row.seen.store, "answer in the inbox"
+    locate.require_no_agent(store, "inbox")
+    if who.peer is None or not who.peer.local:
+        return
+    private = store.runtime(locate.driven_as(store, row.session_id))
+    for process in who.peer.processes:
+        authorization.require_person_at(store.checkout, private, process, command)
+    if not who.peer.processes and not (who.proxied and _is_another(who.peer.user)):
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"only a human may {command}, but the process that asks for it is unknown",
+            guidance="Use a browser of your own account; for a proxy, start with --behind-proxy.",
+        )
+
+
+def _is_another(user: int) -> bool:
+    return user not in (-1, os.getuid())
