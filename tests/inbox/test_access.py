@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -171,7 +172,10 @@ def test_behind_a_proxy_only_the_proxys_name_is_served(users: Project) -> None:
 
 def listening(pid: int) -> list[int]:
     """The ports at which a process listens on 127.0.0.1."""
-    inodes = [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = list[str]()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            inodes.append(str(each.readlink()))
     table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return [
         int(line[1].partition(":")[2], 16)

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.commands.inbox.repository import Repository
 from playbook_supervisor.commands.inbox.repository import Row as Row
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.progress import Progress
-from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record
 
 _MOST_ENDED = 50  # sessions that have ended today
@@ -44,7 +45,8 @@ class Feed:
         self._lock = threading.Lock()
         self._known: dict[Path, Repository] = {}
         self._repositories: dict[str, Repository] = {}
-        self._problems: dict[object, str] = {}
+        self._problems: dict[Path | str, str] = {}  # by what cannot be read
+        self._note = ""
         self._rows: dict[str, list[Row]] = {}
         self._said: dict[str, Progress] = {}
         self._looked_at = float("-inf")
@@ -94,15 +96,14 @@ class Feed:
     def note(self, problem: str) -> None:
         """Show this problem, too, or none if it is empty, from the next poll on."""
         with self._lock:
-            self._problems[Feed] = problem
+            self._note = problem
 
     def _find_repositories(self) -> None:
-        noted = self._problems.get(Feed, "")
-        self._problems = {Feed: noted}
+        self._problems = {}
         try:
             roots = dict.fromkeys(self._roots())
         except PlaybookError as error:  # the file that names them is damaged
-            self._problems[""] = f"{error.message}. {error.guidance}"
+            self._problems[register.FILE] = f"{error.message}. {error.guidance}"
             roots = dict.fromkeys(self._known)
         self._known = {root: known for root, known in self._known.items() if root in roots}
         self._repositories = {}
@@ -131,20 +132,13 @@ class Feed:
         rows = [row for each in self._rows.values() for row in each if today.shows(row)]
         said, former = {row.topic: row.progress for row in rows}, self._said
         changed = [each for each in {**said, **former} if _differ(said.get(each), former.get(each))]
-        problems = tuple(sorted(filter(None, self._problems.values())))
+        problems = tuple(sorted(filter(None, (*self._problems.values(), self._note))))
         if problems != self.listing.problems:
             changed.append("")
         if changed or not self.listing.version:
             self._said = said
             self.listing = _listing(self.listing.version + 1, rows, problems)
         return tuple(changed)
-
-
-def require(row: Row | None, session_id: str) -> Row:
-    """The row. StateError PB-STATE-NO-SESSION if there is none."""
-    if row is None:
-        raise StateError("PB-STATE-NO-SESSION", f"there is no session {session_id} here")
-    return row
 
 
 def _listing(version: int, rows: Sequence[Row], problems: tuple[str, ...]) -> Listing:
