@@ -47,7 +47,7 @@ _EXTRA = "pip install 'playbook-supervisor[inbox]'"
     "--tls",
     nargs=2,
     metavar="CERT KEY",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False),
     default=None,
     help="Speak TLS with this certificate and key.",
 )
@@ -59,7 +59,7 @@ def inbox(
     port: int,
     bind: str,
     url: str,
-    tls: tuple[Path, Path] | None,
+    tls: tuple[str, str] | None,
     behind_proxy: bool,
 ) -> int | None:
     """Decide in the browser, also on the phone, about all that waits.
@@ -80,7 +80,8 @@ def inbox(
         from playbook_supervisor.cli.web import server
     except ImportError as error:
         raise _missing(error) from error
-    wanted = server.Listen(bind, port, _origin(url), tls, behind_proxy)
+    files = (Path(tls[0]), Path(tls[1])) if tls else None
+    wanted = server.Listen(bind, port, _origin(url), files, behind_proxy)
     return _serve(wanted)
 
 

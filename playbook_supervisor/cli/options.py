@@ -51,6 +51,10 @@ class _Command(click.Command):
         ]
 
 
+class _Group(_Command, click.Group):
+    """A subcommand that has commands of its own."""
+
+
 def command(function: Command) -> click.Command:
     """Declare a subcommand."""
     made = click.command(cls=_Command)(function)
@@ -60,7 +64,7 @@ def command(function: Command) -> click.Command:
 
 def group(function: Command) -> click.Group:
     """Declare a subcommand that has commands of its own, and does something without them."""
-    made = click.group(invoke_without_command=True)(function)
+    made = click.group(cls=_Group, invoke_without_command=True)(function)
     made.params += COMMON
     return made
 

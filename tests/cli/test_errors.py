@@ -98,7 +98,7 @@ def test_empty_values_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         name = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
         said = [*name, parameter.human_readable_name][0]
         with pytest.raises(ArgumentError) as caught:
-            invoke([command, *others, *name, ""])
+            invoke([command, *others, *name, *[""] * max(parameter.nargs, 1)])
         assert caught.value.message.startswith(f"invalid value for '{said}'"), command
     assert caught.value.guidance == f"See `playbook {command} --help`."
 

@@ -377,6 +377,7 @@ class TestNotify:
         )
         assert "correct `notify` in .playbooks/config.yaml" in found.cure
 
+    @pytest.mark.measured
     def test_urls_are_looked_at_without_their_secrets(
         self, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
     ) -> None:

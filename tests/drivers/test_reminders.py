@@ -156,6 +156,7 @@ def test_a_runner_at_its_prompt_reminds_until_the_answer(gated: Project) -> None
     assert called(gated) == [*gates, end]
 
 
+@pytest.mark.measured
 def test_an_answer_from_elsewhere_ends_the_reminders(gated: Project) -> None:
     gated.write(
         ".playbooks/playbooks/gated.yaml",
@@ -172,6 +173,7 @@ def test_an_answer_from_elsewhere_ends_the_reminders(gated: Project) -> None:
     assert len(called(gated)) == reminded + 1  # the end
 
 
+@pytest.mark.measured
 def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) -> None:
     gated.write(
         ".playbooks/playbooks/gated.yaml", GATED.replace("autonomy: gate_always", "autonomy: auto")
@@ -192,6 +194,7 @@ def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) ->
     assert end.endswith("completed, 1/1 step")
 
 
+@pytest.mark.measured
 def test_a_reminder_that_hangs_does_not_delay_the_end(gated: Project) -> None:
     """Its program is ended with the gate."""
     gated.write("call", "#!/bin/sh\ncat >> called\n[ ! -e again ] || exec sleep 600\n")
@@ -225,6 +228,7 @@ def test_a_resumed_session_reminds_if_that_is_due(gated: Project) -> None:
     assert len(called(gated)) == 2
 
 
+@pytest.mark.measured
 def test_a_failed_reminder_is_reported(gated: Project) -> None:
     gated.write("call", "#!/bin/sh\ncat >> called\n[ ! -e again ] || exit 7\n")
     with Terminal(gated, "run", "gated", "--agent", gated.script(WORKS)) as terminal:
@@ -239,6 +243,7 @@ def test_a_failed_reminder_is_reported(gated: Project) -> None:
         assert terminal.end() == 0
 
 
+@pytest.mark.measured
 def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     """As the journal says, which another process may have written."""
     from playbook_supervisor.commands import locate

@@ -17,7 +17,7 @@ from project import FEATURE, Project
 
 from inbox.serving import Served, serving
 
-pytestmark = pytest.mark.unmeasured
+pytestmark = pytest.mark.measured
 
 GRACE = "Grace <grace@example.org>"
 POLICY = """\

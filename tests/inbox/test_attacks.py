@@ -220,6 +220,7 @@ def test_the_page_of_a_link_sends_its_token_to_no_one(served: Served) -> None:
     assert not re.search(r'(?:href|src|action)="(?:\w+:)?//', page.text)
 
 
+@pytest.mark.measured
 def test_what_is_wrong_with_requests_is_not_printed(project: Project) -> None:
     """Strangers cannot fill the terminal, and nothing that they send is shown there."""
     with serving(project) as served:
@@ -292,6 +293,7 @@ def test_cookies_of_no_one_are_no_one(served: Served) -> None:
 # ── floods ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.measured
 def test_ten_thousand_wrong_tokens_are_refused_and_others_are_served(project: Project) -> None:
     """Most are not even looked at, whatever cookies come with them."""
     with serving(project) as served:
@@ -429,6 +431,7 @@ def slow_requests(served: Served) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.measured
 def test_slow_requests_are_cut_off_while_others_are_served(impatient: Served) -> None:
     requests = slow_requests(impatient)
     with ThreadPoolExecutor(len(requests)) as threads, impatient.client() as client:

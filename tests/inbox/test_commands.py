@@ -14,7 +14,7 @@ from project import Project
 
 from inbox.serving import serving
 
-pytestmark = pytest.mark.unmeasured
+pytestmark = pytest.mark.measured
 
 ADA = "Ada <ada@example.org>"
 

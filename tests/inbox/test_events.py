@@ -27,7 +27,7 @@ from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.commands.inbox.feed import Feed
 
-pytestmark = pytest.mark.unmeasured
+pytestmark = pytest.mark.measured
 
 SOON = 5.0
 """Seconds: the bar is one, on a machine that does nothing else."""
@@ -157,6 +157,7 @@ with driving(Path(sys.argv[1]), "script"):
 """
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_is_told_within_seconds_while_others_write(
     project: Project,
 ) -> None:
