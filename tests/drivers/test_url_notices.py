@@ -154,9 +154,9 @@ def test_each_failure_is_told_without_the_url(
 def test_a_server_that_hangs_does_not_delay_the_others(site: Site, tmp_path: Path) -> None:
     config = to(at(site, "slow"), at(site, "good", "xml"))
     began = time.monotonic()
-    said = url_notices.send_to_urls(config, NOTICE, tmp_path, 2.0)
-    assert said == "the notification failed: json took longer than 2 s"
-    assert time.monotonic() - began < 10
+    said = url_notices.send_to_urls(config, NOTICE, tmp_path, 5.0)
+    assert said == "the notification failed: json took longer than 5 s"
+    assert time.monotonic() - began < 15
     assert "/good" in [request.path for request in site.requests]
 
 
@@ -167,8 +167,8 @@ def test_a_server_that_never_stops_talking_is_left_at_the_deadline(tmp_path: Pat
             time.sleep(0.05)
 
     with served({"/drip": drip}) as site:
-        said = url_notices.send_to_urls(to(at(site, "drip")), NOTICE, tmp_path, 2.0)
-    assert said == "the notification failed: json took longer than 2 s"
+        said = url_notices.send_to_urls(to(at(site, "drip")), NOTICE, tmp_path, 5.0)
+    assert said == "the notification failed: json took longer than 5 s"
 
 
 def test_without_the_library_a_sentence_says_how_to_install_it(
