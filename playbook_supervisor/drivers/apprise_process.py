@@ -63,6 +63,7 @@ def main() -> None:
     logger.addHandler(statuses)
     logger.propagate = False
     asset = apprise.AppriseAsset(async_mode=False, storage_mode="memory")
+    sending: list[threading.Thread] = []
     for index, url in urls.items():
         service = apprise.Apprise(asset=asset)
         if not service.add(url):
@@ -74,7 +75,10 @@ def main() -> None:
             sent = _sent(service, data["title"], data["body"])
             report(index, "sent" if sent else statuses.last.get(index, "failed"))
 
-        threading.Thread(target=send).start()
+        sending.append(threading.Thread(target=send))
+        sending[-1].start()
+    for thread in sending:  # the library starts threads, which the end of the main one forbids
+        thread.join()
 
 
 def _sent(service: Apprise, title: str, body: str) -> bool:
