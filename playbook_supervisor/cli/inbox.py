@@ -129,7 +129,7 @@ def invite(person: str, *, url: str) -> int:
     address = link(origin, register.invite(person, now()))
     output.write(address)
     _show_code(address)
-    output.inform("It works once, until it is used or three days have passed.")
+    output.inform("It works once, within three days.")
     return 0
 
 

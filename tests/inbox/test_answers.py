@@ -83,7 +83,7 @@ def test_an_answer_is_journaled_with_its_person_and_the_inbox(gated: Project) ->
         done = page.answer("continue", "read the diff")
         assert done.status_code == 303
         shown = client.get(done.headers["location"]).text
-        assert "Your answer is recorded. To go on: <code>playbook resume</code>." in shown
+        assert "Your answer is recorded. To go on: <code>playbook resume</code>" in shown
         assert "0 gates wait" not in client.get("/").text
     gate = last_gate(gated)
     assert (gate["by"], gate["via"]) == ("Ada Example <ada@example.org>", "inbox")

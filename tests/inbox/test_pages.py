@@ -43,7 +43,7 @@ def test_a_person_comes_in_by_the_link_and_decides(project: Project, page: Page)
         assert "Run /do.publish (step publish) now" in page.text(".question")
         page.write("#words", "read the diff")
         page.press("[value=continue]")
-        page.shows("Your answer is recorded. To go on: playbook resume.")
+        page.shows("Your answer is recorded. To go on: playbook resume")
         assert page.hosts() == {urlsplit(served.url).netloc}
     assert scenes.answered(project) == [
         ("publish#1?1", "continue", "continue: read the diff", "inbox")

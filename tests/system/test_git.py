@@ -9,35 +9,12 @@ from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
+from repositories import git
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.system.git import Worktree, contents, worktrees
 from playbook_supervisor.system.git import repository as open_repository
 from playbook_supervisor.system.git_process import ask, change, diff_stat, identity
-
-
-def git(folder: Path, *arguments: str) -> str:
-    argv = ["git", *arguments]
-    return subprocess.run(
-        argv, cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    git(root, "init", "-q")
-    (root / "a.txt").write_text("one\n")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "first")
-    return root
-
-
-@pytest.fixture
-def head(repository: Path) -> str:
-    return git(repository, "rev-parse", "HEAD")
-
 
 # ── worktrees ───────────────────────────────────────────────────────────────────────────────
 

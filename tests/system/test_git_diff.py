@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from repositories import git
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.file_changes import MOST_LINES, Changes, FileChange
 from playbook_supervisor.system import git_diff, new_files
 from playbook_supervisor.system.git_diff import changes_of
-
-
-def git(folder: Path, *arguments: str) -> str:
-    argv = ["git", *arguments]
-    return subprocess.run(
-        argv, cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    git(root, "init", "-q")
-    (root / "a.txt").write_text("one\n")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "first")
-    return root
-
-
-@pytest.fixture
-def head(repository: Path) -> str:
-    return git(repository, "rev-parse", "HEAD")
 
 
 def paths(changes: Changes) -> list[str]:

@@ -8,28 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
+from repositories import git, with_a_commit
 
 from playbook_supervisor.errors import GitError, StateError, StorageError
 from playbook_supervisor.system.tree import Changed, TreeChanges, changes, short, tree_id
 
 
-def git(folder: Path, *arguments: str) -> str:
-    argv = ["git", *arguments]
-    return subprocess.run(
-        argv, cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    git(root, "init", "-q")
-    (root / "a.txt").write_text("one\n")
-    (root / ".gitignore").write_text("build/\n")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "first")
-    return root
+    return with_a_commit(tmp_path / "project", ignore="build/\n")
 
 
 def put(root: Path, path: str, text: str = "new\n") -> None:

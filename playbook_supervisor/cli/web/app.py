@@ -41,7 +41,8 @@ _SAID = {
     "resumed": "Your answer is recorded, and the session goes on.",
     "driven": "Your answer is recorded, and the runner goes on.",
     "client": "Your answer is recorded. Claude Code goes on at your next message there.",
-    "recorded": "Your answer is recorded. To go on: `playbook resume`.",
+    "recorded": "Your answer is recorded. To go on: `playbook resume`, or let the inbox do that "
+    "(`inbox: {resume: true}` in the settings).",
     "ended": "Your answer is recorded, and the session has ended.",
 }
 """What an answer has led to, by the word in the address of the page that follows it."""

@@ -1,0 +1,18 @@
+"""`repository` with one commit, and its `head`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from repositories import git, with_a_commit
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return with_a_commit(tmp_path / "project")
+
+
+@pytest.fixture
+def head(repository: Path) -> str:
+    return git(repository, "rev-parse", "HEAD")
