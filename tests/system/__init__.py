@@ -1,0 +1,1 @@
+"""Files, processes, git and the system below them, as they really are."""
