@@ -89,6 +89,9 @@ def test_an_answer_is_journaled_with_its_person_and_the_inbox(gated: Project) ->
     assert (gate["by"], gate["via"]) == ("Ada Example <ada@example.org>", "inbox")
     assert (gate["text"], gate["resolution"]) == ("continue: read the diff", "continue")
     assert gated.playbook("resume").code == 0
+    shown = gated.playbook("show").out
+    assert "continue by Ada Example <ada@example.org> via inbox after" in shown
+    assert "&lt;ada@example.org&gt; via inbox after" in gated.playbook("show", "--html", "-").out
     assert gated.playbook("audit").code == 0
 
 

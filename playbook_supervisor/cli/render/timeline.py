@@ -161,6 +161,7 @@ def _answered(gate: Gate) -> str:
     if gate.answered_at is None:
         return "waits for a human"
     by = f" by {first_line(gate.by)}" if gate.by else ""
+    by += f" via {first_line(gate.via)}" if gate.via else ""
     waited = text.duration(gate.answered_at - gate.opened_at)
     return f"{gate.resolution}{by} after {waited}: {one_line(gate.text)!r}"
 
