@@ -23,8 +23,8 @@ DEFAULT = "default"
 """The key of a map that is no error code."""
 
 _FIRST_WAIT = 1000  # ms before the first retry with backoff; each further wait is twice as long
-_RETRY = re.compile("retry:([1-9][0-9]?)")
-_CODE = re.compile("PB(-[A-Z0-9]+)+")
+_RETRY = "retry:([1-9][0-9]?)"
+_CODE = "PB(-[A-Z0-9]+)+"
 
 
 class Reaction(StrEnum):
@@ -97,7 +97,7 @@ class ErrorPolicy(Record):
         if DEFAULT not in value:
             raise ValueError(f"an error policy for each code also needs `{DEFAULT}`")
         for code in value:
-            if code != DEFAULT and not (isinstance(code, str) and _CODE.fullmatch(code)):
+            if code != DEFAULT and not (isinstance(code, str) and re.fullmatch(_CODE, code)):
                 raise ValueError(f"{code!r} is not an error code such as `PB-STEP-FAILED`")
         by_code = ((code, _handling(word)) for code, word in value.items() if code != DEFAULT)
         return cls(_handling(value[DEFAULT]), tuple(by_code))
@@ -135,7 +135,7 @@ def _handling(word: object) -> Handling:
     if isinstance(word, str):
         if known := _WORDS.get(word):
             return known
-        found = _RETRY.fullmatch(word)
+        found = re.fullmatch(_RETRY, word)
         if found and int(found[1]) <= MOST_RETRIES:
             return Handling(Reaction.RETRY, int(found[1]), backoff=True)
     raise ValueError(

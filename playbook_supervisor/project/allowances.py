@@ -14,8 +14,9 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 
 CODE = "PB-CHECK-ALLOW"
-_COMMENT = re.compile(r"(?:^|(?<=\s))# playbook: allow\b(.*)")
-_ALLOWANCE = re.compile(r"\s+(PB-[A-Z-]+(?:\s*,\s*PB-[A-Z-]+)*)\s+because\s+\S")
+_COMMENT = r"(?:^|(?<=\s))# playbook: allow\b(.*)"
+_ALLOWANCE = r"\s+(PB-[A-Z-]+(?:\s*,\s*PB-[A-Z-]+)*)\s+because\s+\S"
+_SURELY = "# playbook: allow"  # what every such comment contains; most lines do not
 
 
 class _Allowance(Record):
@@ -64,11 +65,11 @@ def without_allowed(
 
 def _allowances(lines: Sequence[str]) -> Iterator[_Allowance]:
     for number, line in enumerate(lines, 1):
-        if comment := _COMMENT.search(line):
+        if _SURELY in line and (comment := re.search(_COMMENT, line)):
             covers = number
             while covers <= len(lines) and lines[covers - 1].lstrip().startswith("#"):
                 covers += 1  # alone on its line, it speaks of the next one
-            stated = _ALLOWANCE.match(comment[1])
+            stated = re.match(_ALLOWANCE, comment[1])
             codes = tuple(re.split(r"\s*,\s*", stated[1])) if stated else ()
             yield _Allowance(number, comment.start() + 1, covers, codes)
 

@@ -15,11 +15,11 @@ from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import read_bytes
 
 _NO_MONITOR = ("-c", "core.fsmonitor=false")
-_MAY_NAME = re.compile(rb"filter|include|worktreeconfig", re.IGNORECASE)
+_MAY_NAME = (b"filter", b"include", b"worktreeconfig")
 _LARGEST = 1 << 20
 _PROGRAM = r"^filter\..*\.(clean|process|smudge)$"
 _OWN = ("local", "worktree")
-_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)")
+_LFS = r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)"
 _SECONDS = 5.0
 
 
@@ -30,8 +30,8 @@ def without_own_programs(root: Path) -> tuple[str, ...]:
     without it, the files that it keeps elsewhere would be read as they are.
     """
     try:
-        config = read_bytes(checkout.find(root).common_dir / "config", limit=_LARGEST)
-        names = _own_filters(root) if _MAY_NAME.search(config) else []
+        config = read_bytes(checkout.find(root).common_dir / "config", limit=_LARGEST).lower()
+        names = _own_filters(root) if any(word in config for word in _MAY_NAME) else []
     except (PlaybookError, OSError):  # what is asked then fails as well, and says why
         return _NO_MONITOR
     blank = ((f"{name}.clean=", f"{name}.process=", f"{name}.required=false") for name in names)
@@ -49,6 +49,6 @@ def _own_filters(root: Path) -> list[str]:
     found = dict[str, None]()
     for scope, setting in zip(fields[::2], fields[1::2], strict=False):
         name, _, program = setting.partition("\n")
-        if scope in _OWN and not _LFS.fullmatch(program):
+        if scope in _OWN and not re.fullmatch(_LFS, program):
             found[name.rpartition(".")[0]] = None
     return list(found)
