@@ -138,7 +138,10 @@ def test_a_resume_that_fails_says_why_on_the_page_of_the_session(gated: Project)
     with serving(gated) as served, served.visitor() as client:
         location = Page(served, client).answer("continue").headers["location"]
         until(lambda: "could not continue this session" in client.get(location).text)
-    assert gated.manifest()["status"] == "in_progress"
+        assert gated.manifest()["status"] == "in_progress"
+        gated.script(WORKS)
+        assert gated.playbook("resume").code == 0
+        assert "could not continue" not in client.get(location).text, "it has gone on since"
 
 
 def test_an_invited_person_answers_under_their_name_where_a_policy_wants_it(gated: Project) -> None:

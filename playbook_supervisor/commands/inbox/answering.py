@@ -79,11 +79,24 @@ def answer(row: Row, given: Answer, who: Answerer) -> Answered:
 
 
 def failure(row: Row) -> str:
-    """Why the last `playbook resume` of the inbox ended with an error; empty if it did not."""
-    private = row.seen.store.runtime(row.session_id)
-    lines = last_part(private / _LOG, _PART).splitlines()
+    """Why the last `playbook resume` of the inbox ended with an error.
+
+    Empty if it did not, or if the session has gone on since then.
+    """
+    log = row.seen.store.runtime(row.session_id) / _LOG
+    journal = row.seen.store.folder(row.session_id) / "journal.yaml"
+    if _written(journal) > _written(log):
+        return ""
+    lines = last_part(log, _PART).splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
     return first_line(errors[-1].removeprefix("error: "), 400) if errors else ""
+
+
+def _written(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _resume(row: Row, snapshot: Snapshot) -> bool:
