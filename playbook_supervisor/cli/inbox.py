@@ -171,7 +171,7 @@ inbox.add_command(listing, "list")
 def _serve(wanted: Listen) -> int:
     from playbook_supervisor.cli.web import server
     from playbook_supervisor.cli.web.access import Access
-    from playbook_supervisor.cli.web.app import Inbox
+    from playbook_supervisor.cli.web.app import InboxApp
     from playbook_supervisor.commands.inbox.feed import Feed
     from playbook_supervisor.commands.inbox.reminding import Reminders
 
@@ -189,7 +189,9 @@ def _serve(wanted: Listen) -> int:
     feed = Feed(lambda: _roots(here))
     feed.poll()
     reminders = Reminders(feed)
-    pages = Inbox(feed, access, proxied=wanted.proxied, entered=entered, on_look=reminders.send_due)
+    pages = InboxApp(
+        feed, access, proxied=wanted.proxied, entered=entered, on_look=reminders.send_due
+    )
     for problem in feed.listing.problems:
         output.inform(f"note: {first_line(problem, 400)}")
     for person in people:

@@ -16,6 +16,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.attempt_log import log_path, logged_attempts
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import log_file
+from playbook_supervisor.system.files import written_at
 
 _INTERVAL = 0.2  # seconds between two readings of a growing log
 _MOST_NAMED = 20
@@ -60,7 +61,7 @@ class AttemptLog(Record):
             nonlocal seen, returned
             if not _driven(self.store, self.session_id):
                 return True
-            written = _written(journal)
+            written = written_at(journal)
             if written != seen:
                 seen, returned = written, self._returned()
             return returned
@@ -132,14 +133,6 @@ def _no_log(session_id: str, step: str, attempts: tuple[str, ...]) -> StateError
         f"session {session_id} has no log {what}",
         guidance=f"There are logs of {logged}." if attempts else "",
     )
-
-
-def _written(file: Path) -> int:
-    """When the file was written, in ns; 0 if it is not there."""
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _wait() -> None:

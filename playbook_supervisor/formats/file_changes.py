@@ -34,7 +34,7 @@ _HIDDEN = re.compile(
 )
 
 
-class Line(Record):
+class DiffLine(Record):
     """A line with its number in the old and in the new file, 0 where it has none."""
 
     kind: Literal["added", "removed", "context", "remark"]
@@ -47,7 +47,7 @@ class Hunk(Record):
     """`heading` is git's, with the ranges and the function: `@@ -1,7 +1,8 @@ def main():`."""
 
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
 
 
 class FileChange(Record):

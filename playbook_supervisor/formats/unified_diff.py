@@ -15,12 +15,12 @@ from playbook_supervisor.formats.file_changes import (
     MOST_FILES,
     MOST_LINES,
     MOST_LINES_OF_A_FILE,
+    Changes,
+    DiffLine,
     FileChange,
     Hunk,
-    Line,
     visible,
 )
-from playbook_supervisor.formats.file_changes import Changes as Changes
 from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
@@ -70,7 +70,7 @@ class _Section(Record, frozen=False):
     kind: Literal["changed", "new", "deleted", "renamed"] = "changed"
     binary: bool = False
     notes: tuple[str, ...] = ()
-    hunks: list[tuple[str, list[Line]]] = field(default_factory=list)
+    hunks: list[tuple[str, list[DiffLine]]] = field(default_factory=list)
     added: int = 0
     removed: int = 0
     kept: int = 0
@@ -162,7 +162,7 @@ class _Reader:
         old = self._old if kind in ("removed", "context") else 0
         new = self._new if kind in ("added", "context") else 0
         text = visible(line[1:] if kind != "remark" else line[1:].strip())
-        section.hunks[-1][1].append(Line(kind, old, new, text))
+        section.hunks[-1][1].append(DiffLine(kind, old, new, text))
         section.room -= 1
         self._room -= 1
         self._characters -= len(text)

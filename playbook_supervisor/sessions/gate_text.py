@@ -6,18 +6,23 @@ Every place that shows a gate shows these lines: the terminal, the page, JSON, C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.gates import PLANNED, parts_of_error
 from playbook_supervisor.kernel.state import Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.step_runs import StepRun, step_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from playbook_supervisor.sessions.gate_context import GateContext, Waiver
+
+    _T = TypeVar("_T")
 
 MOST_LINES = 25
 _MOST_ITEMS = 3  # of a loop that are named because they failed
@@ -30,13 +35,25 @@ _TOTAL = r"[0-9]+ (?:new )?files?\b"
 _MARKS = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPED: "–"}
 
 
+class ContextLine(Record):
+    """One line. `sign` says whether something holds or was done (`✓`), `name` is that of a step."""
+
+    text: str
+    sign: str = ""
+    name: str = ""
+
+    @property
+    def words(self) -> str:
+        """`✓ agreement_pass: …`, `plan ✓ 45 s · plan_exists: …`."""
+        return " ".join(filter(None, (self.name, self.sign, self.text)))
+
+
 def lines(
     context: GateContext | None,
     *,
     most: int = MOST_LINES,
     width: int = _WIDTH,
     steps_shown: bool = False,
-    files_shown: bool = False,
 ) -> list[str]:
     """What to show below the question; empty where no gate is open.
 
@@ -44,38 +61,47 @@ def lines(
     waived and the verdicts, what the agent said, what each step left, and the changes in the
     repository. If there is more than fits, steps and changed files are left out and counted. The
     first lines are wrapped, the others cut.
-    `steps_shown`: a list right above has the steps already; `files_shown`: the changed files are
-    shown elsewhere.
+    `steps_shown`: a list right above has the steps already.
     """
     if context is None:
         return []
-    head = list(_wrapped(_head(context), width))
+    head = list(_wrapped([line.words for line in _head(context)], width))
     tail = list(_repository(context))
-    if files_shown:
-        tail = tail[: 1 + len(context.commits) + bool(context.more_commits)]
-    steps = [] if steps_shown else list(_steps(context))
+    steps = [] if steps_shown else [line.words for line in _steps(context)]
     room = most - min(len(tail), 1 + _LEAST_CHANGES)
-    head = _fitting(head, room - min(len(steps), 1))
-    steps = _last_fitting(steps, room - len(head))
-    tail = _fitting(tail, most - len(head) - len(steps))
+    head = _fitting(head, room - min(len(steps), 1), str)
+    steps = _last_fitting(steps, room - len(head), str)
+    tail = _fitting(tail, most - len(head) - len(steps), str)
     return [*head, *(_cut(line, width) for line in [*steps, *tail])]
+
+
+def parts(context: GateContext) -> tuple[ContextLine, ...]:
+    """The same for a page, which wraps the lines itself and shows the changed files elsewhere."""
+    files = 1 + len(context.commits) + bool(context.more_commits)
+    tail = [ContextLine(line) for line in list(_repository(context))[:files]]
+    head, steps = _head(context), list(_steps(context))
+    head = _fitting(head, MOST_LINES - len(tail) - min(len(steps), 1), ContextLine)
+    steps = _last_fitting(steps, MOST_LINES - len(tail) - len(head), ContextLine)
+    return tuple(_harmless(line) for line in [*head, *steps, *tail])
 
 
 def short(context: GateContext | None) -> list[str]:
     """The most telling lines, where other things need room as well."""
     if context is None:
         return []
-    head = _fitting(list(_wrapped(_head(context), _WIDTH)), _MOST_SHORT)
+    head = list(_wrapped([line.words for line in _head(context)], _WIDTH))
+    head = _fitting(head, _MOST_SHORT, str)
     return [*head, _cut(next(_repository(context)), _WIDTH)]
 
 
-def _head(context: GateContext) -> list[str]:
-    head = [f"answered by: {people}" for people in context.people]
-    head += context.preview
-    head += [*_further_problems(context), *context.printed]
+def _head(context: GateContext) -> list[ContextLine]:
+    asked = [f"answered by: {people}" for people in context.people]
+    asked += context.preview
+    asked += [*_further_problems(context), *context.printed]
     if context.guidance:
-        head.append(f"to fix it: {context.guidance}")
-    said, judged = list(_said(context)), list(_judged(context))
+        asked.append(f"to fix it: {context.guidance}")
+    head = [ContextLine(line) for line in asked]
+    said, judged = [ContextLine(line) for line in _said(context)], list(_judged(context))
     after = context.gate.place is Place.AFTER
     return head + ([*said, *judged] if after else [*judged, *said])
 
@@ -83,25 +109,26 @@ def _head(context: GateContext) -> list[str]:
 def settled_line(event: Event) -> str:
     """A settled attempt in one line, with its reason: `plan ✓ 45 s · plan_exists: …`."""
     place = f"{event.within}/" if event.within else ""
-    return f"{place}{_settled(event.entry, reason(event.entry))}"
+    return f"{place}{_settled(event.entry, reason(event.entry)).words}"
 
 
-def _steps(context: GateContext) -> Iterator[str]:
+def _steps(context: GateContext) -> Iterator[ContextLine]:
     """A line for each settled step; of a loop also if only some of its items are settled."""
     for run in step_runs(context.settled):
         yield _loop(run) if run.loop else _step(run.last, context)
 
 
-def _loop(run: StepRun) -> str:
+def _loop(run: StepRun) -> ContextLine:
     """`build ✗ 11/12 items, 4 min · build[2]: it broke`."""
     mark = _MARKS[EntryStatus.FAILED if run.failed else EntryStatus.DONE]
-    done = f"{run.loop} {mark} {run.done}/{counted(run.total, 'item')}, {duration(run.lasted)}"
+    done = f"{run.done}/{counted(run.total, 'item')}, {duration(run.lasted)}"
     why = [f"{each.step_id}: {reason(each)}" for each in run.failed[:_MOST_ITEMS]]
     more = len(run.failed) - len(why)
-    return " · ".join([done, *why, *([f"{more} more failed"] if more else [])])
+    text = " · ".join([done, *why, *([f"{more} more failed"] if more else [])])
+    return ContextLine(text, mark, run.loop)
 
 
-def _step(entry: Entry, context: GateContext) -> str:
+def _step(entry: Entry, context: GateContext) -> ContextLine:
     """The line of a settled attempt, which does not repeat what the lines above it say."""
     verdicts = {probed.line for probed in context.verdicts}
     why = reason(entry)
@@ -114,12 +141,12 @@ def _step(entry: Entry, context: GateContext) -> str:
     return _settled(entry, why)
 
 
-def _settled(entry: Entry, why: str) -> str:
-    name = entry.step_id if entry.attempt == 1 else entry.id
-    words = [name, _MARKS.get(entry.status, "…")]
-    if entry.status is not EntryStatus.SKIPPED and entry.completed_at is not None:
-        words.append(duration(entry.completed_at - entry.started_at))
-    return " · ".join([" ".join(words), *([why] if why else [])])
+def _settled(entry: Entry, why: str) -> ContextLine:
+    name, mark = entry.step_id if entry.attempt == 1 else entry.id, _MARKS.get(entry.status, "…")
+    if entry.status is EntryStatus.SKIPPED or entry.completed_at is None:
+        return ContextLine(f"· {why}" if why else "", mark, name)
+    lasted = duration(entry.completed_at - entry.started_at)
+    return ContextLine(f"{lasted} · {why}" if why else lasted, mark, name)
 
 
 def reason(entry: Entry) -> str:
@@ -144,7 +171,7 @@ def reason(entry: Entry) -> str:
 def _further_problems(context: GateContext) -> list[str]:
     """What the question has left out of a long error."""
     problems = parts_of_error(_asked_about(context))[1].split("; ")
-    return _fitting([f"… {problem}" for problem in problems if problem], _MOST_PROBLEMS)
+    return _fitting([f"… {problem}" for problem in problems if problem], _MOST_PROBLEMS, str)
 
 
 def _asked_about(context: GateContext) -> str:
@@ -162,22 +189,23 @@ def _said(context: GateContext) -> Iterator[str]:
         yield from (f"  {line}" for line in said[-_MOST_SAID:])
 
 
-def _judged(context: GateContext) -> Iterator[str]:
+def _judged(context: GateContext) -> Iterator[ContextLine]:
     """What was waived, the verdicts as they are now, failing ones first, what checks have proved,
     and what else holds.
     """
     for waiver in context.waivers:
-        yield f"waived at {waiver.attempt}: {_waived(waiver)}"
+        yield ContextLine(f"waived at {waiver.attempt}: {_waived(waiver)}")
     asked, shown = _asked_about(context), set()
     for probed in sorted(context.verdicts, key=lambda each: each.held):
         shown.add(line := probed.line)
         if line not in asked:
-            yield f"{'✓' if probed.held else '✗'} {line}"
-    yield from (f"{'✓' if each.holds else '·'} {each.sentence}" for each in context.proved)
+            yield ContextLine(line, "✓" if probed.held else "✗")
+    for each in context.proved:
+        yield ContextLine(each.sentence, "✓" if each.holds else "·")
     standing = [each.proof.evidence for each in context.proved if each.holds]
     for line in context.entry.evidence:
         if line not in shown and not any(proof in line for proof in standing):
-            yield f"✓ {line}"
+            yield ContextLine(line, "✓")
 
 
 def _waived(waiver: Waiver) -> str:
@@ -221,14 +249,20 @@ def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
             rest, indent = rest[at:].lstrip(), indent[:2] + "  "
 
 
-def _fitting(lines: Sequence[str], most: int) -> list[str]:
+def _harmless(line: ContextLine) -> ContextLine:
+    indent = "  " if line.text.startswith("  ") else ""
+    return replace(line, text=indent + one_line(line.text, _LONGEST), name=first_line(line.name))
+
+
+def _fitting(lines: Sequence[_T], most: int, make: Callable[[str], _T]) -> list[_T]:
     if len(lines) <= most:
         return list(lines)
-    return [*lines[: most - 1], f"  … {counted(len(lines) - most + 1, 'more line')}"]
+    left_out = counted(len(lines) - most + 1, "more line")
+    return [*lines[: most - 1], make(f"  … {left_out}")]
 
 
-def _last_fitting(steps: Sequence[str], most: int) -> list[str]:
+def _last_fitting(steps: Sequence[_T], most: int, make: Callable[[str], _T]) -> list[_T]:
     if len(steps) <= most:
         return list(steps)
     left_out = len(steps) - most + 1
-    return [f"… {counted(left_out, 'earlier step')}", *steps[left_out:]]
+    return [make(f"… {counted(left_out, 'earlier step')}"), *steps[left_out:]]

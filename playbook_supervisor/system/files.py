@@ -246,6 +246,14 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     return data
 
 
+def written_at(path: Path) -> int:
+    """When the file was written, in ns since the epoch; 0 if it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def open_regular(path: Path) -> int | None:
     """A descriptor, or None if `path` is something other than a regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -16,9 +16,9 @@ from playbook_supervisor.formats.file_changes import (
     MOST_LINES,
     MOST_LINES_OF_A_FILE,
     Changes,
+    DiffLine,
     FileChange,
     Hunk,
-    Line,
     visible,
 )
 from playbook_supervisor.formats.unified_diff import parse
@@ -47,7 +47,7 @@ def added(path: str, lines: int, text: str = "x") -> str:
     return header + f"@@ -0,0 +1,{lines} @@\n" + f"+{text}\n" * lines
 
 
-def shown_lines(changes: Changes) -> list[Line]:
+def shown_lines(changes: Changes) -> list[DiffLine]:
     return [line for file in changes.files for hunk in file.hunks for line in hunk.lines]
 
 
@@ -55,11 +55,11 @@ class TestReading:
     def test_a_changed_file_has_its_lines_with_their_numbers(self) -> None:
         changes = read(CHANGED)
         lines = (
-            Line("context", 1, 1, "def greet():"),
-            Line("removed", 2, 0, '    return "Hello"'),
-            Line("added", 0, 2, '    return "Hi"'),
-            Line("context", 3, 3, "# end"),
-            Line("remark", 0, 0, "No newline at end of file"),
+            DiffLine("context", 1, 1, "def greet():"),
+            DiffLine("removed", 2, 0, '    return "Hello"'),
+            DiffLine("added", 0, 2, '    return "Hi"'),
+            DiffLine("context", 3, 3, "# end"),
+            DiffLine("remark", 0, 0, "No newline at end of file"),
         )
         hunk = Hunk("@@ -1,3 +1,3 @@ def greet():", lines)
         file = FileChange("greet.py", added=1, removed=1, hunks=(hunk,))

@@ -500,7 +500,7 @@ def test_a_process_that_has_ended_is_not_taken_for_a_person(attacked: Attacked) 
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         known = ancestry.process(process.pid)
         assert known is not None
-        who = Answerer(ADA, "a browser", Peer(True, os.getuid(), (known,)))
+        who = Answerer(ADA, Peer(True, os.getuid(), (known,)))
         admission.require_person(row, who)
         process.communicate(b"\n")
     other = Peer(True, os.getuid(), (replace(known, pid=os.getpid()),))
@@ -515,14 +515,14 @@ def test_a_process_that_cannot_be_seen_is_a_proxy_of_another_user_or_refused(
     (row,) = rows(attacked.there)
     for proxied in (False, True):
         for user in (os.getuid(), -1):
-            unseen = Answerer(ADA, "a browser", Peer(True, user), proxied)
+            unseen = Answerer(ADA, Peer(True, user), proxied)
             with pytest.raises(StateError, match="is unknown"):
                 admission.require_person(row, unseen)
     proxy, elsewhere = Peer(True, os.getuid() + 1), Peer(False)
-    admission.require_person(row, Answerer(ADA, "a browser", proxy, proxied=True))
-    admission.require_person(row, Answerer(ADA, "a browser", elsewhere))
+    admission.require_person(row, Answerer(ADA, proxy, proxied=True))
+    admission.require_person(row, Answerer(ADA, elsewhere))
     with pytest.raises(StateError, match="is unknown"):
-        admission.require_person(row, Answerer(ADA, "a browser", proxy))
+        admission.require_person(row, Answerer(ADA, proxy))
 
 
 def rows(project: Project) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from playbook_supervisor.cli.render import html
@@ -17,7 +16,6 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
 _LABELS = {Resolution.ALLOW: "Allow once", Resolution.ANSWER: "Send the answer"}
-_SIGN = "[✓✗–·…]"
 
 
 class Choice(Record):
@@ -30,18 +28,6 @@ class Choice(Record):
     label: str
     meaning: str
     usual: bool = False
-
-
-class Line(Record):
-    """A line of a gate's context, its sign (`✓`) apart. `kind`: `verdict`, `step`, `more` or none.
-
-    `name` is that of the step.
-    """
-
-    text: str
-    sign: str = ""
-    kind: str = ""
-    name: str = ""
 
 
 def listing_page(listing: Listing, person: str, now: int) -> str:
@@ -68,7 +54,6 @@ def gate_page(
         shown=facts,
         choices=_choices(facts),
         failed=facts.record.reason not in PLANNED | ASKED,
-        lines=[_line(each) for each in facts.lines],
         refused=refused,
         typed=tuple(typed),
         chosen=tuple(chosen),
@@ -135,17 +120,6 @@ def _choices(facts: GateFacts) -> list[Choice]:
         )
         for each in facts.choices
     ]
-
-
-def _line(text: str) -> Line:
-    """`✓ qa_verdict_pass: …` is a verdict, `plan ✓ 45 s · …` a step; what is indented goes on."""
-    if text.startswith("  "):
-        return Line(text, kind="more")
-    if found := re.fullmatch(rf"({_SIGN}) (.*)", text):
-        return Line(found[2], found[1], "verdict")
-    if found := re.fullmatch(rf"(\S+) ({_SIGN})(?: (.*))?", text):
-        return Line(found[3] or "", found[2], "step", found[1])
-    return Line(text)
 
 
 def _frame(

@@ -27,7 +27,7 @@ from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies
 from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import admission, answering, gate_facts
 from playbook_supervisor.commands.inbox.admission import Answerer
-from playbook_supervisor.commands.inbox.answering import Answer
+from playbook_supervisor.commands.inbox.answering import Submission
 from playbook_supervisor.commands.inbox.feed import Feed, Row
 from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.errors import PlaybookError
@@ -49,9 +49,10 @@ _SAID = {
 _STATUS = {"PB-STATE-CHANGED": 409, "PB-STATE-HUMAN-ONLY": 403, "PB-POLICY-ANSWER": 403}
 
 
-class Inbox:
-    """The pages. `entered` is told the name of each person who uses a link; `on_look` is called
-    every few seconds."""
+class InboxApp:
+    """The pages. `entered` is told the name of each person who uses a link, and the browser;
+    `on_look` is called every few seconds.
+    """
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class Inbox:
     def _answer(
         self, request: Request, row: Row, fields: Mapping[str, list[str]], visitor: Visitor
     ) -> Response:
-        given = Answer(
+        given = Submission(
             gate=request.query_params.get("id", ""),
             state="".join(fields.get("state", [])),
             text=text_of(fields),
@@ -242,7 +243,7 @@ class Inbox:
 
     def _answerer(self, request: Request, visitor: Visitor) -> Answerer:
         peer = peer_process.find(request.scope.get("client"), request.scope.get("server"))
-        return Answerer(visitor.name, "a browser of the inbox", peer, self._proxied)
+        return Answerer(visitor.name, peer, self._proxied)
 
     def _row(self, request: Request) -> Row | None:
         return self._feed.find(request.path_params["key"], request.path_params["session"])

@@ -15,7 +15,7 @@ import uvicorn
 
 from playbook_supervisor.cli.web import limits
 from playbook_supervisor.cli.web.access import Site, site_of
-from playbook_supervisor.cli.web.app import Inbox
+from playbook_supervisor.cli.web.app import InboxApp
 from playbook_supervisor.cli.web.limits import LARGEST_HEADERS, ImpatientProtocol
 from playbook_supervisor.errors import ArgumentError, StorageError
 from playbook_supervisor.records import Record
@@ -104,7 +104,7 @@ def bound(listen: Listen) -> tuple[socket.socket, Site]:
     return found, site_of(listen.url or f"{scheme}://{host}:{port}")
 
 
-def serve(listen: Listen, listening: socket.socket, inbox: Inbox) -> None:
+def serve(listen: Listen, listening: socket.socket, inbox: InboxApp) -> None:
     """Serve until SIGINT or SIGTERM, with what `bound` has returned."""
     config = uvicorn.Config(
         inbox.app(),
@@ -147,7 +147,7 @@ def _tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
 class _Server(uvicorn.Server):
     """Waits for no handshake, and at its end for no event stream."""
 
-    def __init__(self, config: uvicorn.Config, inbox: Inbox) -> None:
+    def __init__(self, config: uvicorn.Config, inbox: InboxApp) -> None:
         super().__init__(config)
         self._inbox = inbox
 

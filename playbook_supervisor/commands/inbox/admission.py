@@ -24,7 +24,6 @@ class Answerer(Record):
     """
 
     name: str
-    proof: str
     peer: Peer | None = None
     proxied: bool = False
 

@@ -23,15 +23,14 @@ from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.child_process import start_apart
-from playbook_supervisor.system.files import ensure_folder
+from playbook_supervisor.system.files import ensure_folder, written_at
 from playbook_supervisor.system.log_file import last_part
 
-VIA = "inbox"
 _LOG = "inbox-resume.log"
 _PART = 4_000  # bytes of the log that are looked at
 
 
-class Answer(Record):
+class Submission(Record):
     """What a person sent: the words, and the gate and the state that were shown."""
 
     gate: str
@@ -39,14 +38,14 @@ class Answer(Record):
     text: str
 
 
-class Answered(Record):
+class Recorded(Record):
     """What followed. `resumes`: a process of ours goes on with the session."""
 
     snapshot: Snapshot
     resumes: bool = False
 
 
-def answer(row: Row, given: Answer, who: Answerer) -> Answered:
+def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
     """Record the answer, and go on if nothing else does.
 
     StateError PB-STATE-CHANGED if the gate is not open any more or something that was shown has
@@ -73,9 +72,9 @@ def answer(row: Row, given: Answer, who: Answerer) -> Answered:
         session=session_id,
         gate=given.gate,
         cwd=root,
-        person=Principal(name, who.proof, VIA),
+        person=Principal(name, "a browser of the inbox", "inbox"),
     )
-    return Answered(snapshot, _resume(row, snapshot))
+    return Recorded(snapshot, _resume(row, snapshot))
 
 
 def failure(row: Row) -> str:
@@ -85,18 +84,11 @@ def failure(row: Row) -> str:
     """
     log = row.seen.store.runtime(row.session_id) / _LOG
     journal = row.seen.store.folder(row.session_id) / "journal.yaml"
-    if _written(journal) > _written(log):
+    if written_at(journal) > written_at(log):
         return ""
     lines = last_part(log, _PART).splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
     return first_line(errors[-1].removeprefix("error: "), 400) if errors else ""
-
-
-def _written(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _resume(row: Row, snapshot: Snapshot) -> bool:

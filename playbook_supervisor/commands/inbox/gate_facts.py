@@ -13,19 +13,20 @@ from playbook_supervisor.commands.view import SessionView, view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.kernel import gates
-from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import GateContext
+from playbook_supervisor.sessions.gate_text import ContextLine
 from playbook_supervisor.sessions.manifest import Waiting
 from playbook_supervisor.system.git_diff import changes_of
 
 LOG_LINES = 40
 
 
-class Call(Record):
+class ExactCall(Record):
     """The arguments of a tool's call, by name. `whole`: a gate keeps only so much of a long one."""
 
     arguments: Mapping[str, str]
@@ -33,7 +34,7 @@ class Call(Record):
 
 
 class GateFacts(Record):
-    """One open gate. `gate` is what waits, `entry` the attempt that it belongs to.
+    """One open gate. `gate` is what waits, `record` the gate in the journal.
 
     `lines` say what decides most (`gate_text`), `log` the last lines of the attempt `log_of`,
     `changes` what has changed in the work tree since the session began. `busy`: other attempts
@@ -43,9 +44,8 @@ class GateFacts(Record):
     view: SessionView
     gate: Waiting
     record: Gate
-    entry: Entry
     choices: tuple[Resolution, ...]
-    lines: tuple[str, ...]
+    lines: tuple[ContextLine, ...]
     changes: Changes
     log_of: str = ""
     log: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class GateFacts(Record):
         return tuple(asked) if isinstance(asked, list | tuple) else ()
 
     @property
-    def call(self) -> Call | None:
+    def call(self) -> ExactCall | None:
         """The exact call that an agent wants to make, if it asks for a permission."""
         if self.record.reason is not GateReason.PERMISSION:
             return None
@@ -74,7 +74,7 @@ def facts_of(row: Row) -> GateFacts | None:
         return None
     if context.gate.place is Place.DURING:  # what the agent asks for is shown as it is
         context = replace(context, preview=())
-    lines = tuple(gate_text.lines(context, files_shown=True))
+    lines = gate_text.parts(context)
     choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
     changes = _changes(seen)
     busy = bool(row.progress.at_work)
@@ -84,7 +84,6 @@ def facts_of(row: Row) -> GateFacts | None:
         view_of(seen),
         gate,
         context.gate,
-        context.entry,
         choices,
         lines,
         changes,
@@ -107,7 +106,7 @@ def gate_of(view: SessionView, gate_id: str) -> Gate | None:
     return None
 
 
-def _call(given: str) -> Call:
+def _call(given: str) -> ExactCall:
     """The arguments in their JSON text. One that was cut is closed again, where that can be."""
     for closing in ("", '"}', "}"):
         with suppress(ValueError, RecursionError):
@@ -117,8 +116,8 @@ def _call(given: str) -> Call:
                     name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                     for name, value in arguments.items()
                 }
-                return Call(shown, whole=not closing)
-    return Call({"arguments": given}, whole=not given.endswith("…"))
+                return ExactCall(shown, whole=not closing)
+    return ExactCall({"arguments": given}, whole=not given.endswith("…"))
 
 
 def _changes(seen: SessionOverview) -> Changes:
@@ -136,7 +135,7 @@ def _changes(seen: SessionOverview) -> Changes:
 def _digest(
     gate: Waiting,
     context: GateContext,
-    lines: tuple[str, ...],
+    lines: tuple[ContextLine, ...],
     choices: tuple[Resolution, ...],
     changes: Changes | None,
 ) -> str:
@@ -145,6 +144,6 @@ def _digest(
     Neither do changes that could not be counted in time.
     """
     asked = [gate.id, gate.opened_at, gate.question, choices, context.gate.request, context.people]
-    seen = [lines, repr(changes)] if changes is not None and changes.exact else []
+    seen = [repr(lines), repr(changes)] if changes is not None and changes.exact else []
     text = json.dumps([asked, seen], default=str, sort_keys=True)
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.inbox.feed import Feed, Row
@@ -18,6 +17,7 @@ from playbook_supervisor.drivers.notifications import (
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.session_settings import FILE
+from playbook_supervisor.system.files import written_at
 
 
 class Reminders:
@@ -51,16 +51,9 @@ class Reminders:
             deliver(snapshot.config, notice, row.seen.root)
 
     def _config(self, row: Row) -> Config:
-        written = _written(row.seen.store.folder(row.session_id) / FILE)
+        written = written_at(row.seen.store.folder(row.session_id) / FILE)
         known = self._settings.get(row.topic)
         if known is None or known[0] != written:
             known = written, pinned_settings(row.seen.store, row.session_id)
             self._settings[row.topic] = known
         return known[1]
-
-
-def _written(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
