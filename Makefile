@@ -12,7 +12,7 @@ help:
 	@echo 'make test-all   both, with coverage and all examples of the property tests'
 	@echo 'make lint       style, types and the directions of imports'
 	@echo 'make format     apply the formatter and the automatic fixes'
-	@echo 'make recording  record the animation in the README again'
+	@echo 'make recording  make the animation and the pictures of the documents again'
 	@echo 'make bench      run the benchmarks; docs/performance.md explains the figures'
 	@echo 'make fuzz       look for new counterexamples and kill 1,000 runs, for many minutes'
 	@echo 'make clean      remove .venv and everything generated'
@@ -56,8 +56,9 @@ format: .venv/installed-dev
 demo: .venv/installed
 	$(BIN)/playbook demo
 
-recording: .venv/installed
+recording: .venv/installed-dev
 	$(BIN)/python tools/record_demo.py docs/demo.svg
+	PYTHONPATH=tests:tools $(BIN)/python tools/picture_inbox.py docs
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks

@@ -125,15 +125,9 @@ class Page(webdriver.Chrome):
     def allow_script(self, allowed: bool) -> None:
         self.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not allowed})
 
-    def picture(self, file: Path, *, whole: bool = False) -> None:
-        """Write what the window shows, or the whole page."""
-        if not whole:
-            self.save_screenshot(str(file))
-            return
-        from base64 import b64decode
-
-        taken = self.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
-        file.write_bytes(b64decode(taken["data"]))
+    def picture(self, file: Path) -> None:
+        """Write what the window shows."""
+        self.save_screenshot(str(file))
 
     # ── what it tells about itself ──────────────────────────────────────────────────────────
 
