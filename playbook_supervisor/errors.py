@@ -95,6 +95,10 @@ class GitError(PlaybookError, exit_code=3):
     """Git failed, or the repository's state does not allow the request."""
 
 
+class FleetError(PlaybookError, exit_code=3):
+    """The fleet's database, its repositories or another worker do not allow the request."""
+
+
 class AgentError(PlaybookError, exit_code=2):
     """The agent could not be started, or its work failed."""
 
@@ -257,6 +261,20 @@ _GUIDANCE: dict[str, str] = {
     "PB-STEP-PROGRAM": "Install the program, or put it on PATH.",
     "PB-STEP-SECRET": "Set that environment variable, or name a program for it under `secrets`.",
     "PB-STEP-TIMEOUT": "Raise `timeout_seconds` of the step or --timeout, or split the step.",
+    # the fleet
+    "PB-FLEET-DATABASE": "Start the database, or correct PLAYBOOK_FLEET; `playbook fleet doctor`.",
+    "PB-FLEET-NOT-UP": "Run `playbook fleet up`; for an older schema `playbook fleet migrate`.",
+    "PB-FLEET-NEWER": "Upgrade playbook: `uv tool upgrade 'playbook-supervisor[fleet]'`.",
+    "PB-FLEET-TAKEN": "Submit it again: it gets another id.",
+    "PB-FLEET-ANSWERED": "`playbook status --fleet` shows what waits now.",
+    "PB-FLEET-OVERTAKEN": "Nothing to do: another worker continues the session.",
+    "PB-FLEET-BRANCH": (
+        "Look at what was pushed to the branch, make room for the session's commits, then "
+        "`playbook fleet retry {session}`."
+    ),
+    "PB-FLEET-REPOSITORY": "Use an https or ssh address without credentials.",
+    "PB-FLEET-SETTINGS": "Correct worker.yaml; docs/fleet.md describes every key.",
+    "PB-FLEET-STUCK": "Correct what the message names, then `playbook fleet retry {session}`.",
     # policies
     "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",
     "PB-POLICY-DENIED": "A person may permit it in .playbooks/config.yaml, under `allow`.",
@@ -274,6 +292,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-GIT-TAKEN": "Choose another place or another branch.",
     "PB-GIT-UNFINISHED": "Resolve what the message lists, then try again; --force discards it.",
     "PB-GIT-COMMIT": "Commit the session's folder yourself, or set `commit_sessions: never`.",
+    "PB-GIT-REMOTE": "Check the address, the network and the credentials, then try again.",
     "PB-GIT-PUSH": "Run `git push` yourself, or set `push_sessions: false`.",
     # our own bugs
     "PB-BUG": "Please report it, and attach the file that the message names.",

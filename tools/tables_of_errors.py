@@ -26,6 +26,7 @@ FAMILIES: Mapping[str, tuple[str, type[PlaybookError]]] = {
     "POLICY": ("Policies", errors.PolicyError),
     "IO": ("Files and programs", errors.StorageError),
     "GIT": ("Git", errors.GitError),
+    "FLEET": ("The fleet", errors.FleetError),
     "BUG": ("Bugs", PlaybookError),
 }
 

@@ -1,0 +1,1 @@
+"""The commands of the fleet: submit, work, answer, cancel, and its care."""
