@@ -7,11 +7,8 @@ from pathlib import Path
 
 from playbook_supervisor.commands import changed_settings, locate
 from playbook_supervisor.drivers import session_control
-from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.manifest import SESSION_ID
@@ -54,19 +51,7 @@ def answer(
     if gate and gate != asked.id:
         wrong = f"the gate {gate} is not open; the open one is {asked.id}"
         raise StateError("PB-STATE-REFUSED", wrong)
-    reply = read_answer(text, asked.choices)
-    if reply.resolution is None:
-        choices = ", ".join(asked.choices)
-        said = f"{first_line(text, 80)!r} does not answer this gate"
-        raise ArgumentError(
-            "PB-ARG-ANSWER",
-            f"{said}: {reply.question}" if reply.question else said,
-            where=snapshot.question,
-            guidance=f"Begin or end with one of: {choices}; as in `{asked.choices[1]}: REASON`.",
-        )
-    answered = supervisor.answer(asked.id, reply.resolution, text, person)
-    if reply.resolution is Resolution.ABORT and asked.member.within:
-        answered = session_control.end_tree(supervisor).after(answered)
+    answered = session_control.answer(supervisor, snapshot, text, person)
     if said := changed_settings.notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)
