@@ -14,11 +14,12 @@ from playbook_supervisor.formats.sanitize import did_you_mean, first_line, print
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from playbook_supervisor.formats.located import Data, Document, Path
 
     Word = TypeVar("Word", bound=str)
+    Number = TypeVar("Number", bound=float | None)
 
 _EVER = float("inf")
 _EMPTY = "Give it a value, or remove the key."
@@ -119,13 +120,19 @@ class Section:
 
     def seconds(self, key: str, default: float) -> float:
         """A positive number of seconds."""
+        return self.above_zero(key, default, "a number of seconds")
+
+    def above_zero(self, key: str, default: Number, what: str, *, whole: bool = False) -> Number:
+        """A positive number, an integer if `whole`; a problem calls it `what`."""
         if key not in self._data:
             return default
-        value = getattr(self._data[key], "value", None)  # only unquoted scalars have it
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _EVER:
-            self.report(key, "must be a number of seconds above 0, without quotes")
+        value: Any = getattr(self._data[key], "value", None)  # only unquoted scalars have it
+        kinds = {int} if whole else {int, float}
+        if type(value) not in kinds or not 0 < value < _EVER:
+            self.report(key, f"must be {what} above 0, without quotes")
             return default
-        return value
+        number: Number = value
+        return number
 
     def choice(self, key: str, allowed: Sequence[Word], default: Word) -> Word:
         """One of the allowed words."""
