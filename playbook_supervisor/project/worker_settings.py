@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.formats.checked_mapping import Problems, Section
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import globs
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import read_bytes
@@ -66,6 +67,16 @@ class WorkerSettings(Record):
         if not {"", ".", ".."}.isdisjoint(place.split("/")):
             return False
         return self.repositories is None or globs.matches_any(map(_place, self.repositories), place)
+
+    def require_repository(self, url: str) -> None:
+        """FleetError PB-FLEET-REPOSITORY unless the repository is admitted."""
+        if not self.admits(url):
+            raise FleetError(
+                "PB-FLEET-REPOSITORY",
+                f"this worker does not serve {first_line(url)}",
+                where=str(path()),
+                guidance="Add the repository to `repositories` there, if it may run here.",
+            )
 
     def admits_agent(self, kind: str) -> bool:
         """Whether an agent of that kind, such as `claude` or `exec`, may run."""

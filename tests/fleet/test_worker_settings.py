@@ -120,4 +120,6 @@ def test_a_glob_admits_only_the_repositories_that_it_means(
 
 def test_an_empty_list_admits_none() -> None:
     write("repositories: []\n")
-    assert not load(shared=True).admits("https://github.com/acme/site")
+    with pytest.raises(FleetError, match="does not serve https://github.com/acme/site") as caught:
+        load(shared=True).require_repository("https://github.com/acme/site")
+    assert caught.value.code == "PB-FLEET-REPOSITORY"
