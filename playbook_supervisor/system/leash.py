@@ -17,7 +17,8 @@ from pathlib import Path
 from signal import SIGKILL
 
 from playbook_supervisor.system import leash_process
-from playbook_supervisor.system.child_process import spawn_silent
+from playbook_supervisor.system.child_process import not_startable, spawn_silent
+from playbook_supervisor.system.process_groups import lock_worker_file, worker_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ _CHUNK = 1 << 16
 class Leash:
     """A worker that is started on a leash; to its runner it is like a `Popen`.
 
-    `pid` and `poll` are the leash's, which leads a group of its own; `returncode` is the worker's,
-    None until it is reported. `report` is readable when there is something to `hear`.
+    `pid` and `poll` are the leash's, which leads a group of its own; `worker` is the number of the
+    worker's process, and `returncode` its status, None until it is reported. `report` is readable
+    when there is something to `hear`. `overdue`: the leash has ended it because of its deadline.
     """
 
     def __init__(
@@ -43,21 +45,27 @@ class Leash:
         stdin: bytes | int,
         lock: int,
         outlives: bool,
+        deadline: float | None,
+        grace: float,
     ) -> None:
         """Start it. `lock` is inherited; `stdin` is a descriptor, or bytes that are fed later.
 
+        `grace` is the seconds between SIGTERM and SIGKILL, and `deadline` when all has ended, on
+        the clock of `leash_process.now`.
         OSError if that is impossible, ValueError if a text cannot be given to a program.
         """
         self.returncode: int | None = None
+        self.grace = grace
+        self.overdue = False
         self.left: list[str] = []
         self.kept: list[str] = []
         self.stdin: IO[bytes] | None = None
         self._unread = b""
-        self._over = False
+        self._over = self._closed = False
         self._turn = threading.Lock()
         words = [os.fsencode(word) for word in argv] or [b""]
         variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
-        request = marshal.dumps((words, os.fsencode(cwd), variables, outlives, leash_process.GRACE))
+        request = marshal.dumps((words, os.fsencode(cwd), variables, outlives, grace, deadline))
         with ExitStack() as theirs, ExitStack() as ours:
             if isinstance(stdin, int):
                 given = stdin
@@ -79,11 +87,12 @@ class Leash:
             theirs.close()
             with os.fdopen(self._control, "wb", closefd=False) as requests:
                 requests.write(len(request).to_bytes(leash_process.SIZE, "big") + request)
-            self._await_start()
+            self.worker = self._started()
             ours.pop_all()
         os.set_blocking(self.report, False)
+        os.set_blocking(self._control, False)
 
-    def _await_start(self) -> None:
+    def _started(self) -> int:
         said = b""
         while not said.endswith(b"\n"):  # the worker's end is not reported in the same write
             byte = os.read(self.report, 1)
@@ -93,6 +102,7 @@ class Leash:
         word, _, number = said.decode().partition(" ")
         if word == "failed":
             raise OSError(int(number), os.strerror(int(number)))
+        return int(number)
 
     def hear(self) -> bool:
         """Read what has been reported; whether more may follow. Any thread may call it."""
@@ -112,6 +122,8 @@ class Leash:
         word, _, rest = line.partition(" ")
         if word == "ended":
             self.returncode = int(rest)
+        elif word == "overdue":
+            self.overdue = True
         else:
             (self.left if word == "left" else self.kept).append(rest)
 
@@ -123,16 +135,64 @@ class Leash:
 
     def stop(self) -> None:
         """Ask it to end the worker and all that the worker has started."""
-        with suppress(BrokenPipeError):  # it has ended
-            os.write(self._control, b".")
+        self._tell(leash_process.STOP)
+
+    def prolong(self, deadline: float) -> None:
+        """Put off the deadline that it was given. Any thread may call it."""
+        milliseconds = max(0, int(deadline * 1000)).to_bytes(leash_process.SIZE, "big")
+        self._tell(leash_process.DEADLINE + milliseconds)
+
+    def _tell(self, message: bytes) -> None:
+        with self._turn:
+            if not self._closed:  # as a number, the descriptor may be another file's by now
+                with suppress(BrokenPipeError, BlockingIOError):  # it has ended, or is stopped
+                    os.write(self._control, message)
 
     def close(self) -> None:
         """Close our end; what it has reported until now can still be read."""
         self.hear()
         with self._turn:
-            self._over = True
+            self._over = self._closed = True
             os.close(self.report)
-        os.close(self._control)
+            os.close(self._control)
+
+
+def start(
+    worker_file: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes | int,
+    *,
+    outlives: bool,
+    deadline: float | None,
+    grace: float,
+) -> Leash:
+    """Start a worker on a leash; they alone keep the lock on the worker file.
+
+    StateError and StorageError as `lock_worker_file` and `not_startable`.
+    """
+    lock = lock_worker_file(worker_file)
+    try:
+        leash = Leash(
+            argv,
+            cwd,
+            env,
+            stdin=stdin,
+            lock=lock,
+            outlives=outlives,
+            deadline=deadline,
+            grace=grace,
+        )
+        with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
+            os.write(lock, worker_record(leash.pid))
+    except (OSError, ValueError) as error:
+        with suppress(OSError):
+            worker_file.unlink()
+        raise not_startable(argv, cwd, error) from error
+    finally:
+        os.close(lock)
+    return leash
 
 
 class _Server:

@@ -8,10 +8,13 @@ server of one runner: for each message on its standard input, a socket, it forks
 the descriptors of the message. It answers with the number of the process, or the negative of an
 ERRNO, and ends with the runner.
 
-A leash reads from `control` what to start, and then waits there: a byte, or the end of the runner,
-asks it to end the worker. It writes lines to `report`: `started` or `failed ERRNO`; `ended STATUS`;
-`left` or `kept` with the name and the number of a process that the worker has left behind, and that
-was ended or could not be ended.
+A leash reads from `control` what to start, and then waits there. `STOP`, or the end of the runner,
+asks it to end the worker. `DEADLINE` and a number, milliseconds on the clock of `now`, put off the
+deadline that the worker was given; when it is near, the leash ends the worker by itself.
+
+It writes lines to `report`: `started` with the number of the worker's process, or `failed ERRNO`;
+`overdue` when the deadline is near; `ended STATUS`; `left` or `kept` with the name and number of a
+process that the worker has left behind, and that was ended or could not be ended.
 """
 
 from __future__ import annotations
@@ -27,22 +30,32 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import NoReturn
 
-    Request = tuple[list[bytes], bytes, dict[bytes, bytes], bool, float]
-    """The worker's argv, folder and environment, whether it may outlive its runner, and its grace
-    in seconds between SIGTERM and SIGKILL."""
+    Request = tuple[list[bytes], bytes, dict[bytes, bytes], bool, float, float | None]
+    """The worker's argv, folder and environment, whether it may outlive its runner, its grace in
+    seconds between SIGTERM and SIGKILL, and its deadline. All have ended at the deadline, and are
+    asked to end so many seconds earlier."""
 
 GRACE = 2.0
 """Seconds between asking processes to end and ending them."""
 PATIENCE = 5.0
 """Seconds to wait for a SIGKILL to take effect."""
 SIZE = 8
-"""Bytes that tell how long a request is."""
+"""Bytes of a number: how long a request is, or a deadline."""
+STOP, DEADLINE = b".", b"="
+"""How a message on `control` begins."""
 _LEAVING = 0.5  # seconds that a worker's processes may take to end after it
 _SWEEP = 0.05  # seconds between two sweeps of processes that do not end
+_GLANCE = 1.0  # seconds between two looks at a deadline: `select` does not count suspended time
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
 _DESCRIPTORS = 6  # that a leash gets: the standard three, the worker file, control and report
 _MOST = 4_096  # descriptors that a runner has open
 _INVALID = 22  # EINVAL
+
+
+def now() -> float:
+    """Seconds on a clock that is never set and, on Linux, runs while the machine is suspended."""
+    return time.clock_gettime(_CLOCK)
 
 
 def _serve() -> NoReturn:
@@ -83,6 +96,7 @@ class _Leash:
         *self.standard, _, self.control, self.report = descriptors
         self.server = server
         self.sources = [self.control]
+        self.unread = b""
         self.asked = False
         self.worker = 0
         self.ended = False  # the worker
@@ -104,7 +118,7 @@ class _Leash:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         _prctl(_SET_CHILD_SUBREAPER)
-        argv, folder, environment, self.outlives, self.grace = self.request()
+        argv, folder, environment, self.outlives, self.grace, self.deadline = self.request()
         if not self.outlives:  # a server that is killed takes its leashes along
             _prctl(_SET_PDEATHSIG, signal.SIGTERM)
             if os.getppid() != self.server:
@@ -115,11 +129,25 @@ class _Leash:
             os.dup2(nowhere, standard)
         os.chdir("/")
         while not (self.ended or self.asked):
-            self.wait(None)
+            self.wait(self.patience())
+            if not self.ended and self.patience() == 0:
+                self.asked = True
+                self.say("overdue")
         if not self.asked:
-            self.wait_until_alone(_LEAVING)
+            self.wait_until_alone(self.end_of(_LEAVING))
         self.end_all()
         os._exit(0)
+
+    def patience(self) -> float | None:
+        """Seconds until the next look at the deadline; 0 when the worker is to be ended."""
+        if self.deadline is None:
+            return None
+        return min(max(self.deadline - self.grace - now(), 0), _GLANCE)
+
+    def end_of(self, seconds: float) -> float:
+        """The end of so many seconds, which is not after the deadline."""
+        end = now() + seconds
+        return end if self.deadline is None else min(end, self.deadline)
 
     def request(self) -> Request:
         size = int.from_bytes(self.read(SIZE), "big")
@@ -162,7 +190,7 @@ class _Leash:
             self.say("failed", number.decode())
             os._exit(1)
         os.close(failure)
-        self.say("started")
+        self.say("started", str(self.worker))
 
     def say(self, *words: str) -> None:
         line = " ".join(words).encode() + b"\n"
@@ -176,9 +204,24 @@ class _Leash:
         if self.woken in ready:
             self.asked |= _signals().SIGTERM in os.read(self.woken, 1 << 10)
         if self.control in ready:
-            self.sources.remove(self.control)
-            self.asked |= bool(os.read(self.control, 1)) or not self.outlives
+            self.hear()
         self.reap()
+
+    def hear(self) -> None:
+        data = os.read(self.control, 1 << 10)
+        if not data:  # the runner is gone
+            self.sources.remove(self.control)
+            self.asked |= not self.outlives
+        self.unread += data
+        while self.unread:
+            size = 1 + SIZE if self.unread.startswith(DEADLINE) else 1
+            if len(self.unread) < size:
+                break
+            message, self.unread = self.unread[:size], self.unread[size:]
+            if size == 1:
+                self.asked = True
+            elif self.deadline is not None and not self.asked:
+                self.deadline = int.from_bytes(message[1:], "big") / 1000
 
     def reap(self) -> None:
         try:
@@ -189,28 +232,38 @@ class _Leash:
         except ChildProcessError:
             self.alone = not _adopts() or not _group_lives(self.worker)
 
-    def wait_until_alone(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not self.alone and (left := deadline - time.monotonic()) > 0:
+    def wait_until_alone(self, end: float) -> None:
+        while not self.alone and (left := end - now()) > 0:
             self.wait(min(left, _SWEEP))
 
     def end_all(self) -> None:
-        """End the worker and all its descendants: SIGTERM, then SIGKILL."""
+        """End the worker and all its descendants: SIGTERM, then SIGKILL, at once if it is late."""
         signal = _signals()
         left_behind = self.ended
-        if not self.alone:
+        end = self.end_of(self.grace)
+        if self.deadline is not None:
+            self.end_worker((now() + end) / 2)
+            end = min(end, self.end_of(GRACE)) if self.ended else end
+        if not self.alone and now() < end:
             self.signal(signal.SIGTERM)
-            self.wait_until_alone(self.grace)
-        deadline = time.monotonic() + PATIENCE
-        while not self.alone and time.monotonic() < deadline:
+            self.wait_until_alone(end)
+        end = now() + PATIENCE
+        while not self.alone and now() < end:
             self.signal(signal.SIGKILL)  # again and again: they may start others
-            self.wait_until_alone(_SWEEP)
+            self.wait_until_alone(now() + _SWEEP)
         kept = () if self.alone else _descendants()
         for pid, name in self.named.items():
             if pid in kept:
                 self.say("kept", f"{name} ({pid})")
             elif left_behind:
                 self.say("left", f"{name} ({pid})")
+
+    def end_worker(self, end: float) -> None:
+        """Ask the worker alone: a runner would take steps that end with it for failed ones."""
+        if not self.ended and now() < end:
+            _unless(ProcessLookupError, os.kill, self.worker, _signals().SIGTERM)
+        while not self.ended and (left := end - now()) > 0:
+            self.wait(min(left, _GLANCE))
 
     def signal(self, number: int) -> None:
         descendants = _descendants()

@@ -20,7 +20,6 @@ from playbook_supervisor.system.cancellation import Interrupted, cancel_requeste
 from playbook_supervisor.system.capture import Capture, LineSplitter
 from playbook_supervisor.system.child_process import (
     feed_input,
-    not_startable,
     opened,
     ready_pipes,
     spawn,
@@ -31,10 +30,8 @@ from playbook_supervisor.system.process_groups import (
     detach,
     group_alive,
     kill_worker,
-    lock_worker_file,
     signal_group,
     until,
-    worker_record,
 )
 
 TYPE_CHECKING = False
@@ -44,6 +41,8 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.system.leash import Leash
 
+NOTICE = 10.0
+"""Seconds before its deadline that a child is asked to end."""
 _DRAIN = 0.5
 """Seconds to go on reading after the leader has ended, if other processes hold its pipes."""
 _CHUNK = 1 << 16
@@ -130,6 +129,10 @@ class Worker:
     us, unless it `outlives` us. All of them hold a lock on that file while they live
     (`worker_alive`, `kill_worker`), and their environment names it (`MARK`). StateError
     PB-STATE-DRIVEN if others still hold it.
+
+    With a `deadline` on the clock of `leash_process.now`, which only a child on a leash can have,
+    all of them have ended by then unless it is put off (`prolong`), even if we are stopped. The
+    child is asked to end `notice` seconds before, the others after half of that time.
     """
 
     def __init__(
@@ -141,13 +144,15 @@ class Worker:
         stdin: bytes | int = b"",
         worker_file: Path | None = None,
         outlives: bool = False,
+        deadline: float | None = None,
+        notice: float = NOTICE,
         wall: float | None = None,
         idle: float | None = None,
         cap: int = 1_000_000,
     ) -> None:
         import threading
 
-        self.stopped_by: Literal["", "wall", "idle", "stop"] = ""
+        self._stopped_by: Literal["", "wall", "idle", "stop"] = ""
         self._wall, self._idle, self._cap = wall, idle, cap
         self._stdin = stdin
         self._stdout, self._stderr = Capture(cap), Capture(cap)
@@ -161,16 +166,35 @@ class Worker:
         if worker_file is None:
             self._process = spawn(argv, cwd, environment, stdin=stdin)
         else:
-            variables = {**without_pointers(environment), MARK: str(worker_file)}
-            self._process = self._leash = _leashed(
-                worker_file, argv, cwd, variables, stdin, outlives=outlives
+            from playbook_supervisor.system import leash
+
+            self._process = self._leash = leash.start(
+                worker_file,
+                argv,
+                cwd,
+                {**without_pointers(environment), MARK: str(worker_file)},
+                stdin,
+                outlives=outlives,
+                deadline=deadline,
+                grace=leash_process.GRACE if deadline is None else notice,
             )
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._leash.worker if self._leash else self._process.pid
 
     @property
     def returncode(self) -> int | None:
         """None while it runs; negative if a signal ended it, or its leash."""
         reported = self._leash.returncode if self._leash else None
         return self._process.poll() if reported is None else reported
+
+    @property
+    def stopped_by(self) -> Literal["", "wall", "idle", "stop", "deadline"]:
+        """What has ended it; empty if it ended by itself."""
+        overdue = self._leash is not None and self._leash.overdue
+        return self._stopped_by or ("deadline" if overdue else "")
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -230,8 +254,16 @@ class Worker:
         if self._wall is not None:
             self._wall += seconds
 
+    def prolong(self, deadline: float) -> None:
+        """Put its deadline off, unless it is being ended. Any thread may call it."""
+        if self._leash is not None:
+            self._leash.prolong(deadline)
+
     def stop(self) -> None:
-        """End the group: SIGTERM, then SIGKILL after two seconds. Any thread may call it."""
+        """End the group: SIGTERM, then SIGKILL after two seconds or the notice of its deadline.
+
+        Any thread may call it.
+        """
         self._end("stop")
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────
@@ -302,43 +334,17 @@ class Worker:
             if self._process.poll() is not None:
                 return
             if self.returncode is None:
-                self.stopped_by = why
+                self._stopped_by = why
             group = self._process.pid
             if self._leash is None:
                 signal_group(group, SIGTERM)
             else:
                 self._leash.stop()
             patience = leash_process.PATIENCE
-            grace = leash_process.GRACE + patience * (self._leash is not None)
+            grace = self._leash.grace + patience if self._leash else leash_process.GRACE
             # Reap the leader first: as a zombie it would count as a living member.
             if not until(
                 lambda: self._process.poll() is not None and not group_alive(group), grace
             ):
                 signal_group(group, SIGKILL)
                 until(lambda: self._process.poll() is not None, patience)
-
-
-def _leashed(
-    worker_file: Path,
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    stdin: bytes | int,
-    *,
-    outlives: bool,
-) -> Leash:
-    """Start the child below its leash; they alone keep the lock on the worker file."""
-    from playbook_supervisor.system.leash import Leash
-
-    lock = lock_worker_file(worker_file)
-    try:
-        leash = Leash(argv, cwd, env, stdin=stdin, lock=lock, outlives=outlives)
-        with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
-            os.write(lock, worker_record(leash.pid))
-    except (OSError, ValueError) as error:
-        with suppress(OSError):
-            worker_file.unlink()
-        raise not_startable(argv, cwd, error) from error
-    finally:
-        os.close(lock)
-    return leash
