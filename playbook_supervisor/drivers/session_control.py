@@ -1,4 +1,4 @@
-"""Resume, answer and abort as a person asks for it, at a terminal, a client's prompt or elsewhere."""
+"""Resume, answer and abort as a person asks for it, at a terminal or from elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def go_on(
     return supervisor.advance()
 
 
-def resolution(text: str, choices: Sequence[str], question: str = "") -> Resolution:
+def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> Resolution:
     """What the words decide at a gate with these choices (kai FR26).
 
     ArgumentError PB-ARG-ANSWER, which quotes the gate's question, if they decide nothing.

@@ -59,3 +59,13 @@ def refuse_newer(kind: str, number: int, source: str, document: Document | None 
             where=source,
             position=document.position(("schema",)) if document else None,
         )
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether a version of this program, `1.10.0`, is newer than the other; False if unreadable."""
+    return _numbers(version) > _numbers(than)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()

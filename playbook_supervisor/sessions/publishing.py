@@ -57,6 +57,12 @@ def closed(snapshot: Snapshot, *, timeout: float) -> Snapshot:
     return _publish(snapshot, _at_the_end(snapshot), timeout) if due else snapshot
 
 
+def at_gate(snapshot: Snapshot, *, timeout: float) -> Snapshot:
+    """As `published`, for a session that waits at a gate and whose branch is shown to others."""
+    due = snapshot.config.commit_sessions != "never"
+    return _publish(snapshot, " at a gate", timeout) if due else snapshot
+
+
 def _occasion(snapshot: Snapshot) -> str:
     """The end of the commit's subject, which says what it is made for; empty where none is due."""
     events, how = snapshot.events, snapshot.config.commit_sessions
@@ -87,7 +93,8 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
 
     top, *children = _tree(snapshot)
     store = snapshot.store
-    folder = SessionInGit(store.checkout, top, timeout=timeout, children=children)
+    now = store.clock() if store.clock.ahead else None
+    folder = SessionInGit(store.checkout, top, timeout=timeout, children=children, now=now)
     launches, notices, what = snapshot.launches, [], "committed"
     try:
         if made := _commit(folder, snapshot, top, occasion):

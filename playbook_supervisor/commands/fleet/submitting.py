@@ -1,0 +1,222 @@
+"""The command `submit`: a session that any worker of the fleet may take.
+
+Everything is checked in a clone of what the repository's remote has, as a worker will see it. The
+session is pushed to a ref of its own first, and queued then; if that fails, the ref is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playbook_supervisor.agents import registry
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.drivers import budget, own_agents
+from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
+from playbook_supervisor.drivers.fleet.remotes import checked, repository_name
+from playbook_supervisor.drivers.fleet.session_clone import SessionClone
+from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
+from playbook_supervisor.drivers.step_kinds import require_executable
+from playbook_supervisor.errors import ArgumentError, GitError, PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.project import features, worker_settings
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions import creation, session_ids
+from playbook_supervisor.sessions.creation import RunRequest
+from playbook_supervisor.sessions.manifest import Driver
+from playbook_supervisor.sessions.session_clock import system_clock
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import checkout, user_state
+from playbook_supervisor.system.git_process import ask, identity
+
+
+class Submission(Record):
+    """What a person asks of the fleet: a playbook with its arguments, and what may be added.
+
+    `repository` is a URL, by default of the remote of the current checkout, `base` a branch of it,
+    by default its default branch. `after` is a session that has to be completed first.
+    """
+
+    reference: str
+    given: tuple[str, ...] = ()
+    repository: str = ""
+    base: str = ""
+    branch: str = ""
+    pool: str = "default"
+    priority: int = 0
+    after: str = ""
+    drive: DriveOptions = field(default_factory=DriveOptions)
+
+
+class Submitted(Record):
+    """A queued session. `base` is the branch it began from, `commit` that branch's commit."""
+
+    session_id: str
+    playbook: str
+    feature: str
+    repository: str
+    branch: str
+    base: str
+    commit: str
+    pool: str
+    warnings: tuple[str, ...]
+
+
+def submit(
+    database: FleetDatabase, submission: Submission, *, cwd: Path | None = None
+) -> Submitted:
+    """Create the session in the repository, and queue it.
+
+    ArgumentError, CheckError, PolicyError as `run`; FleetError PB-FLEET-REPOSITORY for an address
+    that is refused; GitError PB-GIT-REMOTE. Nothing remains after an error.
+    """
+    if submission.drive.mode is Mode.AUTONOMOUS:
+        own_agents.require_none_anywhere("submit --mode autonomous")
+    here = cwd or locate.current_folder()
+    transports = worker_settings.load().transports
+    url = checked(submission.repository or _own_remote(here), transports)
+    if submission.after and database.row(submission.after) is None:
+        raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
+    mirror = Mirror(user_state.path("fleet") / "mirrors", url, transports)
+    session_id = _new_id(database)
+    with TemporaryDirectory(prefix="playbook-submit-") as scratch:
+        place = _Place(mirror, Path(scratch), repository_name(url), session_id)
+        commit, base = mirror.base(submission.base)
+        with place.cloned(commit, f"session-{session_id}") as clone:
+            feature = _request(clone, submission).feature
+        branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
+        with place.cloned(commit, branch) as clone:
+            request = _created(clone, submission, session_id)
+            tip = clone.create(session_id)
+        new = NewSession(
+            id=session_id,
+            repository=url,
+            branch=branch,
+            playbook=request.playbook.name,
+            feature=request.feature,
+            pool=submission.pool,
+            priority=submission.priority,
+            after=submission.after,
+            submitted_by=identity(here),
+        )
+        _queue(database, mirror, tip, new)
+    return Submitted(
+        session_id,
+        new.playbook,
+        new.feature,
+        url,
+        branch,
+        base,
+        commit,
+        new.pool,
+        request.warnings,
+    )
+
+
+class _Place(Record):
+    """Where the clones of a submission are made."""
+
+    mirror: Mirror
+    scratch: Path
+    name: str
+    session_id: str
+
+    @contextmanager
+    def cloned(self, commit: str, branch: str) -> Iterator[SessionClone]:
+        clone = self.mirror.begin(commit, branch, self.scratch / branch[:40] / self.name)
+        try:
+            yield clone
+        finally:
+            clone.remove()
+
+
+def _own_remote(here: Path) -> str:
+    """The URL of the remote of this checkout: `origin`, or its only one."""
+    root = checkout.find(here).root
+    remotes = ask(root, "remote").split()
+    name = "origin" if "origin" in remotes or not remotes else remotes[0]
+    if name not in remotes or (name != "origin" and len(remotes) > 1):
+        raise ArgumentError(
+            "PB-ARG-INVALID",
+            "this checkout has no remote from which workers could clone it",
+            where=str(root),
+            guidance="Add one, `git remote add origin URL`, or name a repository: --repo URL.",
+        )
+    return ask(root, "config", "--get", f"remote.{name}.url").strip()
+
+
+def _new_id(database: FleetDatabase) -> str:
+    """An id that no session of the fleet has."""
+    with TemporaryDirectory(prefix="playbook-ids-") as reserved:
+        return session_ids.reserve(
+            Path(reserved), system_clock(), lambda each: database.row(each) is not None
+        )
+
+
+def _request(clone: SessionClone, submission: Submission) -> RunRequest:
+    store = DiskStore(checkout.find(clone.path))
+    return creation.prepare(store, submission.reference, submission.given)
+
+
+def _branch(
+    database: FleetDatabase,
+    mirror: Mirror,
+    submission: Submission,
+    feature: str,
+    session_id: str,
+    commit: str,
+) -> tuple[str, str]:
+    """The session's branch and the commit that it begins at: an existing branch's tip, or the base.
+
+    By default it is the feature's own, unless another open session of the fleet has it.
+    """
+    rows = database.rows(open_only=True)
+    taken = {row.branch: row.id for row in rows if row.repository == mirror.url}
+    wanted = submission.branch or feature
+    if submission.branch in taken:
+        raise GitError(
+            "PB-GIT-TAKEN", f"session {taken[wanted]} works on the branch {first_line(wanted)}"
+        )
+    if not wanted or wanted in taken:
+        wanted = f"{feature.replace('/', '-') or 'session'}-{session_id}"
+    with suppress(ArgumentError):
+        commit, _ = mirror.base(wanted)
+    return wanted, commit
+
+
+def _created(clone: SessionClone, submission: Submission, session_id: str) -> RunRequest:
+    """Create the session in its clone, pending, as `start` does in a worktree."""
+    store = DiskStore(checkout.find(clone.path))
+    root = store.checkout.root
+    request = creation.prepare(store, submission.reference, submission.given)
+    require_executable(request, root)
+    if registry.is_default(submission.drive.agent or request.config.agent):
+        request.require_commands(root)
+    try:
+        features.point_speckit(root, request.feature, request.config)
+    except StateError:
+        if any(step.command.startswith(features.SPECKIT) for step in request.playbook.steps):
+            raise
+    drive = submission.drive
+    driver = Driver(
+        agent=registry.with_portable_path(drive.agent, root),
+        mode=drive.mode or Mode.MANUAL,
+        wall=drive.wall,
+        idle=drive.idle,
+        limits=budget.to_session(drive.limits or budget.NO_LIMITS),
+    )
+    creation.begin(store, request, reserved=session_id, driver=driver)
+    return request
+
+
+def _queue(database: FleetDatabase, mirror: Mirror, tip: Tip, new: NewSession) -> None:
+    try:
+        database.submit(new)
+    except BaseException:
+        with suppress(PlaybookError):
+            mirror.drop(tip)
+        raise
