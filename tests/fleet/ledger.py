@@ -1,0 +1,191 @@
+"""What the steps themselves have written, and what must not be read there.
+
+A step appends a line when it begins, a few times a second while it works, and when it ends. The
+time is the one since the machine's start, which cannot be set. What no step wrote did not happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+BEAT = 0.2
+"""Seconds between two signs of life of a step."""
+
+STEP = f"""\
+#!/bin/sh
+# Does the work of a step, for $FLEET_WORK beats, and writes it down.
+say() {{
+  read -r now _ </proc/uptime
+  printf '%s %s %s %s %s %s %s\\n' "$1" "$PLAYBOOK_SESSION" "$PLAYBOOK_STEP" \\
+    "$PLAYBOOK_DIRECTIVE" $$ "$now" "$FLEET_MACHINE" >>"$FLEET_LEDGER"
+}}
+case $PLAYBOOK_STEP in *-stubborn) trap '' TERM ;; esac
+say begin
+left=${{FLEET_WORK:-5}}
+while [ "$left" -gt 0 ]; do
+  sleep {BEAT}
+  say alive
+  left=$((left - 1))
+done
+mkdir -p work
+echo "$PLAYBOOK_DIRECTIVE" >"work/$PLAYBOOK_STEP"
+say end
+"""
+"""The program of an agent. A step whose name ends in `-stubborn` ignores SIGTERM."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One process that worked at a step. Times are seconds since the machine's start."""
+
+    session: str
+    step: str
+    directive: str
+    machine: str
+    pid: int
+    began: float
+    last: float
+    """Its last sign of life."""
+    ended: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.session} {self.directive} on {self.machine} "
+            f"from {self.began:.2f} to {self.last:.2f}{'' if self.ended else ', cut off'}"
+        )
+
+    @property
+    def number(self) -> int:
+        """Of the attempt at its step, from 1."""
+        return int(self.directive.rpartition("#")[2])
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Two attempts of a session that were at work at once, for at least these seconds."""
+
+    first: Attempt
+    second: Attempt
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"at once for {self.seconds:.2f} s: {self.first}; {self.second}"
+
+
+def now() -> float:
+    """Seconds since the machine's start, as the steps read them."""
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+def read(path: Path) -> list[Attempt]:
+    """All attempts, in the order in which they began."""
+    if not path.exists():
+        return []
+    return attempts(path.read_text().splitlines())
+
+
+def attempts(lines: Iterable[str]) -> list[Attempt]:
+    """The attempts of a ledger's lines. ValueError for a line that no step writes."""
+    found: dict[tuple[str, ...], Attempt] = {}
+    for line in lines:
+        event, session, step, directive, pid, at, machine = line.split(" ")
+        key = (session, directive, pid, machine)
+        time = float(at)
+        before = found.get(key)
+        if event == "begin":
+            if before:
+                raise ValueError(f"one process has begun a step twice: {line}")
+            found[key] = Attempt(
+                session, step, directive, machine, int(pid), time, time, ended=False
+            )
+        elif before and event in ("alive", "end"):
+            found[key] = Attempt(
+                session, step, directive, machine, int(pid), before.began, time, event == "end"
+            )
+        else:
+            raise ValueError(f"this is no line of a step that has begun: {line}")
+    return sorted(found.values(), key=lambda each: each.began)
+
+
+# ── judges ──────────────────────────────────────────────────────────────────────────────────
+
+
+def overlaps(found: Sequence[Attempt]) -> list[Overlap]:
+    """All pairs of attempts of a session that were at work at once."""
+    pairs = []
+    for each in by_session(found).values():
+        for index, first in enumerate(each):
+            for second in each[index + 1 :]:
+                common = min(first.last, second.last) - second.began
+                if common > 0:
+                    pairs.append(Overlap(first, second, common))
+    return pairs
+
+
+def repeated(found: Sequence[Attempt]) -> list[str]:
+    """Attempts whose id, which is the key against doubles outside, was given to two processes."""
+    return [
+        f"{first} and {second} have one id"
+        for each in by_session(found).values()
+        for index, first in enumerate(each)
+        for second in each[index + 1 :]
+        if first.directive == second.directive
+    ]
+
+
+def begun_after(found: Sequence[Attempt], settled: Mapping[str, Sequence[str]]) -> list[str]:
+    """Attempts at a step that was done already. `settled` has, by session, the ids that are done.
+
+    An attempt that was cut off, or whose end was not accepted, may be followed by another one.
+    """
+    done = {
+        (each.session, each.step): each
+        for each in found
+        if each.ended and each.directive in settled.get(each.session, ())
+    }
+    return [
+        f"{each} began although {first} was done"
+        for each in found
+        if (first := done.get((each.session, each.step)))
+        and (each.number > first.number or each.began > first.last)
+    ]
+
+
+def not_worked(found: Sequence[Attempt], settled: Mapping[str, Sequence[str]]) -> list[str]:
+    """Ids that are done by the journal, although no process came to the end of them."""
+    ended = {(each.session, each.directive) for each in found if each.ended}
+    return [
+        f"{session} {directive} is done, but no step has ended it"
+        for session, directives in settled.items()
+        for directive in directives
+        if (session, directive) not in ended
+    ]
+
+
+def most_at_once(found: Sequence[Attempt], key: Callable[[Attempt], str]) -> dict[str, int]:
+    """The largest number of attempts at work at one time, by key."""
+    changes = sorted(
+        (time, change, key(each))
+        for each in found
+        for time, change in ((each.began, 1), (each.last, -1))
+    )
+    now_at_work: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for _, change, name in changes:  # at the same time, an end comes first
+        now_at_work[name] = now_at_work.get(name, 0) + change
+        most[name] = max(most.get(name, 0), now_at_work[name])
+    return most
+
+
+def cut_off(found: Sequence[Attempt]) -> int:
+    """How many attempts did not come to their end."""
+    return sum(not each.ended for each in found)
+
+
+def by_session(found: Sequence[Attempt]) -> dict[str, list[Attempt]]:
+    """The attempts of each session, in the order in which they began."""
+    ordered = sorted(found, key=lambda each: (each.session, each.began))
+    return {name: list(each) for name, each in groupby(ordered, key=lambda each: each.session)}
