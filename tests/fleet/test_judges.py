@@ -149,7 +149,7 @@ def test_a_right_line_passes_all_judges() -> None:
     "links",
     [
         pytest.param((CLAIM, SNAPSHOT), id="without a beginning"),
-        pytest.param((FIRST, SNAPSHOT), id="a snapshot without a claim"),
+        pytest.param((FIRST, replace(SNAPSHOT, parents=("c0",))), id="without a claim"),
         pytest.param((FIRST, CLAIM, replace(AGAIN, epoch=1, parents=("c1",))), id="an epoch twice"),
         pytest.param((FIRST, CLAIM, replace(SNAPSHOT, worker="w9")), id="another's snapshot"),
         pytest.param((FIRST, CLAIM, replace(SNAPSHOT, parents=("c0",))), id="beside the claim"),
