@@ -14,7 +14,7 @@ from playbook_supervisor.commands.install import init
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.store import Clock, system_clock
+from playbook_supervisor.sessions.session_clock import Clock, system_clock
 from playbook_supervisor.system import templates
 from playbook_supervisor.system.files import (
     ensure_folder,

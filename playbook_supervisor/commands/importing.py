@@ -17,7 +17,7 @@ from playbook_supervisor.project.dialects import registry
 from playbook_supervisor.project.dialects.translation import Translation
 from playbook_supervisor.project.schema import examine_translation, required
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.store import system_clock
+from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.project import library
-from playbook_supervisor.sessions.store import system_clock
+from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.system import checkout
 
 

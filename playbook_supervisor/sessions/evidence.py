@@ -84,7 +84,8 @@ class CheckInputs(Record):
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
     `checking` is entered for each condition that runs a check of the project for an attempt; None
     where none may run. `facts` of earlier steps decide about a `when`, and the `state` about the
-    outputs that the playbook must have at its end. `values` are those of the args.
+    outputs that the playbook must have at its end. `values` are those of the args. The session's
+    time is `ahead` ms of that of the files.
     """
 
     workspace: Workspace
@@ -94,6 +95,7 @@ class CheckInputs(Record):
     state: State | None = None
     facts: Facts | None = None
     values: Mapping[str, str] = field(default_factory=dict)
+    ahead: int = 0
 
     @property
     def begun(self) -> Launch:
@@ -140,18 +142,23 @@ def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, 
 
 
 def had_finished(
-    attempt: Attempt, workspace: Workspace, known: Launch | None, checking: RunsChecks | None
+    attempt: Attempt,
+    workspace: Workspace,
+    known: Launch | None,
+    checking: RunsChecks | None,
+    ahead: int = 0,
 ) -> bool:
     """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
 
     They must hold as after any return, so an old verdict is no evidence. The attempt must also have
     changed something that they look at since its launch. Without `checking` no check of the project
-    can be run, and nothing shows that an attempt which needs one had finished.
+    can be run, and nothing shows that an attempt which needs one had finished. `ahead` as in
+    `CheckInputs`.
     """
     step = attempt.step
     if checking is None and conditions.run_checks(step.judging):
         return False
-    inputs = CheckInputs(workspace, Runtime(), 0, checking)
+    inputs = CheckInputs(workspace, Runtime(), 0, checking, ahead=ahead)
     return finished(
         (_asked(condition, attempt, known, inputs), _changed(condition, known, workspace))
         for condition in step.judging
@@ -194,7 +201,7 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
     probed += [missing] if missing else []
     findings = []
     for trigger in _findings(step, place):
-        since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun)
+        since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun, inputs)
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
     if place is Place.AFTER and step.until:
@@ -235,9 +242,9 @@ def _passed_over(
     return "", missing
 
 
-def _basis(launch: Launch | None) -> _Since:
+def _basis(launch: Launch | None, inputs: CheckInputs) -> _Since:
     """What files are compared with; without a record no report counts as written since."""
-    return (launch.artifacts, launch.at) if launch else ({}, None)
+    return (launch.artifacts, launch.at - inputs.ahead) if launch else ({}, None)
 
 
 def _asked(
@@ -246,7 +253,7 @@ def _asked(
     """What a postcondition says of an attempt that was launched so."""
     if conditions.spans_attempts(condition):
         launched = inputs.runtime.first_launch(attempt.step.id) or launched
-    since, since_ms = _basis(launched)
+    since, since_ms = _basis(launched, inputs)
     tree, head = (launched.tree, launched.head) if launched else ("", None)
     with _room(condition, attempt, inputs) as workspace:
         return conditions.probe(

@@ -128,7 +128,7 @@ def context_of(
         branch=here.branch,
         commits=commits[:_MOST_COMMITS],
         more_commits=len(commits[_MOST_COMMITS:]),
-        changes=_changes(here.root, begun),
+        changes=_changes(here.root, begun, store.clock.ahead),
     )
 
 
@@ -232,11 +232,11 @@ def _commits(here: Checkout, begun: Launch | None) -> tuple[str, ...]:
     return commits_since(here.root, begun.head)
 
 
-def _changes(root: Path, begun: Launch | None) -> tuple[str, ...]:
+def _changes(root: Path, begun: Launch | None, ahead: int) -> tuple[str, ...]:
     from playbook_supervisor.system.git_process import diff_stat
 
     with suppress(TimeoutError), within(_PATIENCE):
         if begun is None:  # another machine began the session
             return diff_stat(root, "HEAD")
-        return diff_stat(root, begun.head, since_ms=begun.at)
+        return diff_stat(root, begun.head, since_ms=begun.at - ahead)
     return ()

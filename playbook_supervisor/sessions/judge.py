@@ -135,13 +135,13 @@ class Judge:
         return self._advance(events=events)
 
     def _delay(self, state: State) -> float:
-        """How many seconds a retry that is due next in this session still waits; 0 for none.
-
-        It does not wait if the clock has stepped back behind the journal.
-        """
-        asked, now = machine.directive(state), self.store.clock()
+        """How many seconds a retry that is due next in this session still waits; 0 for none."""
+        asked = machine.directive(state)
         until = asked.not_before if isinstance(asked, Check) else None
-        return (until - now) / 1000 if until is not None and state.latest <= now < until else 0.0
+        if until is None:
+            return 0.0
+        now = max(self.store.clock(), state.latest)  # the clock may have been set back
+        return max(until - now, 0) / 1000
 
     def _may_answer(self, check: Check, state: State) -> bool:
         """Whether the check is due, and the driver may wait for the programs that it needs."""
@@ -188,7 +188,7 @@ class Judge:
         return nullcontext() if self.runs_programs else within(_LOOKING_IN_HOOK)
 
     def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
-        if observation.at < opened.manifest.started_at:  # the clock stepped back
+        if observation.at < opened.manifest.started_at:  # the clock was set back
             observation = replace(observation, at=opened.manifest.started_at)
         if isinstance(observation, Answered):
             self._admit_answer(opened, observation)
@@ -302,7 +302,14 @@ class Judge:
         facts = step_data.facts(opened)
         values = opened.playbook.values(opened.manifest.args)
         return CheckInputs(
-            workspace, opened.runtime, began_at, self._checking, opened.state, facts, values
+            workspace,
+            opened.runtime,
+            began_at,
+            self._checking,
+            opened.state,
+            facts,
+            values,
+            self.store.clock.ahead,
         )
 
     def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:

@@ -21,6 +21,7 @@ from playbook_supervisor.system.git_unattended import (
     NO_PROMPTS,
     PUSH,
     SAY_WHO,
+    dates,
     lock_held,
     patiently,
     push_address,
@@ -67,13 +68,22 @@ class _Seen(Record):
 class SessionInGit:
     """The folder of one session in one worktree, with the folders of its `children`.
 
-    Everything together may take `timeout` seconds from now on, and hardly longer.
+    Everything together may take `timeout` seconds from now on, and hardly longer. `now` is the
+    session's time, in ms, if the machine's clock shows another one: no journal is from after its
+    commit.
     """
 
     def __init__(
-        self, at: Checkout, session: str, *, timeout: float, children: Sequence[str] = ()
+        self,
+        at: Checkout,
+        session: str,
+        *,
+        timeout: float,
+        children: Sequence[str] = (),
+        now: int | None = None,
     ) -> None:
         self._at, self._session = at, session
+        self._dates = {} if now is None else dates(now)
         self._folder = f"{_SESSIONS}/{session}"
         self._folders = (self._folder, *(f"{_SESSIONS}/{child}" for child in children))
         unfinished = (f":(exclude,glob){folder}/**/{_UNFINISHED}" for folder in self._folders)
@@ -248,7 +258,7 @@ class SessionInGit:
         return run(
             ["git", *NO_CHORES, *arguments],
             cwd=self._at.root,
-            env={**inherited, **NO_PROMPTS, **(env or {})},
+            env={**inherited, **NO_PROMPTS, **self._dates, **(env or {})},
             stdin=stdin,
             timeout=max(self._until - time.monotonic(), _LEAST),
         )

@@ -6,7 +6,7 @@ only this machine knows lie in its local folder (`runtime`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,7 @@ from playbook_supervisor.sessions.manifest import (
 )
 from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.session_clock import SessionClock
 from playbook_supervisor.sessions.settled_entries import History
 from playbook_supervisor.system.checkout import Checkout
 
@@ -30,8 +31,7 @@ class SessionStore(Protocol):
     """The sessions of one worktree. Everything that changes a session goes through `open`."""
 
     checkout: Checkout
-    clock: Callable[[], int]
-    """Milliseconds since the epoch."""
+    clock: SessionClock
     notices: list[str]
     """Sentences for the person: what was restored."""
 

@@ -8,8 +8,7 @@ repeats what the journal says; it is written last and repaired at the next openi
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from playbook_supervisor.sessions.manifest import (
 )
 from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.session_clock import Clock, SessionClock, system_clock
 from playbook_supervisor.sessions.session_folders import SESSIONS as SESSIONS
 from playbook_supervisor.sessions.session_folders import SessionFolders
 from playbook_supervisor.system.checkout import Checkout
@@ -41,14 +41,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.session_policy import Policy
 
-Clock = Callable[[], int]
-"""Milliseconds since the epoch."""
-
-
-def system_clock() -> int:
-    """The machine's time, ms since the epoch."""
-    return time.time_ns() // 1_000_000
-
 
 class DiskStore(SessionFolders):
     """The sessions of one worktree. Everything that changes one goes through `open`."""
@@ -57,7 +49,7 @@ class DiskStore(SessionFolders):
         self, checkout: Checkout, *, clock: Clock = system_clock, seen_from: Path | None = None
     ) -> None:
         super().__init__(checkout, seen_from)
-        self.clock = clock
+        self.clock = SessionClock(checkout.runtime, clock)
         self.notices: list[str] = []
         """Sentences for the person: what was restored."""
         self._known: dict[str, OpenSession] = {}
@@ -93,6 +85,8 @@ class DiskStore(SessionFolders):
         of its parent.
         """
         with self.creating():
+            if not inherited.parent:
+                self.clock.start_anew()
             now = self.clock()
             session_id = session_id or self.reserve(now)
             made = Manifest(
@@ -151,6 +145,7 @@ class DiskStore(SessionFolders):
             if known is None or not known.current:
                 with self._explaining(session_id):
                     known = self._known[session_id] = self._load(session_id, known)
+            self.clock.keep_up_with(max(known.state.latest, known.manifest.started_at))
             try:
                 yield known
             except BaseException:

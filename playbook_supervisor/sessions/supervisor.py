@@ -201,7 +201,8 @@ class Supervisor(TreeNode):
         # Its postconditions may start programs, so the lock is not held meanwhile.
         checking, done = self._checking if self.runs_checks else None, False
         with suppress(TimeoutError), self._looking():
-            done = evidence.had_finished(attempt, workspace, known, checking)
+            ahead = self.store.clock.ahead
+            done = evidence.had_finished(attempt, workspace, known, checking, ahead)
         lost = Lost(self.store.clock(), attempt.id, done)
         return self._went_on(self._advance(lambda _: lost))
 

@@ -58,6 +58,12 @@ _UNDER_WAY = {
 """The file in git's directory → the operation that a person has not finished."""
 
 
+def dates(ms: int) -> dict[str, str]:
+    """The variables that let a commit be of this time, in ms since the epoch."""
+    at = f"@{ms // 1000} +0000"
+    return {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
+
+
 def under_way(git_dir: Path) -> str:
     """The operation in this checkout that a person has not finished; empty if there is none."""
     begun = (_UNDER_WAY[name] for name in _UNDER_WAY if os.path.lexists(git_dir / name))

@@ -113,13 +113,16 @@ def test_a_client_is_left_to_wait_and_nothing_runs_before_the_time(scene: Scene)
     assert [event.entry.id for event in supervisor.advance().events] == ["flaky#2"]
 
 
-def test_a_clock_that_steps_back_ends_the_wait(
+def test_a_clock_that_steps_back_makes_a_wait_no_longer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a wait of a second could last for a day."""
     supervisor = failed_once(scene, "retry:10")
     early = time.time_ns() // 1_000_000 - 86_400_000
     monkeypatch.setattr(RealClock, "__call__", lambda _: early)
+    snapshot = supervisor.advance()
+    assert (snapshot.events, supervisor.delay(snapshot)) == ((), 1)
+    monkeypatch.setattr(RealClock, "__call__", lambda _: early + 1000)
     assert [event.entry.id for event in supervisor.advance().events] == ["flaky#2"]
 
 

@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions import children, selection, tree
 from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.session_clock import SessionClock
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -541,7 +542,7 @@ def test_a_retry_in_a_child_waits_for_its_time(scene: Scene) -> None:
     top = parent(scene, calls("one", **group), step("own", **group))
     top.begin()
     now = [scene.clock()]
-    scene.store.clock = lambda: now[0]
+    scene.store.clock = SessionClock(scene.root, lambda: now[0])
     snapshot = top.report("one#1/plan#1", failed())
     assert (leaves(snapshot), top.delay(snapshot)) == (["own#1"], 1.0)
     snapshot = top.report("own#1", OK)

@@ -35,7 +35,8 @@ from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions import pinned_inputs
 from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.store import DiskStore, system_clock
+from playbook_supervisor.sessions.session_clock import system_clock
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 

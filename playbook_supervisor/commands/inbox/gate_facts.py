@@ -128,7 +128,7 @@ def _changes(seen: SessionOverview) -> Changes:
     with suppress(PlaybookError):
         if begun is None:  # another machine began it
             return changes_of(seen.root, "HEAD")
-        return changes_of(seen.root, begun.head, since_ms=begun.at)
+        return changes_of(seen.root, begun.head, since_ms=seen.store.clock.machine_time(begun.at))
     return Changes(exact=False)
 
 

@@ -23,7 +23,7 @@ from playbook_supervisor.project.install_record import (
     refuse_downgrade,
 )
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.store import system_clock
+from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.system.files import (
     contained,
     ensure_folder,

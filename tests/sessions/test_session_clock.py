@@ -1,0 +1,201 @@
+"""The time of a session that goes on with another clock: it never goes back, and lasts are true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import FEATURE, Project
+from stored import BEGAN, Clock, Scene, playbook, step, unsynced, work
+
+from playbook_supervisor.audit.examination import examine_tree
+from playbook_supervisor.commands import session_files
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.session_clock import NAME, SessionClock
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
+
+HOUR = 3_600_000
+OK = Outcome(output="done")
+ANN = Principal("Ann <ann@x.org>")
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def findings(scene: Scene, now: int) -> list[str]:
+    """What the audit finds in all sessions, if this is the time."""
+    records = list(session_files.find((), every=True, cwd=scene.root))
+    assert records
+    return [
+        f"{problem.code}: {problem.message}"
+        for record in records
+        for report in examine_tree(record, now)
+        for file in report.files
+        for problem in file.problems
+    ]
+
+
+def elsewhere(scene: Scene, supervisor: Supervisor, *, later: int) -> Supervisor:
+    """The session in a clone on a machine whose clock shows a time `later` by so many ms."""
+    scene.clock.now += later
+    return scene.cloned(supervisor)
+
+
+def minutes_pass(scene: Scene, minutes: int) -> None:
+    scene.clock.now += minutes * 60_000
+
+
+def test_durations_are_true_on_a_machine_whose_clock_is_an_hour_behind(scene: Scene) -> None:
+    first = scene.create("a", "b", step("c", autonomy="gate_always"))
+    first.begin()
+    minutes_pass(scene, 10)
+    first.report("a#1", OK)
+    second = elsewhere(scene, first, later=-HOUR)
+    second.lose(work(second.advance()))
+    assert work(second.advance()).id == "b#2"
+    minutes_pass(scene, 5)
+    second = scene.again(second)  # each call of a client is a process of its own
+    second.report("b#2", OK)
+    minutes_pass(scene, 20)
+    second = scene.again(second)
+    second.answer("c#1?1", Resolution.CONTINUE, "continue", ANN)
+    work(second.advance())
+    minutes_pass(scene, 2)
+    ended = second.report("c#1", OK)
+    entries = {entry["step_id"]: entry for entry in scene.journal(second)}
+    lasted = {name: round(entry["duration_seconds"] / 60) for name, entry in entries.items()}
+    assert lasted == {"a": 10, "b": 5, "c": 22}
+    assert findings(scene, ended.manifest.completed_at or 0) == []
+
+
+def test_nothing_is_earlier_than_what_a_machine_with_a_fast_clock_wrote(scene: Scene) -> None:
+    first = scene.create("a", "b")
+    scene.clock.now += HOUR
+    first.begin()
+    first.report("a#1", OK)
+    second = elsewhere(scene, first, later=-HOUR)
+    latest = second.look().state.latest
+    second.report("b#1", OK)
+    (entry, _) = reversed(scene.journal(second))
+    assert entry["completed_at"] > to_time(latest)
+    assert scene.store.clock.ahead == 0
+    assert second.store.clock.ahead == pytest.approx(HOUR, abs=10_000)
+
+
+def test_a_clock_that_is_set_back_during_a_run_counts_on(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    scene.clock.now -= HOUR
+    supervisor.report("a#1", OK)
+    minutes_pass(scene, 3)
+    supervisor.report("b#1", OK)
+    assert scene.journal(supervisor)[1]["duration_seconds"] == pytest.approx(180, abs=5)
+
+
+def test_small_corrections_of_a_clock_are_no_reason_to_leave_it(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    scene.clock.now -= 1500  # a second passes at each look
+    supervisor.report("a#1", OK)
+    assert supervisor.store.clock.ahead == 0
+    assert not (scene.store.checkout.runtime / NAME).exists()
+
+
+def test_children_count_on_from_their_parents_time(scene: Scene) -> None:
+    child = playbook("x").decode().replace("name: sample", "name: child")
+    scene.write(".playbooks/playbooks/child.yaml", child)
+    calls = [step(name, command="playbook child") for name in ("one", "two")]
+    made = scene.store.create(
+        playbook="sample",
+        text=playbook(*calls).replace(b"'1.0'", b"'1.1'"),
+        feature=FEATURE,
+        args={},
+        children={"child": child.encode()},
+    )
+    first = Supervisor(scene.store, made)
+    first.begin()
+    second = elsewhere(scene, first, later=-HOUR)
+    second.advance()
+    minutes_pass(scene, 4)
+    second.report("one#1/x#1", OK)
+    minutes_pass(scene, 4)
+    ended = second.report("two#1/x#1", OK)
+    assert ended.manifest.status == "completed"
+    lasted = [round(entry["duration_seconds"] / 60) for entry in scene.journal(second)]
+    assert lasted == [4, 4]
+    assert findings(scene, ended.manifest.completed_at or 0) == []
+
+
+@pytest.mark.parametrize("other", [HOUR, -HOUR])
+def test_sessions_follow_the_clock_that_they_are_given(scene: Scene, other: int) -> None:
+    """As the workers of a fleet follow the clock of its database."""
+    scene.store.clock.follow(scene.clock.now + other)
+    supervisor = Supervisor(scene.fresh(), scene.create("a").id)
+    began = supervisor.begin().manifest.started_at
+    assert began - BEGAN == pytest.approx(other, abs=10_000)
+    minutes_pass(scene, 1)
+    scene.again(supervisor).report("a#1", OK)
+    (entry,) = scene.journal(supervisor)
+    assert entry["duration_seconds"] == pytest.approx(60, abs=5)
+
+
+def test_files_are_compared_with_the_machines_own_time(scene: Scene) -> None:
+    clock = scene.store.clock
+    clock.follow(scene.clock.now - HOUR)
+    assert clock.machine_time(clock()) == pytest.approx(scene.clock.now, abs=1000)
+
+
+def test_a_new_session_owes_nothing_to_an_earlier_journal(scene: Scene) -> None:
+    first = scene.create("a")
+    scene.clock.now += HOUR
+    first.begin()
+    first.report("a#1", OK)
+    scene.clock.now -= HOUR
+    scene.again(first).advance()
+    assert scene.fresh().clock.ahead > 0
+    scene.store = scene.fresh()
+    second = scene.create("b")
+    assert scene.store.manifest(second.id).started_at < BEGAN + HOUR
+    assert scene.fresh().clock.ahead == 0
+
+
+@pytest.mark.parametrize(
+    "kept", [b"", b"{", b"[]", b'{"ahead": "x", "followed": 0}', b'{"ahead": 1e99, "followed": 0}']
+)
+def test_a_damaged_file_counts_as_none(tmp_path: Path, kept: bytes) -> None:
+    (tmp_path / NAME).write_bytes(kept)
+    clock = SessionClock(tmp_path, Clock())
+    assert clock.ahead == 0
+    clock.keep_up_with(BEGAN + HOUR)
+    assert SessionClock(tmp_path, Clock()).ahead == pytest.approx(HOUR, abs=10_000)
+
+
+def test_a_huge_difference_in_the_file_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(f'{{"ahead": {10**30}, "followed": 0}}')
+    assert SessionClock(tmp_path, Clock()).ahead == 0
+
+
+def test_a_commit_of_the_session_is_of_the_sessions_time(project: Project) -> None:
+    """Else the audit would find journal entries that are later than their commit."""
+    project.write(".playbooks/config.yaml", "commit_sessions: step\n")
+    project.commit("Commit each step")
+    store = DiskStore(checkout.find(project.root))
+    store.clock.follow(store.clock() + HOUR)
+    name = store.create(playbook="sample", text=playbook("a", "b"), feature=FEATURE, args={})
+    supervisor = Supervisor(store, name)
+    supervisor.begin()
+    snapshot = supervisor.report("a#1", OK)
+    assert "the session is committed after a" in " ".join(snapshot.notices)
+    committed = int(project.git("log", "-1", "--format=%ct")) * 1000
+    assert committed == pytest.approx(store.clock(), abs=60_000)
+    (record,) = session_files.find((name,), cwd=project.root)
+    committed_record = session_files.with_history(record)
+    (report,) = examine_tree(committed_record, store.clock())
+    assert report.ok, report
