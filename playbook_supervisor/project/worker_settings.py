@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor.errors import FleetError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError
 from playbook_supervisor.formats.checked_mapping import Problems, Section
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import globs
@@ -113,6 +113,18 @@ def load(*, shared: bool = False) -> WorkerSettings:
             guidance="List them there, as in `repositories: [https://github.com/acme/*]`.",
         )
     return settings
+
+
+def pool_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of pools, each once. ArgumentError PB-ARG-INVALID if one is no such name."""
+    for name in names:
+        if not re.match(POOL, name):
+            raise ArgumentError(
+                "PB-ARG-INVALID",
+                f"{first_line(name, 40)!r} is no name of a pool",
+                guidance="Use up to 32 of a-z, 0-9 and -, as in `default`.",
+            )
+    return tuple(dict.fromkeys(names))
 
 
 def examine(data: bytes, source: str) -> tuple[WorkerSettings, tuple[Problem, ...]]:
