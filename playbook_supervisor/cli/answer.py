@@ -10,11 +10,16 @@ from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
 from playbook_supervisor.commands.answering import answer as record
+from playbook_supervisor.commands.fleet import routing
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer, Prompter
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.sessions.snapshot import Snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.fleet.answering import FleetAnswer
 
 
 @options.command
@@ -29,7 +34,8 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
 
     An answer begins or ends with one of the choices: continue, retry, accept, skip, abort. Your
     words are kept. A waiting runner continues by itself; otherwise run `playbook resume`, or
-    answer with --resume, whose exit code is that of `playbook resume`.
+    answer with --resume, whose exit code is that of `playbook resume`. A session of the fleet is
+    answered from any folder, and a worker continues it.
 
     \b
     Examples:
@@ -39,6 +45,8 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer continue --resume
       playbook answer --gate 'pr#1?1' continue
     """
+    if given := routing.answer(words, session=session, gate=gate):
+        return _show(given)
     snapshot = record(words, session=session, gate=gate)
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
     sys.stdout.flush()  # what was recorded is read before what follows from it
@@ -53,6 +61,16 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
     output.write(text.next_move(snapshot, name, driven=driven))
     if not driven and (where := locate.other_worktree(snapshot)):
         output.inform(printable(where))
+    return 0
+
+
+def _show(given: FleetAnswer) -> int:
+    by = f" by {first_line(given.by)}" if given.by else ""
+    attempt = printable(given.gate.partition("?")[0])
+    output.write(
+        f"{text.stamp(log.now())} {attempt} answered {given.resolution}{by}",
+        f"next: a worker of the fleet continues {given.row.id}",
+    )
     return 0
 
 

@@ -44,6 +44,12 @@ GROUPS = {
         "repair": "Show or undo changes that something else made to a session.",
         "completion": "Print the shell completion script.",
     },
+    "Many machines": {
+        "submit": "Queue a session for the workers of a fleet.",
+        "worker": "Carry out the sessions of a fleet on this machine.",
+        "cancel": "End a session of the fleet for good.",
+        "fleet": "Set up the database of the fleet, and look after it.",
+    },
     "Client protocol": {
         "begin": "Begin a session and print its first directive.",
         "next": "Print the outstanding directive.",

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "playbook_supervisor/project/schemas"
 
 
-def test_help_shows_the_commands_in_three_groups(project: Project) -> None:
+def test_help_shows_the_commands_in_groups(project: Project) -> None:
     """kai CS-1."""
     shown = project.playbook("--help")
     assert shown.code == 0
     titles = re.findall(r"^([A-Z][a-z ]+):$", shown.out, re.MULTILINE)
-    assert titles[-3:] == [*GROUPS]
+    assert titles[-len(GROUPS) :] == [*GROUPS]
     listed = re.findall(r"^  ([a-z]+) {2,}", shown.out, re.MULTILINE)
     assert {"run", "resume", "start", "check", "init", "update"} <= set(listed)
     assert project.playbook().out == project.playbook("-h").out == shown.out

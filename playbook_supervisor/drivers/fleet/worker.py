@@ -172,18 +172,27 @@ def _folders(name: str) -> Iterator[tuple[Path, Path]]:
     for folder in (top, workers, own, mirrors):
         folder.chmod(_PRIVATE)
     with locked(own / _LOCK, timeout=0):
-        for left in workers.iterdir():
-            if left != own:
-                _remove_abandoned(left)
+        remove_abandoned(but=own)
         yield own, mirrors
     remove(own)
 
 
-def _remove_abandoned(left: Path) -> None:
-    """Remove the folder of a worker that has ended, unless something of it still runs."""
+def remove_abandoned(*, but: Path | None = None) -> tuple[str, ...]:
+    """Remove the folders of this user's workers that have ended, unless something of them runs.
+
+    The names of the workers. `but` is a folder to leave alone.
+    """
+    workers = user_state.path("fleet") / "workers"
+    found = sorted(workers.iterdir()) if workers.is_dir() else []
+    return tuple(left.name for left in found if left != but and _removed(left))
+
+
+def _removed(left: Path) -> bool:
     try:
         with locked(left / _LOCK, timeout=0):
-            if not any(worker_alive(child) for child in left.glob("*/child")):
-                remove(left)
+            if any(worker_alive(child) for child in left.glob("*/child")):
+                return False
+            remove(left)
     except PlaybookError:
-        return
+        return False
+    return True
