@@ -14,6 +14,7 @@ from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_comm
 from playbook_supervisor.commands import changed_settings, locate
 from playbook_supervisor.drivers import (
     budget,
+    clearance,
     detached,
     driver_lock,
     own_agents,
@@ -122,8 +123,10 @@ def resume(
     """Continue a session; nothing settled runs again (kai FR15, FR32, NFR1).
 
     The session keeps the settings with which it began. `accept_config` takes those that the project
-    has now; without it, `confirm` asks a person where they differ.
+    has now; without it, `confirm` asks a person where they differ. Where a worker of the fleet has
+    started this process, that worker is asked before each launch.
     """
+    before_launch = clearance.from_environment()  # before anything inherits our environment
     drive = drive or DriveOptions()
     observer = observer or NullObserver()
     store, session_id = locate.select(session, cwd, observer)
@@ -169,7 +172,16 @@ def resume(
         idle=known.idle if drive.idle is None else drive.idle,
         limits=merged,
     )
-    return _drive(supervisor, agent, drive, observer, prompter, start=known.start, retry=retry)
+    return _drive(
+        supervisor,
+        agent,
+        drive,
+        observer,
+        prompter,
+        start=known.start,
+        retry=retry,
+        before_launch=before_launch,
+    )
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:
@@ -229,6 +241,7 @@ def _drive(
     *,
     start: str = "",
     retry: bool = False,
+    before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
     store, private = supervisor.store, supervisor.private
     observer = _with_absent_people(observer, supervisor)
@@ -256,6 +269,7 @@ def _drive(
             kill=drive.kill,
             by=_person(store) if prompter else Principal(""),
             patience=supervisor.config.patience if drive.patience is None else drive.patience,
+            before_launch=before_launch,
         )
         return runner.drive(first)
 

@@ -19,7 +19,7 @@ from playbook_supervisor.drivers import budget, driver_lock, full_disk
 from playbook_supervisor.drivers.asking import LOOK, Asking
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
-from playbook_supervisor.drivers.jobs import Assignment, agent_job, can_continue, executor_job
+from playbook_supervisor.drivers.jobs import Assignment, can_continue, job_of
 from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.formats.timestamps import duration
@@ -48,7 +48,8 @@ class Runner(Record, frozen=False):
     `wall` and `idle` are a step's deadlines in seconds, and `max_output_bytes` caps its output,
     unless the playbook sets others. `kill` ends workers that an earlier runner left behind, instead
     of waiting for them; `by` names the person who answers here. Without a terminal, an agent that
-    asks waits for `patience` seconds.
+    asks waits for `patience` seconds. `before_launch` is called when a launch is journaled and
+    copied; it may take until what it is given returns true, and what it raises ends the drive.
     """
 
     supervisor: Supervisor
@@ -63,6 +64,7 @@ class Runner(Record, frozen=False):
     kill: bool = False
     by: Principal = Principal("")
     patience: float = 0.0
+    before_launch: Callable[[Callable[[], bool]], None] | None = None
     _workers: WorkerPool = field(init=False)
     _asking: Asking = field(init=False)
     _secrets: tuple[str, ...] = field(init=False)
@@ -113,8 +115,7 @@ class Runner(Record, frozen=False):
                 self.supervisor.copy()
             self.observer.on_end(result.snapshot)
         except BaseException:
-            for _ in self._workers.stop():  # this process can no longer take their outcomes
-                pass
+            self._workers.abandon()  # this process can no longer take their outcomes
             raise
         else:
             return result
@@ -143,15 +144,19 @@ class Runner(Record, frozen=False):
             for attempt in run.members:
                 if attempt.id not in self._launched:
                     return self._recover(snapshot, attempt)
-            for attempt in run.members:
-                if attempt.id not in self._workers.active:
-                    if self._pending_signal:  # received during a session commit, for instance
-                        return self._handle_signal(snapshot, self._pending_signal)
-                    self._launch(snapshot, attempt)
+            due = [each for each in run.members if each.id not in self._workers.active]
+            if self._pausing:
+                due.clear()
+            elif due and self.before_launch is not None:
+                self.supervisor.copy()
+                self.before_launch(self._is_called)
+            for attempt in due:
+                if self._pending_signal:  # received during a session commit, for instance
+                    return self._handle_signal(snapshot, self._pending_signal)
+                self._launch(snapshot, attempt)
         match snapshot.directive:
             case Finish(status=status):
-                for _ in self._workers.stop():  # an answer from elsewhere has ended the session
-                    pass
+                self._workers.abandon()  # an answer from elsewhere has ended the session
                 return snapshot, DriveResult(snapshot, status.value)
             case Run() if not due_children(snapshot):
                 return self._await(snapshot, self.supervisor.delay(snapshot) or None)
@@ -170,18 +175,14 @@ class Runner(Record, frozen=False):
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
         assignment = self._assignment(snapshot, attempt)
-        if attempt.step.needs_agent:
-            assert self.agent is not None  # noqa: S101 - `commands.driving` chose one
-            allowed = budget.remaining(self.limits, self.supervisor, snapshot, attempt)
-            continues = self._continues(snapshot, attempt)
-            job = agent_job(assignment, self.agent, allowed, continues=continues)
-        else:
-            job = executor_job(assignment)
+        continues = self._continues(snapshot, attempt)
+        job = job_of(assignment, self.agent, self.limits, continues=continues)
         self._workers.launch(attempt, job, self.supervisor.log_file(attempt))
 
     def _assignment(self, snapshot: Snapshot, attempt: Attempt) -> Assignment:
         limits = Limits(self.wall, self.idle, self.max_output_bytes)
-        return Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
+        ends = self.before_launch is not None  # another machine may take over
+        return Assignment(self.supervisor, snapshot, attempt, limits, self._secrets, ends)
 
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """Whether the attempt has asked, has the answer, and its conversation is here."""
@@ -265,16 +266,16 @@ class Runner(Record, frozen=False):
     def _is_interrupted(self) -> bool:
         return self._pending_signal != 0
 
+    def _is_called(self) -> bool:
+        return self._is_interrupted() or bool(self._requested)
+
     @contextmanager
     def _watch_check(self, attempt: Attempt, check: str) -> Iterator[None]:
         """Show that a check of the project runs, and end it also when a person requests something.
 
         The workers of other sessions of the tree may run meanwhile; what they say waits.
         """
-        with (
-            showing_check(self.observer, attempt, check),
-            cancelled_by(lambda: self._is_interrupted() or bool(self._requested)),
-        ):
+        with showing_check(self.observer, attempt, check), cancelled_by(self._is_called):
             yield
 
     def _handle(self, snapshot: Snapshot, event: WorkerEvent) -> _Progress:

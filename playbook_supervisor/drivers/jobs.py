@@ -12,6 +12,7 @@ from typing import Protocol
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Reply, Request
 from playbook_supervisor.drivers import answered
+from playbook_supervisor.drivers.budget import remaining
 from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.carry_out import carry_out, of_error
@@ -123,13 +124,17 @@ class FailedJob(Record):
 
 
 class Assignment(Record):
-    """An attempt that is due. `run_limits` are the whole run's; `secrets` are never shown."""
+    """An attempt that is due. `run_limits` are the whole run's; `secrets` are never shown.
+
+    `ends`: its processes end with the runner, whatever the settings say.
+    """
 
     supervisor: Supervisor
     snapshot: Snapshot
     attempt: Attempt
     run_limits: Limits
     secrets: tuple[str, ...] = field(repr=False)
+    ends: bool = False
 
     @property
     def session(self) -> Snapshot:
@@ -152,7 +157,17 @@ class Assignment(Record):
 
     @property
     def outlives(self) -> bool:
-        return self.session.config.orphans == "wait"
+        return self.session.config.orphans == "wait" and not self.ends
+
+
+def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, continues: bool) -> Job:
+    """The job of the attempt. `limits` are the whole run's; `continues` as for `agent_job`."""
+    attempt = assignment.attempt
+    if not attempt.step.needs_agent:
+        return executor_job(assignment)
+    assert agent is not None  # noqa: S101 - `commands.driving` chose one
+    allowed = remaining(limits, assignment.supervisor, assignment.snapshot, attempt)
+    return agent_job(assignment, agent, allowed, continues=continues)
 
 
 def agent_job(

@@ -151,6 +151,11 @@ class WorkerPool(Record, frozen=False):
                 yield event.attempt, event.outcome
         self._workers.clear()
 
+    def abandon(self) -> None:
+        """Stop all workers, whatever they have done."""
+        for _ in self.stop():
+            pass
+
     def close(self) -> None:
         """End the idle threads."""
         for _ in range(self._threads):

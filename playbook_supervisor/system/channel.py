@@ -17,11 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.system.cancellation import Interrupted
 
 NAME = "requests"
 _LARGEST = 1 << 16  # bytes of a request or a reply, which end with the first line end
 _PROMPT = 5.0  # seconds that the other end may take for its line
 _WAITING = 16  # connections that are not accepted yet
+_TICK = 0.1  # seconds between two looks at whether a wait is interrupted
 _MACOS_LOCAL, _MACOS_PEER = 0, 2  # SOL_LOCAL, LOCAL_PEERPID
 
 
@@ -29,7 +31,7 @@ class Listener:
     """Takes requests in a thread, until it is closed; then all connections are closed.
 
     `refuses` says why that process (0 if unknown) may ask for nothing; empty if it may. `take`
-    replies to a request.
+    replies to a request. Requests are taken one after another, and a reply may take any time.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Listener:
                 return
             connection.settimeout(_PROMPT)
             refusal = self._refuses(_peer(connection))
+            self._drop_closed()
             self._connections.append(connection)
             with suppress(OSError):  # the other end has gone
                 reply = refusal or self._take(_line(connection))
@@ -83,6 +86,17 @@ class Listener:
                 if len(self._refused) > _WAITING:
                     self._connections.remove(oldest := self._refused.pop(0))
                     oldest.close()
+
+    def waits(self) -> bool:
+        """Whether the process whose request is being taken still waits for the reply."""
+        return bool(self._connections) and not _closed(self._connections[-1])
+
+    def _drop_closed(self) -> None:
+        for connection in [each for each in self._connections if _closed(each)]:
+            self._connections.remove(connection)
+            if connection in self._refused:
+                self._refused.remove(connection)
+            connection.close()
 
 
 class Connection:
@@ -99,10 +113,26 @@ class Connection:
             self._socket.close()
             raise
 
-    def ask(self, request: bytes) -> bytes:
-        """Send one line; the line that comes back, empty if the listener has closed instead."""
+    def ask(self, request: bytes, interrupted: Callable[[], bool] | None = None) -> bytes:
+        """Send one line; the line that comes back, empty if the listener has closed instead.
+
+        The reply must come promptly, or with `interrupted` at any time: Interrupted once that
+        returns true.
+        """
         self._socket.sendall(request + b"\n")
+        if interrupted is not None:
+            self._await(interrupted)
         return _line(self._socket)
+
+    def _await(self, interrupted: Callable[[], bool]) -> None:
+        self._socket.settimeout(_TICK)
+        while True:
+            if interrupted():
+                raise Interrupted
+            with suppress(TimeoutError):
+                self._socket.recv(1, socket.MSG_PEEK)
+                self._socket.settimeout(_PROMPT)
+                return
 
     def wait(self, seconds: float) -> None:
         """Wait until the listener is closed, or its process has ended."""
@@ -112,6 +142,16 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _closed(connection: socket.socket) -> bool:
+    """Whether the other end is closed, and has left nothing to read."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _line(connection: socket.socket) -> bytes:
