@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import combinations, groupby, pairwise
 from pathlib import Path
 
 BEAT = 0.2
 """Seconds between two signs of life of a step."""
+
+FROZEN = 1.5
+"""Seconds without a sign of life after which a step counts as frozen."""
 
 STEP = f"""\
 #!/bin/sh
@@ -46,9 +49,8 @@ class Attempt:
     directive: str
     machine: str
     pid: int
-    began: float
-    last: float
-    """Its last sign of life."""
+    beats: tuple[float, ...]
+    """Its signs of life."""
     ended: bool
 
     def __str__(self) -> str:
@@ -58,6 +60,24 @@ class Attempt:
         )
 
     @property
+    def began(self) -> float:
+        return self.beats[0]
+
+    @property
+    def last(self) -> float:
+        """Its last sign of life."""
+        return self.beats[-1]
+
+    @property
+    def periods(self) -> list[tuple[float, float]]:
+        """From when to when it was at work: without the times for which it was frozen."""
+        found = [(self.began, self.began)]
+        for before, beat in pairwise(self.beats):
+            start = found[-1][0] if beat - before < FROZEN else beat
+            found[-1:] = [(start, beat)] if start != beat else [found[-1], (beat, beat)]
+        return found
+
+    @property
     def number(self) -> int:
         """Of the attempt at its step, from 1."""
         return int(self.directive.rpartition("#")[2])
@@ -65,14 +85,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two attempts of a session that were at work at once, for at least these seconds."""
+    """A time at which two attempts of a session were at work."""
 
     first: Attempt
     second: Attempt
+    start: float
     seconds: float
 
     def __str__(self) -> str:
-        return f"at once for {self.seconds:.2f} s: {self.first}; {self.second}"
+        return f"at {self.start:.2f} for {self.seconds:.2f} s: {self.first}; {self.second}"
 
 
 def now() -> float:
@@ -93,20 +114,18 @@ def attempts(lines: Iterable[str]) -> list[Attempt]:
     for line in lines:
         event, session, step, directive, pid, at, machine = line.split(" ")
         key = (session, directive, pid, machine)
-        time = float(at)
         before = found.get(key)
         if event == "begin":
             if before:
                 raise ValueError(f"one process has begun a step twice: {line}")
-            found[key] = Attempt(
-                session, step, directive, machine, int(pid), time, time, ended=False
-            )
+            beats: tuple[float, ...] = (float(at),)
         elif before and event in ("alive", "end"):
-            found[key] = Attempt(
-                session, step, directive, machine, int(pid), before.began, time, event == "end"
-            )
+            beats = (*before.beats, float(at))
         else:
             raise ValueError(f"this is no line of a step that has begun: {line}")
+        found[key] = Attempt(
+            session, step, directive, machine, int(pid), beats, ended=event == "end"
+        )
     return sorted(found.values(), key=lambda each: each.began)
 
 
@@ -114,15 +133,20 @@ def attempts(lines: Iterable[str]) -> list[Attempt]:
 
 
 def overlaps(found: Sequence[Attempt]) -> list[Overlap]:
-    """All pairs of attempts of a session that were at work at once."""
-    pairs = []
-    for each in by_session(found).values():
-        for index, first in enumerate(each):
-            for second in each[index + 1 :]:
-                common = min(first.last, second.last) - second.began
-                if common > 0:
-                    pairs.append(Overlap(first, second, common))
-    return pairs
+    """All times at which two attempts of a session were at work.
+
+    One that gives a single sign of life while another works overlaps with it for 0 seconds.
+    """
+    return [
+        Overlap(first, second, max(start, begin), min(stop, end) - max(start, begin))
+        for each in by_session(found).values()
+        for first, second in combinations(each, 2)
+        for start, stop in first.periods
+        for begin, end in second.periods
+        if max(start, begin) < min(stop, end)
+        or (start == stop and begin < start < end)
+        or (begin == end and start < begin < stop)
+    ]
 
 
 def repeated(found: Sequence[Attempt]) -> list[str]:
@@ -130,8 +154,7 @@ def repeated(found: Sequence[Attempt]) -> list[str]:
     return [
         f"{first} and {second} have one id"
         for each in by_session(found).values()
-        for index, first in enumerate(each)
-        for second in each[index + 1 :]
+        for first, second in combinations(each, 2)
         if first.directive == second.directive
     ]
 
@@ -170,7 +193,8 @@ def most_at_once(found: Sequence[Attempt], key: Callable[[Attempt], str]) -> dic
     changes = sorted(
         (time, change, key(each))
         for each in found
-        for time, change in ((each.began, 1), (each.last, -1))
+        for start, stop in each.periods
+        for time, change in ((start, 1), (stop, -1))
     )
     now_at_work: dict[str, int] = {}
     most: dict[str, int] = {}

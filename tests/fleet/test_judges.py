@@ -23,11 +23,13 @@ def line(event: str, at: float, directive: str = "plan#1", **given: str) -> str:
 
 
 def worked(begin: float, end: float, directive: str = "plan#1", **given: str) -> list[str]:
-    return [line("begin", begin, directive, **given), line("end", end, directive, **given)]
+    return [*cut(begin, end - 1, directive, **given), line("end", end, directive, **given)]
 
 
 def cut(begin: float, last: float, directive: str = "plan#1", **given: str) -> list[str]:
-    return [line("begin", begin, directive, **given), line("alive", last, directive, **given)]
+    beats = [begin + number for number in range(1, int(last - begin) + 1)]
+    alive = [line("alive", beat, directive, **given) for beat in (*beats, last)]
+    return [line("begin", begin, directive, **given), *alive]
 
 
 class TestTheLedger:
@@ -70,6 +72,19 @@ class TestTwoAgentsAtOnce:
         assert overlap.seconds == pytest.approx(2.5)
         assert "m1" in str(overlap)
         assert "m2" in str(overlap)
+
+    def test_are_found_by_one_sign_of_life_after_a_thaw(self) -> None:
+        late = line("alive", 30.0)
+        successor = worked(25.0, 40.0, "plan#2", pid="8", machine="m2")
+        (overlap,) = ledger.overlaps(ledger.attempts([*cut(10.0, 14.0), *successor, late]))
+        assert (overlap.start, overlap.seconds) == (30.0, 0.0)
+
+    def test_do_not_include_one_that_is_frozen(self) -> None:
+        late = line("alive", 30.0)
+        successor = worked(20.0, 25.0, "plan#2", pid="8", machine="m2")
+        found = ledger.attempts([*cut(10.0, 14.0), *successor, late])
+        assert found[0].periods == [(10.0, 14.0), (30.0, 30.0)]
+        assert ledger.overlaps(found) == []
 
     def test_may_be_of_two_sessions(self) -> None:
         lines = [*worked(10.0, 14.0), *worked(12.0, 16.0, session=OTHER, pid="8")]

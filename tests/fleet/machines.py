@@ -1,0 +1,321 @@
+"""Machines of a fleet: each has a home and a worker of its own, and its own ways to the others.
+
+All run on this one. What tells a machine's processes apart is a variable in their environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from held import eventually
+from program import Result
+
+from fleet import chains, ledger
+from fleet.git_server import GitServer
+from fleet.postgres import Server
+from fleet.proxy import Proxy
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+HOST = "https://git.example/"
+PLAYBOOK = """\
+name: six
+description: Six steps, with a gate before the fourth
+version: "1.1"
+args: [{name: feature, description: Its number, required: false}]
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: one, command: /work one}
+  - {id: two-stubborn, command: /work two}
+  - {id: three, command: /work three}
+  - {id: four, command: /work four, autonomy: gate_always}
+  - {id: five-stubborn, command: /work five}
+  - {id: six, command: /work six}
+"""
+STEPS = ("one", "two-stubborn", "three", "four", "five-stubborn", "six")
+GATE = "four#1?1"
+_MARK = "FLEET_MACHINE"
+
+
+@dataclass
+class Site:
+    """What all machines share: the remotes, the ledger, the database's address."""
+
+    folder: Path
+    server: Server | None
+    lease: float = 8.0
+    slots: int = 2
+    machines: list[Machine] = field(default_factory=list)
+
+    def __enter__(self) -> Site:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._stack = ExitStack()
+        self.remotes = self.folder / "remotes"
+        self.remotes.mkdir()
+        self.ledger, self.pushes = self.folder / "ledger", self.folder / "pushes"
+        self.git_server = self._stack.enter_context(GitServer(self.remotes, self.folder))
+        self.database = self.server.create() if self.server else ""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for machine in self.machines:
+            machine.end()
+        self._stack.close()
+
+    def remote(self, name: str) -> str:
+        """Create a repository that has the playbook, the steps' program and a file; its URL."""
+        bare, work = self.remotes / f"{name}.git", self.folder / f"{name}-first"
+        chains.create_remote(bare, self.pushes)
+        files = {
+            "README.md": f"# {name}\n",
+            "tools/step": ledger.STEP,
+            ".claude/commands/work.md": "Do $ARGUMENTS.\n",
+            ".playbooks/playbooks/six.yaml": PLAYBOOK,
+        }
+        for path, text in files.items():
+            file = work / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        (work / "tools/step").chmod(0o755)
+        chains.git(work, "init", "--quiet")
+        chains.git(work, "add", "--all")
+        chains.git(work, "commit", "--quiet", "--message", "Begin")
+        chains.git(work, "push", "--quiet", str(bare), "HEAD:refs/heads/main")
+        return f"{HOST}{name}.git"
+
+    def machine(self, name: str, *, clock: str = "", work: int = 5) -> Machine:
+        """A machine with its own ways to the remotes and to the database.
+
+        `clock` is how far it is off, such as `+1h`; its steps work for so many beats.
+        """
+        git_way = self._stack.enter_context(Proxy(self.git_server.port))
+        database_way = None
+        address = f"sqlite:///{self.folder}/fleet.sqlite"
+        if self.server:
+            database_way = self._stack.enter_context(Proxy(self.server.port))
+            address = self.server.url(self.database, port=database_way.port)
+        made = Machine(self, name, git_way, database_way, address, clock, work)
+        self.machines.append(made)
+        return made
+
+    def chains(self) -> dict[str, chains.Chain]:
+        """The lines of all sessions, whose ids are the fleet's own."""
+        found: dict[str, chains.Chain] = {}
+        for bare in self.remotes.glob("*.git"):
+            found |= chains.read(bare)
+        return found
+
+    def attempts(self) -> list[ledger.Attempt]:
+        """What the steps have written so far."""
+        return ledger.read(self.ledger)
+
+
+@dataclass
+class Machine:
+    """A machine. `program` are the arguments of Python that run its worker."""
+
+    site: Site
+    name: str
+    git_way: Proxy
+    database_way: Proxy | None
+    address: str
+    clock: str
+    work: int
+    program: Sequence[str] = ("-m", "playbook_supervisor")
+    worker: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.home = self.site.folder / self.name
+        self.state = self.home / "state"
+        self.log = self.home / "worker.log"
+        settings = self.home / "config/playbook/worker.yaml"
+        settings.parent.mkdir(parents=True)
+        self.state.mkdir()
+        settings.write_text(
+            f"repositories: ['{HOST}*']\nslots: {self.site.slots}\nlease: {self.site.lease:g}\n"
+        )
+        (self.home / "gitconfig").write_text(
+            f"[user]\n\tname = {self.name.title()}\n\temail = {self.name}@example.org\n"
+            f'[url "https://127.0.0.1:{self.git_way.port}/"]\n\tinsteadOf = {HOST}\n'
+            f"[http]\n\tsslCAInfo = {self.site.git_server.authority}\n"
+            "[init]\n\tdefaultBranch = main\n\ttemplateDir =\n"
+            "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n"
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        given = os.environ | {
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "XDG_STATE_HOME": str(self.state),
+            "GIT_CONFIG_GLOBAL": str(self.home / "gitconfig"),
+            "PLAYBOOK_FLEET": self.address,
+            "FLEET_LEDGER": str(self.site.ledger),
+            "FLEET_WORK": str(self.work),
+            _MARK: self.name,
+        }
+        if self.clock:
+            given |= {
+                "LD_PRELOAD": str(FAKETIME),
+                "FAKETIME": self.clock,
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
+        return given
+
+    # ── people ──────────────────────────────────────────────────────────────────────────────
+
+    def start_playbook(self, *args: str) -> subprocess.Popen[str]:
+        """Start `playbook ARGS` as a person at this machine would."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "playbook_supervisor", *args],
+            cwd=self.home,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def playbook(self, *args: str, timeout: float = 120.0) -> Result:
+        """Run `playbook ARGS` to its end."""
+        with self.start_playbook(*args) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except BaseException:
+                process.kill()
+                raise
+        return Result(process.returncode, out, err)
+
+    def submit(self, url: str, *options: str) -> Result:
+        """Submit a session whose steps write the ledger."""
+        agent = ("--agent", "exec:tools/step", "--mode", "manual")
+        return self.playbook("submit", "six", "--repo", url, *agent, *options)
+
+    # ── the worker ──────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Start the worker. Its log is appended to the former one's."""
+        with self.log.open("ab") as log:
+            self.worker = subprocess.Popen(
+                [sys.executable, *self.program, "worker"],
+                cwd=self.home,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def runs(self) -> bool:
+        """Whether the worker was started and has not ended."""
+        return self.worker is not None and self.worker.poll() is None
+
+    def kill_worker(self) -> None:
+        """Kill the worker, and nothing else."""
+        assert self.worker
+        self.worker.kill()
+        self.worker.wait()
+
+    def terminate(self, patience: float = 60.0) -> int:
+        """Ask the worker to end; its exit status."""
+        assert self.worker
+        self.worker.terminate()
+        return self.worker.wait(patience)
+
+    def freeze_worker(self) -> None:
+        """Stop the worker, and nothing else, until `thaw`."""
+        assert self.worker
+        self.worker.send_signal(signal.SIGSTOP)
+
+    # ── the whole machine ───────────────────────────────────────────────────────────────────
+
+    def freeze(self) -> None:
+        """Stop every process of the machine, until `thaw`."""
+        frozen: set[int] = set()
+        while new := set(self._processes()) - frozen:
+            self._signal(signal.SIGSTOP, new)
+            frozen |= new
+
+    def thaw(self) -> None:
+        """Let the machine's processes go on."""
+        self._signal(signal.SIGCONT, self._processes())
+
+    def kill(self) -> None:
+        """End every process of the machine at once, as a loss of power does."""
+        self.freeze()
+        self._signal(signal.SIGKILL, self._processes())
+        if self.worker:
+            self.worker.wait()
+        assert eventually(lambda: not self._processes())
+
+    def end(self) -> None:
+        """End it, if anything of it is there."""
+        if self._processes():
+            self.kill()
+        if self.worker:
+            self.worker.wait()
+
+    def fill_disk(self) -> Path:
+        """Use up the space of its state folder. Remove the file to end it."""
+        file = self.state / "filler"
+        with suppress(OSError), file.open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"\0" * 65_536)
+        return file
+
+    def _processes(self) -> list[int]:
+        wanted = f"{_MARK}={self.name}".encode()
+        home = f"HOME={self.home}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                given = (process / "environ").read_bytes().split(b"\0")
+                state = (process / "stat").read_bytes().rpartition(b")")[2].split()[0]
+                if wanted in given and home in given and state != b"Z":
+                    found.append(int(process.name))
+        return found
+
+    def _signal(self, number: signal.Signals, pids: Sequence[int] | set[int]) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def small_disk(folder: Path, mebibytes: int) -> bool:
+    """Give a folder a disk of its own; False if this account cannot."""
+    mount = shutil.which("mount")
+    if os.getuid() != 0 or mount is None:
+        return False
+    command = [mount, "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(folder)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def remove_disk(folder: Path) -> None:
+    """Undo `small_disk`."""
+    subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
+
+
+def wait_until(happened: object, seconds: float) -> bool:
+    """Whether a condition, which is looked at ten times a second, holds within some seconds."""
+    assert callable(happened)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if happened():
+            return True
+        time.sleep(0.1)
+    return bool(happened())
