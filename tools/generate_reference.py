@@ -28,6 +28,7 @@ SHAPES = (
     "request",
     "plan",
     "status",
+    "fleet",
     "show",
     "list",
     "check",

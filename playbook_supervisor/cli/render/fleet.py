@@ -91,7 +91,8 @@ def _session(each: FleetSession, now: int) -> Iterator[Line]:
         yield Line(f"  {_error(row)}", whole=True)
         if each.cure:
             yield Line(f"  do: {first_line(each.cure, 400)}", whole=True)
-        yield Line(f"  then: playbook fleet retry {row.id}")
+        if f"retry {row.id}" not in each.cure:
+            yield Line(f"  then: playbook fleet retry {row.id}")
     elif row.state is State.QUEUED and row.error and row.failures:
         yield Line(f"  tried {counted(row.failures, 'time')}, last: {_error(row)}", "dim")
     elif row.state is State.FAILED:
@@ -123,7 +124,7 @@ def _lease(row: Row, now: int) -> str:
     left = row.lease_until - now
     if left < 0:
         return f", its lease has lapsed {text.duration(-left)} ago"
-    return f", lease of {text.duration(left)}"
+    return f", its lease ends in {text.duration(left)}"
 
 
 def _why_queued(each: FleetSession, now: int) -> str:

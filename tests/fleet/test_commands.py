@@ -1,0 +1,540 @@
+"""The commands around the fleet, as people type them: status, answer, cancel, and the upkeep."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+from held import eventually
+from program import Result
+from project import FEATURE, Project, remote
+
+from fleet.postgres import Server
+from playbook_supervisor.commands.fleet import opening
+from playbook_supervisor.drivers.fleet import address
+from playbook_supervisor.drivers.fleet.database import (
+    FleetDatabase,
+    Lease,
+    NewSession,
+    State,
+)
+from playbook_supervisor.drivers.fleet.session_ref import Mirror
+from playbook_supervisor.project.schema import schema_text
+
+SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
+IDS = [f"20260219-{letter}7k" for letter in "abcdefgh"]
+GATE = "pr#1?1"
+CHOICES = ("continue", "skip", "abort")
+SCRIPT = "steps: {speckit.plan: {files: {specs/013-playbook-create/plan.md: A plan.}}}\n"
+
+
+@pytest.fixture
+def up(project: Project) -> Project:
+    """A project whose user has set up a fleet on this machine."""
+    assert project.playbook("fleet", "up").code == 0
+    return project
+
+
+@pytest.fixture
+def database(up: Project) -> Iterator[FleetDatabase]:
+    """That fleet's database."""
+    with FleetDatabase.open(own(up)) as opened:
+        yield opened
+
+
+def own(project: Project) -> address.Address:
+    return address.of_file(project.home / ".local/state/playbook/fleet/fleet.sqlite")
+
+
+def submit(database: FleetDatabase, id_: str, url: str = SITE, *, after: str = "") -> None:
+    by = "Ada Example <ada@example.org>"
+    database.submit(
+        NewSession(id_, url, FEATURE, "auto-feature", FEATURE, after=after, submitted_by=by)
+    )
+
+
+def take(database: FleetDatabase, id_: str, seconds: float = 90.0) -> Lease:
+    row = database.row(id_)
+    assert row is not None
+    lease = database.take(id_, row.job, "build-7-1f09ac", seconds)
+    assert lease is not None
+    return lease
+
+
+def wait(database: FleetDatabase, id_: str, said: str = "") -> None:
+    submit(database, id_)
+    assert database.wait(take(database, id_), GATE, CHOICES, said)
+
+
+def stick(database: FleetDatabase, id_: str) -> None:
+    submit(database, id_)
+    sentence = "someone pushed to the session's branch"
+    assert database.stick(take(database, id_), "PB-FLEET-BRANCH", sentence)
+
+
+def end(database: FleetDatabase, id_: str, state: State) -> None:
+    submit(database, id_)
+    assert database.finish(take(database, id_), state)
+
+
+def refused(done: Result, code: str) -> str:
+    """The message of the error, in one line with what it guides to."""
+    assert done.code in (1, 3), done
+    assert f"[{code}]" in done.err, done.err
+    return " ".join(done.err.split())
+
+
+# ── setting up ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_up_makes_a_file_that_only_its_user_can_read(project: Project) -> None:
+    made = project.playbook("fleet", "up")
+    file = own(project).file
+    assert file is not None
+    assert (made.code, made.out) == (0, f"made: sqlite:///{file}\n")
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = project.playbook("fleet", "up")
+    assert (again.code, again.out) == (0, f"ready: sqlite:///{file}\n")
+    assert project.playbook("fleet", "migrate").out == f"up to date: sqlite:///{file}\n"
+
+
+def test_without_a_fleet_its_commands_say_how_to_set_one_up(project: Project) -> None:
+    for command in (
+        ("status", "--fleet"),
+        ("cancel", IDS[0]),
+        ("fleet", "limits"),
+        ("fleet", "retry", IDS[0]),
+        ("fleet", "prune"),
+    ):
+        assert "`playbook fleet up`" in refused(project.playbook(*command), "PB-FLEET-NOT-UP")
+    assert not (project.home / ".local/state/playbook/fleet").exists()
+
+
+def test_up_says_who_must_migrate_a_server(project: Project, postgres: Server) -> None:
+    project.env["PLAYBOOK_FLEET"] = url = postgres.url(postgres.create())
+    said = refused(project.playbook("fleet", "up"), "PB-FLEET-NOT-UP")
+    assert "`playbook fleet migrate` makes its tables" in said
+    assert "dummy" not in said
+    made = project.playbook("fleet", "migrate")
+    shown = address.parse(url).shown
+    assert (made.code, made.out) == (0, f"made: {shown}\n")
+    assert project.playbook("fleet", "up").out == f"ready: {shown}\n"
+    doctor = project.playbook("fleet", "doctor")
+    assert f"ok  database: {shown} as playbook, answers in" in doctor.out
+    assert "WRONG  worker.yaml: the database is shared" in doctor.out
+    postgres.stop()
+    assert refused(project.playbook("status", "--fleet"), "PB-FLEET-DATABASE")
+    assert "WRONG  database: the fleet's database cannot be used" in (
+        project.playbook("fleet", "doctor").out
+    )
+
+
+def test_the_settings_of_a_repository_can_name_the_database(project: Project) -> None:
+    file = project.home / "elsewhere.sqlite"
+    project.write(".playbooks/config.yaml", f"fleet: sqlite:///{file}\n")
+    assert project.playbook("fleet", "up").out == f"made: sqlite:///{file}\n"
+    assert project.playbook("status", "--fleet").code == 0
+    outside = project.playbook("status", "--fleet", cwd=project.home)
+    assert refused(outside, "PB-FLEET-NOT-UP")
+
+
+# ── status ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_status_shows_first_what_waits_for_a_person(up: Project, database: FleetDatabase) -> None:
+    end(database, IDS[0], State.COMPLETED)
+    end(database, IDS[1], State.FAILED)
+    submit(database, IDS[2], API)
+    submit(database, IDS[3], API)
+    submit(database, IDS[4], after=IDS[3])
+    stick(database, IDS[5])
+    wait(database, IDS[6])
+    submit(database, IDS[7])
+    take(database, IDS[7])
+    shown = up.playbook("status", "--fleet", cwd=up.home)
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert [line[:12] for line in lines if line[0].isdigit()][:-1] == [
+        *(IDS[6], IDS[5], IDS[7], IDS[2], IDS[3], IDS[4])
+    ]
+    assert f"{IDS[6]}  auto-feature  {FEATURE}  WAITS FOR A HUMAN at {GATE}, for" in lines[0]
+    assert lines[1] == f"  playbook answer {IDS[6]} continue (or skip or abort)"
+    text = " ".join(shown.out.split())
+    assert "someone pushed to the session's branch [PB-FLEET-BRANCH]" in text
+    assert f"then `playbook fleet retry {IDS[5]}`." in text
+    assert "on build-7-1f09ac, its lease ends in 1 min" in text
+    assert "1 before it" in text
+    assert f"after {IDS[3]}, which is queued" in text
+    assert f"ended in the last 24 hours: 1 completed, 1 failed ({IDS[1]})" in lines
+    assert lines[-1] == "1 waiting for you, 1 stuck, 1 running, 3 queued"
+    assert "playbook inbox" in shown.err
+
+
+def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0], said="only ann@example.org may answer")
+    stick(database, IDS[1])
+    submit(database, IDS[2])
+    database.put_off(take(database, IDS[2]), "PB-GIT-REMOTE", "the repository cannot be reached")
+    submit(database, IDS[3], after=IDS[2])
+    submit(database, IDS[4])
+    take(database, IDS[4])
+    database.cancel(IDS[4], "superseded", "Ada")
+    end(database, IDS[5], State.ABORTED)
+    shape = up.playbook("status", "--fleet", "--json").json
+    jsonschema.validate(shape, json.loads(schema_text("fleet")))
+    assert shape["counts"] == {"waiting": 1, "stuck": 1, "running": 1, "queued": 2}
+    first, stuck, running, *queued = shape["sessions"]
+    assert first["gate"] == {"id": GATE, "choices": [*CHOICES]}
+    assert first["notice"] == "only ann@example.org may answer"
+    assert stuck["error"]["guidance"].endswith(f"`playbook fleet retry {IDS[1]}`.")
+    assert running["cancel"] == {"text": "superseded", "by": "Ada"}
+    assert {each["session"]: each.get("failures") for each in queued} == {IDS[2]: 1, IDS[3]: None}
+    assert [each["session"] for each in shape["ended"]] == [IDS[5]]
+
+
+def test_status_finds_one_session_by_a_part_of_its_id(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0])
+    end(database, IDS[1], State.COMPLETED)
+    (one,) = up.playbook("status", "b7k", "--fleet", "--json").json["sessions"]
+    assert (one["session"], one["state"]) == (IDS[1], "completed")
+    everything = up.playbook("status", "--fleet", "--all", "--json").json["sessions"]
+    assert [each["session"] for each in everything] == IDS[:2]
+    said = refused(up.playbook("status", "zzz", "--fleet"), "PB-STATE-NO-SESSION")
+    assert "the fleet has no session zzz" in said
+
+
+def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> None:
+    submit(database, IDS[0])
+    with up.spawn("status", IDS[0], "--fleet", "--watch") as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().decode().endswith(": queued\n")
+        lease = take(database, IDS[0])
+        assert b"running on build-7" in watching.stdout.readline()
+        database.finish(lease, State.COMPLETED)
+        out, err = watching.communicate(timeout=60)
+        assert out.decode().endswith(f"auto-feature {FEATURE}: completed\n"), err
+    assert watching.returncode == 0
+
+
+def test_a_damaged_row_is_named_and_hides_no_other(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0])
+    wait(database, IDS[1])
+    damage(up, IDS[0])
+    shown = up.playbook("status", "--fleet")
+    assert IDS[1] in shown.out
+    assert f"note: the row of session {IDS[0]} is damaged" in shown.err
+    assert "WRONG  rows: the row of session" in up.playbook("fleet", "doctor").out
+
+
+def damage(project: Project, id_: str) -> None:
+    """Write what nothing of ours would."""
+    file = own(project).file
+    assert file is not None
+    connection = sqlite3.connect(file)
+    with connection:
+        connection.execute("UPDATE fleet_session SET pool = 'x y' WHERE id = ?", (id_,))
+    connection.close()
+
+
+# ── answer ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_answer_reaches_the_fleet_from_any_folder(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0])
+    given = up.playbook("answer", IDS[0], "read", "the", "diff,", "continue", cwd=up.home)
+    assert given.code == 0, given.err
+    first, following = given.out.splitlines()
+    assert first.endswith("pr#1 answered continue by Developer <developer@example.org>")
+    assert following == f"next: a worker of the fleet continues {IDS[0]}"
+    row = database.row(IDS[0])
+    assert row is not None
+    assert row.state is State.QUEUED
+    answer = database.answer_due(take(database, IDS[0]))
+    assert answer is not None
+    assert (answer.gate, answer.text) == (GATE, "read the diff, continue")
+    second = up.playbook("answer", IDS[0], "abort")
+    assert refused(second, "PB-FLEET-ANSWERED")
+
+
+def test_an_answer_is_checked_as_at_a_gate_here(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0])
+    said = refused(up.playbook("answer", "a7k", "perhaps"), "PB-ARG-ANSWER")
+    assert "Begin or end with one of: continue, skip, abort" in said
+    no = refused(up.playbook("answer", "--session", IDS[0], "no"), "PB-ARG-ANSWER")
+    assert "Skip this step, or abort the run?" in no
+    wrong = up.playbook("answer", "--gate", "pr#1?2", IDS[0], "continue")
+    assert "the gate pr#1?2 is not open; it is pr#1?1" in refused(wrong, "PB-STATE-REFUSED")
+    assert up.playbook("answer", "--gate", GATE, IDS[0], "continue").code == 0
+    stick(database, IDS[1])
+    stuck = up.playbook("answer", IDS[1], "continue")
+    assert "it is stuck" in refused(stuck, "PB-STATE-NO-GATE")
+
+
+def test_a_session_of_this_repository_is_answered_here(
+    up: Project, database: FleetDatabase
+) -> None:
+    agent = up.script(SCRIPT)
+    ended = up.playbook("run", "auto-feature", "013", "--agent", agent, "--json")
+    id_ = ended.json["session"]
+    gate = ended.json["gate"]["id"]
+    submit(database, id_)
+    assert database.wait(take(database, id_), GATE, CHOICES)
+    given = up.playbook("answer", id_, "abort")
+    assert given.code == 0, given.err
+    assert gate.partition("?")[0] in given.out
+    assert "fleet" not in given.out
+    row = database.row(id_)
+    assert row is not None
+    assert row.state is State.WAITING
+
+
+def test_an_unknown_session_is_the_repositorys_own_error(
+    up: Project, database: FleetDatabase
+) -> None:
+    wait(database, IDS[0])
+    assert refused(up.playbook("answer", IDS[1], "continue"), "PB-STATE-NO-SESSION")
+    assert refused(up.playbook("answer", "continue"), "PB-STATE-NO-SESSION")
+    outside = up.playbook("answer", IDS[1], "continue", cwd=up.home)
+    assert refused(outside, "PB-STATE-NO-REPOSITORY")
+
+
+def test_an_answer_here_imports_nothing_of_the_fleet(up: Project) -> None:
+    probe = (
+        "import sys; from playbook_supervisor.commands.fleet import routing; "
+        "sys.argv = ['playbook', 'answer', 'continue']; "
+        "from playbook_supervisor.__main__ import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'sqlalchemy', 'dbos', 'psycopg'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=up.root,
+        env=up.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("answer", IDS[0], "continue"), ("cancel", IDS[0]), ("fleet", "retry", IDS[0])]
+)
+def test_an_agents_shell_decides_nothing(
+    up: Project, database: FleetDatabase, command: tuple[str, ...]
+) -> None:
+    wait(database, IDS[0])
+    done = up.playbook(*command, env={"CLAUDECODE": "1"})
+    assert "Claude Code runs this shell" in refused(done, "PB-STATE-HUMAN-ONLY")
+    row = database.row(IDS[0])
+    assert row is not None
+    assert (row.state, row.cancel) == (State.WAITING, "")
+
+
+# ── cancel and retry ────────────────────────────────────────────────────────────────────────
+
+
+def test_cancel_keeps_the_reason_and_the_person(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0])
+    done = up.playbook("cancel", "a7k", "superseded", "by", "014")
+    person = "Developer <developer@example.org>"
+    assert done.out == f"{IDS[0]} is going to be cancelled by {person}\n"
+    row = database.row(IDS[0])
+    assert row is not None
+    assert (row.state, row.cancel, row.cancel_by) == (
+        State.QUEUED,
+        "superseded by 014",
+        person,
+    )
+    assert "to be cancelled" in up.playbook("status", "--fleet").out
+    end(database, IDS[1], State.COMPLETED)
+    said = refused(up.playbook("cancel", IDS[1]), "PB-STATE-ENDED")
+    assert f"session {IDS[1]} is completed" in said
+
+
+def test_retry_queues_what_is_stuck_or_failed(up: Project, database: FleetDatabase) -> None:
+    stick(database, IDS[0])
+    end(database, IDS[1], State.FAILED)
+    end(database, IDS[2], State.ABORTED)
+    wait(database, IDS[3])
+    for id_ in IDS[:2]:
+        assert up.playbook("fleet", "retry", id_).out == f"{id_} is queued again\n"
+        row = database.row(id_)
+        assert row is not None
+        assert row.state is State.QUEUED
+    assert refused(up.playbook("fleet", "retry", IDS[2]), "PB-STATE-ENDED")
+    said = refused(up.playbook("fleet", "retry", IDS[3]), "PB-STATE-REFUSED")
+    assert "is waiting" in said
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_limits_are_shown_set_one_by_one_and_removed(up: Project) -> None:
+    def limits(*arguments: str) -> str:
+        done = up.playbook("fleet", "limits", *arguments)
+        assert done.code == 0, done.err
+        return done.out
+
+    assert limits() == "default: no limits\n"
+    assert limits("--in-all", "4") == "default: 4 at once\n"
+    assert limits("--per-repository", "1") == "default: 4 at once, 1 of one repository\n"
+    assert limits("gpu", "--per-time", "2/10") == "gpu: 2 may start in 10 s\n"
+    assert limits() == "default: 4 at once, 1 of one repository\n"
+    assert limits("--none", "--in-all", "3") == "default: 3 at once\n"
+    assert limits("--none") == "default: no limits\n"
+    for wrong in (("--per-time", "often"), ("No Pool",), ("--in-all", "0")):
+        assert up.playbook("fleet", "limits", *wrong).code == 1
+
+
+# ── rebuild, prune, doctor ──────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def served(up: Project) -> tuple[Project, Mirror, str]:
+    """A remote, its mirror as workers of this machine have it, and a session that waits there."""
+    bare = remote(up).root
+    up.git("push", "-q", "origin", "main")
+    subprocess.run(["git", "-C", str(bare), "symbolic-ref", "HEAD", "refs/heads/main"], check=True)
+    settings = up.home / ".config/playbook/worker.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("transports: [file]\n")
+    mirror = opening.mirror(str(bare))
+    commit, _ = mirror.base(FEATURE)
+    clone = mirror.begin(commit, "session-branch", up.home / "clone")
+    working = Project(clone.path, up.home)
+    ended = working.playbook("run", "auto-feature", "013", "--agent", up.script(SCRIPT), "--json")
+    assert ended.json["ending"] == "waiting", ended.err
+    session: str = ended.json["session"]
+    clone.create(session)
+    clone.remove()
+    return Project(bare, up.home), mirror, session
+
+
+def test_a_lost_database_is_rebuilt_from_the_refs(
+    up: Project, served: tuple[Project, Mirror, str]
+) -> None:
+    bare, mirror, session = served
+    made = up.playbook("fleet", "rebuild", "--repo", str(bare.root))
+    assert made.out == f"file://{bare.root}: 1 session, 1 changed\n", made.err
+    with FleetDatabase.open(own(up)) as database:
+        row = database.row(session)
+        assert row is not None
+        assert (row.state, row.gate, row.choices) == (
+            State.WAITING,
+            "plan#1?1",
+            ("continue", "retry", "accept", "abort"),
+        )
+        assert (row.playbook, row.feature, row.branch) == (
+            "auto-feature",
+            FEATURE,
+            "session-branch",
+        )
+        again = up.playbook("fleet", "rebuild", "--repo", str(bare.root))
+        assert again.out == f"file://{bare.root}: 1 session, 0 changed\n"
+        assert up.playbook("answer", session, "abort").code == 0
+        mirror.claim(mirror.tip(session), 3, "another")
+        up.playbook("fleet", "rebuild", "--repo", str(bare.root))
+        row = database.row(session)
+        assert row is not None
+        assert (row.state, row.epoch) == (State.QUEUED, 3)
+        answer = database.answer_due(take(database, session))
+        assert answer is not None
+        assert answer.text == "abort"
+
+
+def test_prune_removes_what_ended_sessions_have_left(
+    up: Project, served: tuple[Project, Mirror, str]
+) -> None:
+    bare, mirror, session = served
+    up.playbook("fleet", "rebuild", "--repo", str(bare.root))
+    with FleetDatabase.open(own(up)) as database:
+        assert up.playbook("cancel", session).code == 0
+        assert database.finish(take(database, session), State.ABORTED)
+        end(database, IDS[0], State.COMPLETED)
+        left = up.home / ".local/state/playbook/fleet/workers/killed-123/clone"
+        left.mkdir(parents=True)
+        young = up.playbook("fleet", "prune")
+        assert young.out == "removed: 0 sessions, 0 refs, 1 folder of workers, 0 mirrors\n"
+        assert not left.exists()
+        os.utime(mirror.folder, (0, 0))
+        for folder in (mirror.folder / "objects").glob("*"):
+            os.utime(folder, (0, 0))
+        gone = up.playbook("fleet", "prune", "--older-than", "0", "--refs")
+        assert gone.out == "removed: 2 sessions, 1 ref, 0 folders of workers, 0 mirrors\n"
+        assert f"the ref of {IDS[0]} stays" in gone.err
+        assert gone.code == 3
+        assert database.rows() == []
+    refs = bare.git("for-each-ref", "--format=%(refname)").split()
+    assert refs == [f"refs/heads/{FEATURE}", "refs/heads/main"]
+
+
+def test_doctor_finds_a_fleet_that_works(
+    up: Project, database: FleetDatabase, served: tuple[Project, Mirror, str]
+) -> None:
+    bare, _, _ = served
+    wait(database, IDS[0])
+    before = bare.git("for-each-ref")
+    done = up.playbook("fleet", "doctor", "--repo", str(bare.root))
+    assert done.code == 0, done.out
+    text = done.out
+    assert "ok  sessions: 1 waiting\n" in text
+    assert "ok  jobs: 0 jobs\n" in text
+    assert "ok  clock: as the database's\n" in text
+    assert f"ok  repository file://{bare.root}: takes sessions, as refs/playbook/" in text
+    assert bare.git("for-each-ref") == before
+    refuse = "#!/bin/sh\ncase $1 in refs/playbook/*) exit 1;; esac\n"
+    hook = bare.root / "hooks/update"
+    hook.write_text(refuse)
+    hook.chmod(0o755)
+    done = up.playbook("fleet", "doctor", "--repo", str(bare.root))
+    assert "takes sessions only as branches, playbook-sessions/ID" in done.out
+    assert bare.git("for-each-ref") == before
+
+
+def test_doctor_names_what_is_wrong_and_how_to_correct_it(
+    up: Project, database: FleetDatabase
+) -> None:
+    stick(database, IDS[0])
+    submit(database, IDS[1])
+    take(database, IDS[1], seconds=0.05)
+    submit(database, IDS[2])
+    database.queue.cancel([(IDS[2], 1)])
+    settings = up.home / ".config/playbook/worker.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("repositories: ['https://git.example/acme/*']\nslot: 3\n")
+    file = own(up).file
+    assert file is not None
+    file.chmod(0o644)
+
+    def wrong() -> bool:
+        return "WRONG  leases" in up.playbook("fleet", "doctor").out
+
+    eventually(wrong)
+    done = up.playbook("fleet", "doctor", "--repo", "http://git.example/x")
+    assert done.code == 3
+    text = done.out
+    assert "WRONG  worker.yaml: slot: unknown key\n  do: Did you mean `slots`?" in text
+    assert "WRONG  database file: other users can read or change it\n  do: chmod 600" in text
+    assert f"WRONG  stuck: {IDS[0]}: someone pushed to the session's branch" in text
+    assert f"WRONG  leases: {IDS[1]}: the lease has lapsed" in text
+    assert f"could be better  jobs: {IDS[2]}: queued without a job" in text
+    assert "WRONG  repository http://git.example/x" in text
+    assert "ok  git: git version" in text
+
+
+def test_the_help_of_the_group_names_its_commands(project: Project, tmp_path: Path) -> None:
+    shown = project.playbook("fleet", cwd=tmp_path)
+    assert shown.code == 0
+    assert all(
+        f"\n  {name} " in shown.out
+        for name in ("up", "migrate", "limits", "rebuild", "prune", "retry", "doctor")
+    )
+    assert refused(project.playbook("fleet", "rebuild"), "PB-ARG-USAGE")
