@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import time
 
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render.log import Level, now
+from playbook_supervisor.cli.render.log import Level
 
 
 @options.command
@@ -60,5 +60,4 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
 
 
 def _print(session: str, sentence: str) -> None:
-    output.inform(" ".join(filter(None, (now(), session, sentence))))
-    sys.stderr.flush()
+    output.inform(" ".join(filter(None, (time.strftime("%H:%M:%S"), session, sentence))))

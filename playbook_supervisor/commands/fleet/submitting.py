@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.drivers import budget, own_agents
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
-from playbook_supervisor.drivers.fleet.remotes import checked, repository_name
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
 from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import ArgumentError, GitError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.project import features, worker_settings
+from playbook_supervisor.project import features
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions import creation, session_ids
 from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout, user_state
+from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_process import ask, identity
 
 
@@ -77,14 +77,12 @@ def submit(
     if submission.drive.mode is Mode.AUTONOMOUS:
         own_agents.require_none_anywhere("submit --mode autonomous")
     here = cwd or locate.current_folder()
-    transports = worker_settings.load().transports
-    url = checked(submission.repository or _own_remote(here), transports)
+    mirror = opening.mirror(submission.repository or _own_remote(here))
     if submission.after and database.row(submission.after) is None:
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
-    mirror = Mirror(user_state.path("fleet") / "mirrors", url, transports)
     session_id = _new_id(database)
     with TemporaryDirectory(prefix="playbook-submit-") as scratch:
-        place = _Place(mirror, Path(scratch), repository_name(url), session_id)
+        place = _Place(mirror, Path(scratch), session_id)
         commit, base = mirror.base(submission.base)
         with place.cloned(commit, f"session-{session_id}") as clone:
             feature = _request(clone, submission).feature
@@ -94,7 +92,7 @@ def submit(
             tip = clone.create(session_id)
         new = NewSession(
             id=session_id,
-            repository=url,
+            repository=mirror.url,
             branch=branch,
             playbook=request.playbook.name,
             feature=request.feature,
@@ -108,7 +106,7 @@ def submit(
         session_id,
         new.playbook,
         new.feature,
-        url,
+        mirror.url,
         branch,
         base,
         commit,
@@ -122,12 +120,11 @@ class _Place(Record):
 
     mirror: Mirror
     scratch: Path
-    name: str
     session_id: str
 
     @contextmanager
     def cloned(self, commit: str, branch: str) -> Iterator[SessionClone]:
-        clone = self.mirror.begin(commit, branch, self.scratch / branch[:40] / self.name)
+        clone = self.mirror.begin(commit, branch, Path(mkdtemp(dir=self.scratch)) / "clone")
         try:
             yield clone
         finally:
@@ -183,8 +180,11 @@ def _branch(
         )
     if not wanted or wanted in taken:
         wanted = f"{feature.replace('/', '-') or 'session'}-{session_id}"
-    with suppress(ArgumentError):
+    try:
         commit, _ = mirror.base(wanted)
+    except GitError as error:
+        if error.code != "PB-GIT-BASE":  # there is no such branch yet
+            raise
     return wanted, commit
 
 

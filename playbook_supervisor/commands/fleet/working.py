@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from playbook_supervisor.drivers import own_agents
+from playbook_supervisor.commands.fleet import persons
 from playbook_supervisor.drivers.fleet import worker
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project import worker_settings
 from playbook_supervisor.records import replace
@@ -29,20 +28,15 @@ def work(
     file is wrong, or if it names no repositories although others can put sessions into the
     database.
     """
-    own_agents.require_none_anywhere("worker")
-    settings = worker_settings.load()
-    if database.shared and settings.repositories is None:
-        raise FleetError(
-            "PB-FLEET-SETTINGS",
-            "a worker of a shared database runs only repositories that its settings name",
-            where=str(worker_settings.path()),
-            guidance="List them there: `repositories: ['https://github.com/acme/*']`.",
-        )
+    persons.require_person("worker")
+    settings = worker_settings.load(shared=database.address.shared)
     if pools:
         settings = replace(settings, pools=worker_settings.pool_names(pools))
     if slots is not None:
         settings = replace(settings, slots=slots)
     name = name or worker.new_name()
-    served = f"{', '.join(settings.pools)}; {counted(settings.slots, 'slot')}; {database.where}"
+    served = (
+        f"{', '.join(settings.pools)}; {counted(settings.slots, 'slot')}; {database.address.shown}"
+    )
     tell("", f"worker {name}: pools {served}")
     return worker.work(database, settings, name=name, drain=drain, tell=tell, log=log)

@@ -14,8 +14,8 @@ from pathlib import Path
 from playbook_supervisor import __version__
 from playbook_supervisor.drivers.fleet import child, outcome
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, State, StoredAnswer
-from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term, now, overtaken
-from playbook_supervisor.drivers.fleet.remotes import checked, repository_name
+from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term, overtaken
+from playbook_supervisor.drivers.fleet.remotes import mirror_name, normalised
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
 from playbook_supervisor.errors import FleetError, GitError, PlaybookError, StateError
@@ -24,6 +24,7 @@ from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project.worker_settings import WorkerSettings
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import ensure_folder, remove
+from playbook_supervisor.system.leash_process import now
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push
@@ -48,10 +49,15 @@ class Station(Record):
     log: Callable[[str, str], None]
 
     def mirror(self, url: str) -> Mirror:
-        """The mirror of a repository that this worker serves. FleetError PB-FLEET-REPOSITORY."""
-        accepted = checked(url, self.settings.transports)
-        self.settings.require_repository(accepted)
-        return Mirror(self.mirrors, accepted, self.settings.transports)
+        """The mirror of a repository. FleetError PB-FLEET-REPOSITORY if it is not served here."""
+        accepted = normalised(url, self.settings.transports)
+        if not self.settings.admits(accepted):
+            raise FleetError(
+                "PB-FLEET-REPOSITORY",
+                f"the settings of worker {self.name} do not name the repository",
+                guidance="Add it to `repositories` in worker.yaml.",
+            )
+        return Mirror(self.mirrors / mirror_name(accepted), accepted, self.settings.transports)
 
 
 def advance(station: Station, session_id: str, job: int) -> None:
@@ -97,9 +103,9 @@ class _TakeUp:
         if is_newer(row.needs, __version__):
             raise StateError("PB-STATE-NEWER", f"it needs playbook {row.needs}")
         mirror = self._station.mirror(row.repository)
-        ensure_folder(self._folder)
         self._tip = self._claim(mirror)
-        self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
+        ensure_folder(self._folder)
+        self._clone = mirror.checkout(self._tip, self._folder / _folder_name(row.repository))
         driven = child.Driven(self._clone.path, self._session, self._station, self._keeper)
         answer = self._station.database.answer_due(self._keeper.lease)
         if answer is not None:
@@ -148,9 +154,10 @@ class _TakeUp:
         pause, until = _FIRST_PAUSE, 0.0
         while True:
             self._keeper.require()
-            children = self._clone.other_sessions(self._session)
             try:
-                self._tip = self._clone.snapshot(self._tip, branch=branch, children=children)
+                self._tip = self._clone.snapshot(
+                    self._tip, branch=branch, children=self._clone.other_sessions(self._session)
+                )
             except GitError as error:
                 if self._station.stopping.is_set():
                     until = until or time.monotonic() + _STOPPING
@@ -240,3 +247,8 @@ class _TakeUp:
 
     def _tell(self, sentence: str) -> None:
         self._station.tell(self._session, sentence)
+
+
+def _folder_name(repository: str) -> str:
+    """The last part of a repository's address: some projects want their folder to have its name."""
+    return mirror_name(repository).rpartition("-")[0]

@@ -51,6 +51,7 @@ class Driven:
         self._root, self._session = root, session_id
         self._station, self._keeper = station, keeper
         self._ended: PlaybookError | None = None
+        self._aborting = threading.Lock()
 
     # ── what a person has decided ───────────────────────────────────────────────────────────
 
@@ -95,7 +96,7 @@ class Driven:
         config = snapshot.config
         spec = snapshot.manifest.driver.agent or config.agent or "claude"
         kind = "exec" if spec in config.agents_exec else spec.partition(":")[0]
-        if not self._station.settings.admits(kind):
+        if not self._station.settings.admits_agent(kind):
             raise FleetError(
                 "PB-FLEET-SETTINGS",
                 f"the settings of worker {self._station.name} do not allow the agent {kind}",
@@ -115,7 +116,7 @@ class Driven:
 
     def _run(self, argv: list[str], private: Path, cleared: Callable[[], str]) -> None:
         beside = self._root.parent
-        with clearance.Clearances(beside, cleared) as clearances:
+        with clearance.Clearances(beside / "clearance", cleared) as clearances:
             environment = {name: each for name, each in os.environ.items() if name not in _OURS}
             self._keeper.require()
             process = Worker(
@@ -127,6 +128,7 @@ class Driven:
                 notice=self._station.term.notice,
                 cap=_PRINTED,
             )
+            clearances.admit(process.pid)
             self._keeper.on_renewed = process.prolong
             self._keeper.on_lost = process.stop
             self._keeper.on_cancel = lambda words, by: self._abort(private, words, by)
@@ -136,8 +138,7 @@ class Driven:
                 for _ in process.lines(self._log):
                     pass
             finally:
-                self._keeper.on_renewed = self._keeper.on_cancel = lambda *_: None
-                self._keeper.on_lost = lambda: None
+                self._keeper.forget()
         self._ended = outcome.of_child(process.returncode or 0, process.stdout)
 
     def _stop_with_worker(self, process: Worker) -> None:
@@ -149,15 +150,17 @@ class Driven:
 
     def _abort(self, private: Path, words: str, by: str) -> None:
         """Ask the child to abort the session, in a thread: leases are renewed meanwhile."""
+        if self._aborting.acquire(blocking=False):
+            request = Request("abort", words, by)
+            threading.Thread(target=self._ask_to_abort, args=(private, request)).start()
 
-        def ask() -> None:
-            try:
-                request = Request("abort", words, by)
-                driver_lock.send_request(private, request, timeout=_ABORTING)
-            except PlaybookError as error:
-                self._log(f"it cannot be cancelled yet: {error.message}")
-
-        threading.Thread(target=ask, daemon=True).start()
+    def _ask_to_abort(self, private: Path, request: Request) -> None:
+        try:
+            driver_lock.send_request(private, request, timeout=_ABORTING)
+        except PlaybookError as error:  # the next renewal asks again
+            self._log(f"not aborted yet: {error.message}")
+        finally:
+            self._aborting.release()
 
     def _log(self, line: str) -> None:
         self._station.log(self._session, line)

@@ -8,12 +8,12 @@ before another worker may begin.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, Lease
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.records import Record
+from playbook_supervisor.system.leash_process import now
 
 SECONDS = 90.0
 """How long a lease lasts."""
@@ -46,16 +46,12 @@ class Term(Record):
         return asked + self.seconds - self.margin
 
 
-def now() -> float:
-    """Seconds on a clock that no one sets and that goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
 class LeaseKeeper:
     """Renews a lease in a thread until it is closed.
 
-    `on_renewed` is told each new deadline, `on_cancel` the words and the name of the person who
-    cancelled the session, once, and `on_lost` that another worker may have the session.
+    `on_renewed` is told each new deadline, `on_cancel` with each renewal the words and the name of
+    the person who cancelled the session, and `on_lost` that another worker may have the session.
+    `cancelled` has these words and this name as of the last renewal, or empty texts.
     """
 
     def __init__(
@@ -70,12 +66,14 @@ class LeaseKeeper:
         self.lease = lease
         self.deadline = term.deadline(asked)
         self.cancelled = (lease.row.cancel, lease.row.cancel_by)
-        self.on_renewed: Callable[[float], None] = _ignore
-        self.on_cancel: Callable[[str, str], None] = _ignore
-        self.on_lost: Callable[[], None] = _ignore
+        self.on_renewed: Callable[[float], None]
+        self.on_cancel: Callable[[str, str], None]
+        self.on_lost: Callable[[], None]
+        self.forget()
         self._database, self._term, self._tell = database, term, tell
-        self._lost = self._told_cancel = False
+        self._lost = False
         self._renewed = asked
+        self._turn = threading.Lock()  # of what asks the database with the lease's epoch
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
@@ -86,6 +84,10 @@ class LeaseKeeper:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._thread.join()
+
+    def forget(self) -> None:
+        """Tell no one any more."""
+        self.on_renewed = self.on_cancel = self.on_lost = _ignore
 
     @property
     def held(self) -> bool:
@@ -100,11 +102,13 @@ class LeaseKeeper:
     def lift(self, epoch: int) -> None:
         """Raise the epoch of the lease, as the repository knows a higher one. As `require`."""
         self.require()
-        lifted = self._database.lift_epoch(self.lease, epoch)
+        with self._turn:
+            lifted = self._database.lift_epoch(self.lease, epoch)
+            if lifted is not None:
+                self.lease = lifted
         if lifted is None:
             self._lose()
             raise overtaken(self.lease.session)
-        self.lease = lifted
 
     def _keep(self) -> None:
         while not self._closed.wait(_TICK):
@@ -118,7 +122,8 @@ class LeaseKeeper:
     def _renew(self) -> None:
         asked = now()
         try:
-            renewal = self._database.renew(self.lease, self._term.seconds)
+            with self._turn:
+                renewal = self._database.renew(self.lease, self._term.seconds)
         except PlaybookError as error:
             self._tell(f"the lease is not renewed: {error.message}")
             self._renewed = asked - self._term.renewal + _AGAIN
@@ -129,8 +134,7 @@ class LeaseKeeper:
         self._renewed, self.deadline = asked, self._term.deadline(asked)
         self.on_renewed(self.deadline)
         self.cancelled = (renewal.cancel, renewal.cancel_by)
-        if renewal.cancel and not self._told_cancel:
-            self._told_cancel = True
+        if renewal.cancel:
             self.on_cancel(*self.cancelled)
 
     def _lose(self) -> None:

@@ -66,13 +66,13 @@ def work(
         term = Term(settings.lease)
         station = Station(name, database, settings, term, own, mirrors, stopping, tell, log)
         jobs = _Jobs(station)
-        stack.enter_context(
+        taking = stack.enter_context(
             database.queue.work(settings.pools, settings.slots, jobs.carry_out, name)
         )
         _Sweeper(station, jobs).run(drain=drain)
+        taking.stop()
         if jobs.active:
             tell("", f"stopping: {counted(jobs.active, 'session')} put back or pushed first")
-        jobs.wait()
     return received[0] if received else 0
 
 
@@ -81,11 +81,11 @@ class _Jobs:
 
     def __init__(self, station: Station) -> None:
         self._station = station
-        self._changed = threading.Condition()
+        self._turn = threading.Lock()
         self.active = 0
 
     def carry_out(self, session_id: str, job: int) -> None:
-        with self._changed:
+        with self._turn:
             self.active += 1
         try:
             if self._station.stopping.is_set():
@@ -93,19 +93,14 @@ class _Jobs:
             else:
                 advance(self._station, session_id, job)
         finally:
-            with self._changed:
+            with self._turn:
                 self.active -= 1
-                self._changed.notify_all()
 
     def _put_back(self, session_id: str, job: int) -> None:
         try:
             self._station.database.queue.put_back(session_id, job)
         except PlaybookError as error:  # then a sweep puts it back
             self._station.log(session_id, f"not put back: {error.message}")
-
-    def wait(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self.active)
 
 
 class _Sweeper:
