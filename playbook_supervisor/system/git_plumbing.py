@@ -1,0 +1,170 @@
+"""Git in one git directory with our own settings, for repositories that we do not trust.
+
+Nothing runs that the repository names: no hooks, no monitor, no filters of its own. A transport has
+to be allowed, git never prompts, and no identity of a user is needed to commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import uniform
+
+from playbook_supervisor.errors import GitError
+from playbook_supervisor.system.git_process import failure
+from playbook_supervisor.system.git_unattended import NO_CHORES, NO_PROMPTS, lock_held
+from playbook_supervisor.system.processes import Completed, run
+
+LOCAL = 600.0
+"""Seconds for a command that talks to no remote: a large work tree takes its time."""
+
+_SETTINGS = (
+    *NO_CHORES,
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.safecrlf=false"),
+    *("-c", "core.splitIndex=false"),  # the shared part would be in the repository
+    *("-c", "core.sparseCheckout=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "advice.addEmbeddedRepo=false"),
+    *("-c", "i18n.commitEncoding=UTF-8"),
+    *("-c", "push.gpgSign=false"),
+    *("-c", "protocol.version=2"),
+    *("-c", "protocol.ext.allow=never"),
+    *("-c", "submodule.recurse=false"),
+    *("-c", "transfer.bundleURI=false"),
+)
+_ELSEWHERE = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_ATTR_SOURCE",
+        "GIT_GRAFT_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_QUARANTINE_PATH",
+        "GIT_SHALLOW_FILE",
+    }
+)
+"""Variables that would make git read other objects than those of the git directory."""
+_ENVIRONMENT = {
+    **NO_PROMPTS,
+    "GIT_AUTHOR_EMAIL": "playbook@localhost",
+    "GIT_AUTHOR_NAME": "playbook",
+    "GIT_COMMITTER_EMAIL": "playbook@localhost",
+    "GIT_COMMITTER_NAME": "playbook",
+    "GIT_DEFAULT_REF_FORMAT": "files",  # `checkout` reads no other
+    "GIT_LITERAL_PATHSPECS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GPG_TTY": "",
+    "LANGUAGE": "C",
+    "LC_ALL": "C",
+}
+_MAX_OUTPUT = 1 << 26
+_TRIES, _SHORTEST, _LONGEST = 12, 0.02, 0.4  # pauses in seconds, while another git holds a lock
+_ABANDONED = 3600.0  # seconds after which no git of ours can hold a lock any more
+
+
+def git(
+    cwd: Path,
+    *arguments: str,
+    protocols: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    seconds: float = LOCAL,
+) -> Completed:
+    """The result of git in that folder, which may use these transports only: `https`, `ssh`.
+
+    After so many seconds it is ended, and `timed_out`. StorageError if it cannot be started.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    allowed = {"GIT_ALLOW_PROTOCOL": ":".join(protocols)}
+    return run(
+        ["git", *_SETTINGS, *arguments],
+        cwd=cwd,
+        env={**inherited, **_ENVIRONMENT, **allowed, **(env or {})},
+        stdin=stdin,
+        timeout=seconds,
+        cap=_MAX_OUTPUT,
+    )
+
+
+class Plumbing:
+    """Git in one git directory, bare or with a work tree elsewhere."""
+
+    def __init__(self, git_dir: Path, work_tree: Path | None = None) -> None:
+        self.git_dir = git_dir
+        self._cwd = work_tree or git_dir
+        tree = (f"--work-tree={work_tree}",) if work_tree else ()
+        self._where = (f"--git-dir={git_dir}", *tree)
+
+    def __call__(
+        self,
+        *arguments: str,
+        protocols: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        seconds: float = LOCAL,
+    ) -> Completed:
+        """The result of a command, as of `git`."""
+        where = (*self._where, *arguments)
+        return git(self._cwd, *where, protocols=protocols, env=env, stdin=stdin, seconds=seconds)
+
+    def ask(
+        self,
+        *arguments: str,
+        protocols: Sequence[str] = (),
+        stdin: bytes = b"",
+        seconds: float = LOCAL,
+    ) -> str:
+        """The output of a command. GitError PB-GIT-FAILED with git's own words."""
+        done = self(*arguments, protocols=protocols, stdin=stdin, seconds=seconds)
+        return checked(self.git_dir, arguments, done)
+
+    def patiently(
+        self, *arguments: str, protocols: Sequence[str] = (), env: Mapping[str, str], seconds: float
+    ) -> Completed:
+        """The result of a command that changes references.
+
+        It is repeated while others hold their locks. A lock that is an hour old was left by a git
+        that was killed, and is removed.
+        """
+        pause = _SHORTEST
+        for _ in range(_TRIES):
+            done = self(*arguments, protocols=protocols, env=env, seconds=seconds)
+            if done.returncode == 0 or done.timed_out or not _locked_out(done):
+                break
+            self._remove_abandoned(lock_held(done))
+            time.sleep(uniform(pause / 2, pause))  # noqa: S311 - so that two do not go in step
+            pause = min(pause * 2, _LONGEST)
+        return done
+
+    def _remove_abandoned(self, lock: str) -> None:
+        file = Path(lock)
+        with suppress(OSError):
+            if (
+                file.is_relative_to(self.git_dir)
+                and time.time() - file.stat().st_mtime > _ABANDONED
+            ):
+                file.unlink()
+
+
+def checked(where: Path, arguments: Sequence[str], done: Completed) -> str:
+    """The output of a command that succeeded. GitError PB-GIT-FAILED with git's own words."""
+    if done.timed_out:
+        raise failure(where, arguments, "it took too long, and was ended")
+    if done.returncode != 0:
+        raise failure(where, arguments, done.stderr)
+    if done.truncated:
+        raise GitError(
+            "PB-GIT-FAILED", f"git {arguments[0]} printed more than can be read", where=str(where)
+        )
+    return done.stdout
+
+
+def _locked_out(done: Completed) -> bool:
+    """Whether another git held a lock, or moved a reference first."""
+    words = ("cannot lock ref", ".lock'", "unable to update local ref", "could not be updated")
+    return any(each in done.stderr for each in words)
