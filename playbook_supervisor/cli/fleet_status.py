@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from playbook_supervisor.cli import output, streams
 from playbook_supervisor.cli.render import fleet, text
+from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands.fleet import opening, overview
 from playbook_supervisor.commands.fleet.overview import FleetOverview
@@ -28,7 +29,7 @@ def show(session: str, *, all: bool, watch: bool, json: bool) -> int:
     if json:
         output.write_json(fleet.overview_shape(seen))
         return 0
-    output.write(*(line.text for line in fleet.board(seen)))
+    output.write(*(line.text for line in fleet.lines(seen)), *filter(None, [fleet.counts(seen)]))
     output.show_notices(seen.notices)
     if seen.count(State.WAITING):
         output.inform("What they ask, and what was done: `playbook inbox`.")
@@ -58,7 +59,7 @@ def _redraw(readings: Iterator[FleetOverview]) -> int:
 
     board = Board(sys.stdout)
     for seen in readings:
-        board.draw([*fleet.board(seen)])
+        board.draw([Line(fleet.counts(seen)), Line(""), *fleet.lines(seen)])
     return 0
 
 

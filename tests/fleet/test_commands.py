@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from cli.scripts import GATED
 from held import eventually
 from program import Result
 from project import FEATURE, Project, remote
@@ -32,7 +33,6 @@ SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
 IDS = [f"20260219-{letter}7k" for letter in "abcdefgh"]
 GATE = "pr#1?1"
 CHOICES = ("continue", "skip", "abort")
-SCRIPT = "steps: {speckit.plan: {files: {specs/013-playbook-create/plan.md: A plan.}}}\n"
 
 
 @pytest.fixture
@@ -233,6 +233,15 @@ def test_a_damaged_row_is_named_and_hides_no_other(up: Project, database: FleetD
     assert "WRONG  rows: the row of session" in up.playbook("fleet", "doctor").out
 
 
+def run_to_gate(project: Project) -> str:
+    """The id of a session that waits at its gate."""
+    agent = project.script("default: {say: done}")
+    done = project.playbook("run", "gated", "--agent", agent, "--json")
+    assert done.json["ending"] == "waiting", done.err
+    id_: str = done.json["session"]
+    return id_
+
+
 def damage(project: Project, id_: str) -> None:
     """Write what nothing of ours would."""
     file = own(project).file
@@ -251,7 +260,7 @@ def test_an_answer_reaches_the_fleet_from_any_folder(up: Project, database: Flee
     given = up.playbook("answer", IDS[0], "read", "the", "diff,", "continue", cwd=up.home)
     assert given.code == 0, given.err
     first, following = given.out.splitlines()
-    assert first.endswith("pr#1 answered continue by Developer <developer@example.org>")
+    assert first.endswith("pr#1 answered continue by Ada Example <ada@example.org>")
     assert following == f"next: a worker of the fleet continues {IDS[0]}"
     row = database.row(IDS[0])
     assert row is not None
@@ -280,15 +289,13 @@ def test_an_answer_is_checked_as_at_a_gate_here(up: Project, database: FleetData
 def test_a_session_of_this_repository_is_answered_here(
     up: Project, database: FleetDatabase
 ) -> None:
-    agent = up.script(SCRIPT)
-    ended = up.playbook("run", "auto-feature", "013", "--agent", agent, "--json")
-    id_ = ended.json["session"]
-    gate = ended.json["gate"]["id"]
+    up.write(".playbooks/playbooks/gated.yaml", GATED)
+    id_ = run_to_gate(up)
     submit(database, id_)
     assert database.wait(take(database, id_), GATE, CHOICES)
     given = up.playbook("answer", id_, "abort")
     assert given.code == 0, given.err
-    assert gate.partition("?")[0] in given.out
+    assert "publish#1" in given.out
     assert "fleet" not in given.out
     row = database.row(id_)
     assert row is not None
@@ -344,7 +351,7 @@ def test_an_agents_shell_decides_nothing(
 def test_cancel_keeps_the_reason_and_the_person(up: Project, database: FleetDatabase) -> None:
     wait(database, IDS[0])
     done = up.playbook("cancel", "a7k", "superseded", "by", "014")
-    person = "Developer <developer@example.org>"
+    person = "Ada Example <ada@example.org>"
     assert done.out == f"{IDS[0]} is going to be cancelled by {person}\n"
     row = database.row(IDS[0])
     assert row is not None
@@ -400,6 +407,8 @@ def test_limits_are_shown_set_one_by_one_and_removed(up: Project) -> None:
 @pytest.fixture
 def served(up: Project) -> tuple[Project, Mirror, str]:
     """A remote, its mirror as workers of this machine have it, and a session that waits there."""
+    up.write(".playbooks/playbooks/gated.yaml", GATED)
+    up.commit("Add a playbook")
     bare = remote(up).root
     up.git("push", "-q", "origin", "main")
     subprocess.run(["git", "-C", str(bare), "symbolic-ref", "HEAD", "refs/heads/main"], check=True)
@@ -409,10 +418,7 @@ def served(up: Project) -> tuple[Project, Mirror, str]:
     mirror = opening.mirror(str(bare))
     commit, _ = mirror.base(FEATURE)
     clone = mirror.begin(commit, "session-branch", up.home / "clone")
-    working = Project(clone.path, up.home)
-    ended = working.playbook("run", "auto-feature", "013", "--agent", up.script(SCRIPT), "--json")
-    assert ended.json["ending"] == "waiting", ended.err
-    session: str = ended.json["session"]
+    session = run_to_gate(Project(clone.path, up.home))
     clone.create(session)
     clone.remove()
     return Project(bare, up.home), mirror, session
@@ -429,14 +435,10 @@ def test_a_lost_database_is_rebuilt_from_the_refs(
         assert row is not None
         assert (row.state, row.gate, row.choices) == (
             State.WAITING,
-            "plan#1?1",
-            ("continue", "retry", "accept", "abort"),
+            "publish#1?1",
+            CHOICES,
         )
-        assert (row.playbook, row.feature, row.branch) == (
-            "auto-feature",
-            FEATURE,
-            "session-branch",
-        )
+        assert (row.playbook, row.branch) == ("gated", "session-branch")
         again = up.playbook("fleet", "rebuild", "--repo", str(bare.root))
         assert again.out == f"file://{bare.root}: 1 session, 0 changed\n"
         assert up.playbook("answer", session, "abort").code == 0
@@ -486,7 +488,7 @@ def test_doctor_finds_a_fleet_that_works(
     assert done.code == 0, done.out
     text = done.out
     assert "ok  sessions: 1 waiting\n" in text
-    assert "ok  jobs: 0 jobs\n" in text
+    assert "ok  jobs: 1 job\n" in text
     assert "ok  clock: as the database's\n" in text
     assert f"ok  repository file://{bare.root}: takes sessions, as refs/playbook/" in text
     assert bare.git("for-each-ref") == before

@@ -30,19 +30,17 @@ _COUNTED = {
 }
 
 
-def board(seen: FleetOverview) -> Iterator[Line]:
-    """All sessions, the recent ends and the counts, as lines of a board."""
+def lines(seen: FleetOverview) -> Iterator[Line]:
+    """All sessions and the recent ends."""
     for each in seen.sessions:
         yield from _session(each, seen.now)
     if not seen.sessions:
         yield Line("No session of the fleet is open.", "dim")
     if seen.ended:
         yield Line(_recent(seen), "dim")
-    if counts := counts_line(seen):
-        yield Line(counts, "dim")
 
 
-def counts_line(seen: FleetOverview) -> str:
+def counts(seen: FleetOverview) -> str:
     """`2 waiting for you, 1 stuck, 12 running, 40 queued`; empty if there are none."""
     numbers = ((seen.count(state), words) for state, words in _COUNTED.items())
     return ", ".join(f"{number} {words}" for number, words in numbers if number)
