@@ -273,7 +273,7 @@ _GUIDANCE: dict[str, str] = {
         "`playbook fleet retry {session}`."
     ),
     "PB-FLEET-REPOSITORY": "Use an https or ssh address without credentials.",
-    "PB-FLEET-SETTINGS": "Correct worker.yaml; docs/fleet.md describes every key.",
+    "PB-FLEET-SETTINGS": "Correct worker.yaml; `playbook schema worker` describes every key.",
     "PB-FLEET-STUCK": "Correct what the message names, then `playbook fleet retry {session}`.",
     # policies
     "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",

@@ -30,7 +30,7 @@ UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Erro
 MACHINE = re.compile(r"(?:^|[\s\"'`(=:])/(?:root|work|home|Users)/\w")
 CODE = re.compile(r"PB-(?:BUG|[A-Z]+(?:-[A-Z]+)+)\Z")
 
-FAMILY = re.compile(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|STEP|POLICY|IO|GIT|BUG)(?:-[A-Z]+)*\Z")
+FAMILY = re.compile(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|STEP|FLEET|POLICY|IO|GIT|BUG)(?:-[A-Z]+)*\Z")
 
 STARTS = {"system", "popen", "fork", "forkpty", "startfile"}
 STARTS_LIKE = ("exec", "spawn", "posix_spawn")

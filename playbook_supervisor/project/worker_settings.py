@@ -29,7 +29,7 @@ TRANSPORTS = ("https", "ssh", "file")
 POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
 """The form of a pool's name."""
 
-_CURE = "docs/fleet.md describes every key."
+_CURE = "`playbook schema worker` describes every key."
 _LARGEST = 1 << 20
 _AGENT = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
 _KEYS = ("repositories", "transports", "agents", "max_cost_usd", "pools", "slots", "lease")
@@ -43,7 +43,7 @@ class WorkerSettings(Record):
     """What a worker may do. The defaults apply without a file.
 
     `repositories` are globs of URLs and `agents` kinds of agents, None for all. `max_cost_usd` is
-    the highest limit of a session that is accepted, None without one. `lease` is in seconds.
+    the highest cost of a session here, None without a limit. `lease` is in seconds.
     """
 
     repositories: tuple[str, ...] | None = None
@@ -67,16 +67,6 @@ class WorkerSettings(Record):
         if not {"", ".", ".."}.isdisjoint(place.split("/")):
             return False
         return self.repositories is None or globs.matches_any(map(_place, self.repositories), place)
-
-    def require_repository(self, url: str) -> None:
-        """FleetError PB-FLEET-REPOSITORY unless the repository is admitted."""
-        if not self.admits(url):
-            raise FleetError(
-                "PB-FLEET-REPOSITORY",
-                f"this worker does not serve {first_line(url)}",
-                where=str(path()),
-                guidance="Add the repository to `repositories` there, if it may run here.",
-            )
 
     def admits_agent(self, kind: str) -> bool:
         """Whether an agent of that kind, such as `claude` or `exec`, may run."""
