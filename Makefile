@@ -3,7 +3,7 @@
 
 BIN := .venv/bin
 
-.PHONY: help test test-long test-all lint format demo recording bench fuzz clean
+.PHONY: help test test-long test-all lint format demo recording bench fuzz fleet-chaos fleet-soak clean
 
 help:
 	@echo 'make demo       watch the main job run in a scratch repository'
@@ -15,6 +15,8 @@ help:
 	@echo 'make recording  make the animation and the pictures of the documents again'
 	@echo 'make bench      run the benchmarks; docs/performance.md explains the figures'
 	@echo 'make fuzz       look for new counterexamples and kill 1,000 runs, for many minutes'
+	@echo 'make fleet-chaos  a fleet whose machines, database and remotes fail, for ten minutes'
+	@echo 'make fleet-soak   the same with 500 sessions, for an hour'
 	@echo 'make clean      remove .venv and everything generated'
 
 # Some containers set this; then each of a thousand processes would compile the package again.
@@ -68,6 +70,15 @@ fuzz: .venv/installed-dev
 	CRASH_KILLS=1000 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash.py
 	CRASH_SHARDS=32 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py
 	CLAUDE_KILLS=200 $(BIN)/python -m pytest -n0 --timeout=0 tests/claude -k random_moments
+
+# docs/decisions/0240-steps-and-git-are-the-judges.md explains the variables and the report.
+fleet-chaos: export FLEET_MINUTES ?= 10
+fleet-chaos: export PLAYBOOK_REQUIRE_POSTGRES := 1
+fleet-chaos: .venv/installed-dev
+	$(BIN)/python -m pytest -n0 --timeout=0 tests/fleet/test_chaos.py -k for_long
+
+fleet-soak:
+	$(MAKE) fleet-chaos FLEET_MINUTES=60 FLEET_SESSIONS=500
 
 clean:
 	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist

@@ -21,6 +21,7 @@ KEPT = (
     "CLAUDE_KILLS",
     "COVERAGE_",
     "CRASH_KILLS",
+    "FLEET_",
     "HYPOTHESIS_",
     "PATH",
     "PLAYBOOK_REQUIRE_",

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,10 +97,11 @@ class Site:
         chains.git(work, "push", "--quiet", str(bare), "HEAD:refs/heads/main")
         return f"{HOST}{name}.git"
 
-    def machine(self, name: str, *, clock: str = "", work: int = 5) -> Machine:
+    def machine(self, name: str, *, clock: str = "", work: int = 5, disk: int = 0) -> Machine:
         """A machine with its own ways to the remotes and to the database.
 
-        `clock` is how far it is off, such as `+1h`; its steps work for so many beats.
+        `clock` is how far it is off, such as `+1h`; its steps work for so many beats. `disk` is the
+        size in MiB of its own disk, if this account can make one.
         """
         git_way = self._stack.enter_context(Proxy(self.git_server.port))
         database_way = None
@@ -110,6 +111,8 @@ class Site:
             address = self.server.url(self.database, port=database_way.port)
         made = Machine(self, name, git_way, database_way, address, clock, work)
         self.machines.append(made)
+        if disk and small_disk(made.state, disk):
+            made.disk = True
         return made
 
     def chains(self) -> dict[str, chains.Chain]:
@@ -137,6 +140,7 @@ class Machine:
     work: int
     program: Sequence[str] = ("-m", "playbook_supervisor")
     worker: subprocess.Popen[bytes] | None = None
+    disk: bool = False
 
     def __post_init__(self) -> None:
         self.home = self.site.folder / self.name
@@ -178,11 +182,11 @@ class Machine:
 
     # ── people ──────────────────────────────────────────────────────────────────────────────
 
-    def start_playbook(self, *args: str) -> subprocess.Popen[str]:
+    def start_playbook(self, *args: str, cwd: Path | None = None) -> subprocess.Popen[str]:
         """Start `playbook ARGS` as a person at this machine would."""
         return subprocess.Popen(
             [sys.executable, "-m", "playbook_supervisor", *args],
-            cwd=self.home,
+            cwd=cwd or self.home,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -191,9 +195,9 @@ class Machine:
             start_new_session=True,
         )
 
-    def playbook(self, *args: str, timeout: float = 120.0) -> Result:
+    def playbook(self, *args: str, cwd: Path | None = None, timeout: float = 120.0) -> Result:
         """Run `playbook ARGS` to its end."""
-        with self.start_playbook(*args) as process:
+        with self.start_playbook(*args, cwd=cwd) as process:
             try:
                 out, err = process.communicate(timeout=timeout)
             except BaseException:
@@ -269,6 +273,8 @@ class Machine:
             self.kill()
         if self.worker:
             self.worker.wait()
+        if self.disk:
+            remove_disk(self.state)
 
     def fill_disk(self) -> Path:
         """Use up the space of its state folder. Remove the file to end it."""
@@ -310,12 +316,11 @@ def remove_disk(folder: Path) -> None:
     subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
-def wait_until(happened: object, seconds: float) -> bool:
-    """Whether a condition, which is looked at ten times a second, holds within some seconds."""
-    assert callable(happened)
+def in_time(happened: Callable[[], bool], seconds: float = 90.0) -> bool:
+    """Whether something happens within that time. It is looked at every now and then."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if happened():
-            return True
-        time.sleep(0.1)
-    return bool(happened())
+    while not happened():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.3)
+    return True
