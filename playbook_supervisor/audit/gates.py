@@ -97,8 +97,9 @@ def _allowed(context: AuditContext, entry: LooseEntry, gate: LooseGate) -> Itera
     """The session's policies may restrict who answers."""
     if gate.resolution is None or "by" in gate.unclear:
         return
+    by, role = first_line(gate.by), first_line(gate.role)
     try:
-        context.policy.admit(entry.step, gate.reason, gate.resolution, first_line(gate.by))
+        context.policy.admit(entry.step, gate.reason, gate.resolution, by, role)
     except PolicyError as error:
         yield found("AUD-PERSON", error.message, gate, "by")
 

@@ -48,6 +48,7 @@ class LooseGate(Record):
     opened_at: int | None = None
     answered_at: int | None = None
     by: str = ""
+    role: str = ""
     text: str = ""
     resolution: Resolution | None = None
     request: Mapping[str, object] = field(default_factory=dict)
@@ -302,6 +303,7 @@ def _gate(reader: _LooseReader) -> LooseGate:
         opened_at=reader.get(fields.time, "opened_at"),
         answered_at=reader.get(fields.maybe_time, "answered_at"),
         by=reader.get(fields.text, "by") or "",
+        role=reader.get(fields.text, "role") or "",
         text=reader.get(fields.text, "text") or "",
         resolution=reader.get(fields.maybe_word, "resolution", Resolution),
         request=reader.get(request_of, fields) or {},

@@ -57,14 +57,19 @@ def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> 
     )
 
 
-def answer(supervisor: Supervisor, snapshot: Snapshot, text: str, by: Principal) -> Snapshot:
-    """Record a person's answer at the snapshot's open gate. Errors as `resolution`; PolicyError."""
+def answer(
+    supervisor: Supervisor, snapshot: Snapshot, text: str, by: Principal, at: int | None = None
+) -> Snapshot:
+    """Record a person's answer at the snapshot's open gate, given now or at that time, in ms.
+
+    Errors as `resolution`; PolicyError.
+    """
     asked = snapshot.directive
     if not isinstance(asked, Ask):
         message = f"session {supervisor.id} is not waiting at a gate"
         raise StateError("PB-STATE-NO-GATE", message)
     decided = resolution(text, asked.choices, snapshot.question)
-    answered = supervisor.answer(asked.id, decided, text, by)
+    answered = supervisor.answer(asked.id, decided, text, by, at)
     if decided is Resolution.ABORT and asked.member.within:
         return end_tree(supervisor).after(answered)
     return answered

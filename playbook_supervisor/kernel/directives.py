@@ -290,7 +290,8 @@ class Lost(Record):
 class Answered(Record):
     """An answer to the gate `id`. `by` is a git identity, or `autonomous`.
 
-    `via` is where it was given, `inbox`; empty for a terminal.
+    `via` is where it was given, `inbox` or `fleet`; empty for a terminal. `role` is the role of a
+    fleet's database that gave it, as the database says; empty outside of a fleet.
     """
 
     at: int
@@ -299,6 +300,7 @@ class Answered(Record):
     text: str
     by: str = ""
     via: str = ""
+    role: str = ""
 
 
 class TakenUp(Record):

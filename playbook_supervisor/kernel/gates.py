@@ -156,6 +156,7 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
         text=text,
         resolution=resolution,
         via=answered.via,
+        role=answered.role,
     )
     if resolution is Resolution.ACCEPT:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))

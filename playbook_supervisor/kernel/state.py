@@ -43,8 +43,9 @@ NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA, ITEMS})
 class Gate(Record):
     """A halt for a human decision, open until `answered_at` is set. Times: ms since the epoch.
 
-    `via` is where the answer was given, `inbox`; empty for a terminal. `request` is what an agent
-    asks for during its step: the call that it wants to make, or its questions.
+    `via` is where the answer was given, `inbox` or `fleet`; empty for a terminal. `role` is the
+    role of the fleet's database that gave it. `request` is what an agent asks for during its step:
+    the call that it wants to make, or its questions.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Gate(Record):
     text: str = ""
     resolution: Resolution | None = None
     via: str = ""
+    role: str = ""
     request: Mapping[str, object] = field(default_factory=dict)
 
     @property

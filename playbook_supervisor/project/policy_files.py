@@ -22,7 +22,7 @@ from playbook_supervisor.project import yaml_folder
 from playbook_supervisor.project.conditions import require_answerable
 from playbook_supervisor.project.references import names
 from playbook_supervisor.project.schema import examine_conditions
-from playbook_supervisor.project.session_policy import LADDER, Demand, Policy
+from playbook_supervisor.project.session_policy import LADDER, ROLE, Demand, Policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.files import contained, read_bytes
 
@@ -230,13 +230,20 @@ def _people(rule: Section) -> tuple[str, ...]:
     if patterns == ():
         rule.report("answered_by", "names no one", "Give e-mail addresses, or `*` for any person.")
     for pattern in patterns or ():
-        if (pattern and "@" not in pattern and pattern != "*") or len(pattern) > _LONGEST:
+        if not (_is_pattern_of_people(pattern) and len(pattern) <= _LONGEST):
             rule.report(
                 "answered_by",
                 f"`{first_line(pattern, 60)}` is not an e-mail address or a pattern of addresses",
-                "For example `*@release.example.org`; `*` alone means any person.",
+                "For example `*@release.example.org`; `*` alone means any person, and "
+                "`role:release` a role of the fleet's database.",
             )
     return patterns or ()
+
+
+def _is_pattern_of_people(pattern: str) -> bool:
+    if pattern.startswith(ROLE):
+        return pattern != ROLE
+    return pattern in ("", "*") or "@" in pattern  # the list's reader reports an empty one
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ from playbook_supervisor.records import Record, replace
 
 FILE = "policy.yaml"
 SCHEMA = 1
+ROLE = "role:"
+"""Begins a pattern of `answered_by` that is compared with the role of the fleet's database."""
 LADDER = (Autonomy.AUTO, Autonomy.GATE_ON_BREAKING, Autonomy.GATE_ALWAYS)
 """What a policy may require, the strictest last."""
 
@@ -107,16 +109,22 @@ class Policy(Record):
         return tuple(dict.fromkeys(rule for demand in self.of(step_id) for rule in demand.forbid))
 
     def admit(
-        self, step_id: str, reason: GateReason | None, resolution: Resolution, by: str
+        self,
+        step_id: str,
+        reason: GateReason | None,
+        resolution: Resolution,
+        by: str,
+        role: str = "",
     ) -> None:
         """PolicyError PB-POLICY-ANSWER unless `by` may give this answer at such a gate of the step.
 
-        `by` is a git identity, or `autonomous`, which is not a person. Anyone may abort: that lets
+        `by` is a git identity, or `autonomous`, which is not a person. `role` is the role of the
+        fleet's database that gave the answer, empty outside of a fleet. Anyone may abort: that lets
         nothing pass, and a session must not depend on people who are away.
         """
         if resolution is not Resolution.ABORT:
             restricted = self.people(step_id, reason)
-            _admit(restricted, step_id, by, "PB-POLICY-ANSWER", "answer for")
+            _admit(restricted, step_id, by, "PB-POLICY-ANSWER", "answer for", role)
 
     def admit_start(self, playbook: Playbook, start: str, who: Callable[[], str]) -> None:
         """PolicyError PB-POLICY-SKIP unless `who` may skip the steps before `start` (`--from`).
@@ -131,14 +139,17 @@ class Policy(Record):
                 _admit(self.people(step_id), step_id, by, "PB-POLICY-SKIP", "skip")
 
 
-def _admit(demands: tuple[Demand, ...], step_id: str, by: str, code: str, deed: str) -> None:
+def _admit(
+    demands: tuple[Demand, ...], step_id: str, by: str, code: str, deed: str, role: str = ""
+) -> None:
     for demand in demands:
-        if not _among(by, demand.answered_by):
+        if not _among(by, role, demand.answered_by):
             who = (
                 "autonomous mode"
                 if by == Mode.AUTONOMOUS
                 else by or "a person without a git identity"
             )
+            who += f", as the database role {role}," if role else ""
             raise PolicyError(
                 code,
                 f"{who} may not {deed} `{step_id}`: "
@@ -146,14 +157,21 @@ def _admit(demands: tuple[Demand, ...], step_id: str, by: str, code: str, deed: 
             )
 
 
-def _among(by: str, patterns: tuple[str, ...]) -> bool:
-    """Whether the e-mail address matches; `*` is any person, even without an address."""
+def _among(by: str, role: str, patterns: tuple[str, ...]) -> bool:
+    """Whether the e-mail address or the role matches; `*` is any person, even without an address.
+
+    Without a role, as outside of a fleet, no pattern of roles matches.
+    """
     from fnmatch import fnmatchcase  # only a few projects name people
 
     mail = by.rpartition("<")[2].removesuffix(">") if by.endswith(">") else ""
-    return by != Mode.AUTONOMOUS and any(
-        fnmatchcase(mail.casefold(), pattern.casefold()) for pattern in patterns
-    )
+
+    def matches(pattern: str) -> bool:
+        if pattern.startswith(ROLE):
+            return bool(role) and fnmatchcase(role, pattern.removeprefix(ROLE))
+        return fnmatchcase(mail.casefold(), pattern.casefold())
+
+    return by != Mode.AUTONOMOUS and any(map(matches, patterns))
 
 
 # ── tightening ──────────────────────────────────────────────────────────────────────────────

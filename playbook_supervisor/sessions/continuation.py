@@ -101,9 +101,11 @@ def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
     gate = gates.get(asked.id)
     if gate is None or gate.answered_at is None or gate.resolution is None:
         return False
-    answered = Answered(gate.answered_at, asked.id, gate.resolution, gate.text, gate.by, gate.via)
+    answered = Answered(
+        gate.answered_at, asked.id, gate.resolution, gate.text, gate.by, gate.via, gate.role
+    )
     try:
-        opened.policy.admit(asked.member.step.id, gate.reason, gate.resolution, gate.by)
+        opened.policy.admit(asked.member.step.id, gate.reason, gate.resolution, gate.by, gate.role)
         events = machine.decide(opened.state, answered)
     except (PolicyError, StateError):
         return False

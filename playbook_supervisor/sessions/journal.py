@@ -101,6 +101,7 @@ def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, obj
         answered_at=None if gate.answered_at is None else time(gate.answered_at),
         by=gate.by,
         via=gate.via,
+        role=gate.role,
         text=gate.text,
         resolution=gate.resolution,
         request=dict(gate.request),
@@ -179,6 +180,7 @@ def _gate_of(fields: Fields, number: int) -> Gate:
             text=fields.text("text"),
             resolution=fields.maybe_word("resolution", Resolution),
             via=fields.text("via"),
+            role=fields.text("role"),
             request=request_of(fields),
         )
     except UnfitError as unfit:

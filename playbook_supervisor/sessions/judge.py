@@ -266,9 +266,8 @@ class Judge:
         if isinstance(asked, Ask) and asked.id == answered.id:
             from playbook_supervisor.sessions import evidence
 
-            opened.policy.admit(
-                asked.member.step.id, asked.reason, answered.resolution, answered.by
-            )
+            step, decided = asked.member.step.id, answered.resolution
+            opened.policy.admit(step, asked.reason, decided, answered.by, answered.role)
             entry = opened.entry(asked.member.id)
             evidence.answered(opened.runtime, entry, answered.resolution)
 

@@ -12,12 +12,14 @@ class Principal(Record):
     """`name` is what the journal keeps: a git identity, or `autonomous`.
 
     `proof` says what vouches for the name; today that is only where the decision was taken.
-    `via` is journaled, too: `inbox`, or nothing for a terminal.
+    `via` is journaled, too: `inbox`, `fleet`, or nothing for a terminal. So is `role`, that of the
+    fleet's database which gave the answer: the database vouches for it.
     """
 
     name: str
     proof: str = ""
     via: str = ""
+    role: str = ""
 
 
 AUTONOMOUS = Principal(Mode.AUTONOMOUS.value, "run --mode autonomous")

@@ -126,8 +126,15 @@ class Supervisor(TreeNode):
             return self.look()
         return self._seen(self._record(Asked(self.store.clock(), attempt_id, reason, request)))
 
-    def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
-        """A human decided at a gate; call `advance` for what follows.
+    def answer(
+        self,
+        gate_id: str,
+        resolution: Resolution,
+        text: str,
+        by: Principal,
+        at: int | None = None,
+    ) -> Snapshot:
+        """A human decided at a gate, now or at a former time; call `advance` for what follows.
 
         PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
         answer.
@@ -135,11 +142,21 @@ class Supervisor(TreeNode):
         if "/" in gate_id:
             from playbook_supervisor.sessions import tree
 
-            tree.below(
-                self, gate_id, lambda child, own_id: child.answer(own_id, resolution, text, by)
-            )
+            def answer_below(child: Supervisor, own_id: str) -> Snapshot:
+                return child.answer(own_id, resolution, text, by, at)
+
+            tree.below(self, gate_id, answer_below)
             return self.look()
-        answered = Answered(self.store.clock(), gate_id, resolution, text, by.name, by.via)
+        now = self.store.clock()
+        answered = Answered(
+            now if at is None else min(at, now),
+            gate_id,
+            resolution,
+            text,
+            by.name,
+            by.via,
+            by.role,
+        )
         return self._seen(self._record(answered))
 
     def abort(self, text: str, by: Principal) -> Snapshot:

@@ -238,6 +238,7 @@ def test_an_invalid_kept_policy_is_refused_with_its_place(text: str, told: str) 
         (f"{{match: {{step: {'a' * 201}}}, autonomy: auto}}", "1:16: match.step: has 201 char"),
         ("{match: {step: a}, answered_by: []}", "1:33: answered_by: names no one"),
         ("{match: {step: a}, answered_by: [team]}", "1:33: answered_by: `team` is not an e-mail"),
+        ("{match: {step: a}, answered_by: ['role:']}", "1:33: answered_by: `role:` is not an"),
     ],
 )
 def test_each_problem_of_a_policy_is_reported_with_its_place(
@@ -272,7 +273,7 @@ postconditions: [plan_exist, {command_fails: tset}, {file_exists: /x}, {file_exi
 def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
     validator = Draft7Validator(json.loads(schema_text("policy")))
     rule: dict[str, object] = {"match": {"command": "/feature.*"}, "autonomy": "gate_always"}
-    for fine in (rule, [rule, {**rule, "answered_by": ["*", "*@x"]}]):
+    for fine in (rule, [rule, {**rule, "answered_by": ["*", "*@x", "role:r_*"]}]):
         assert not list(validator.iter_errors(fine))
     wrong: list[object] = [[], 3, {}, {**rule, "autonomy": "skip"}, {**rule, "answered_by": ["x"]}]
     wrong += [{"match": rule["match"]}, {**rule, "match": {}}, {**rule, "match": {"command": "x"}}]
@@ -407,6 +408,24 @@ def test_two_policies_that_name_people_must_agree() -> None:
     policy.admit("b", ALWAYS, CONTINUE, RITA)
     with pytest.raises(PolicyError, match="the policy y"):
         policy.admit("b", ALWAYS, CONTINUE, "Sam <sam@release.example.org>")
+
+
+@pytest.mark.parametrize(
+    ("role", "admitted"),
+    [("release", True), ("release_eu", True), ("Release", False), ("dev", False), ("", False)],
+)
+def test_a_policy_can_name_roles_of_the_fleets_database(role: str, admitted: bool) -> None:
+    """A role has its own case, and an e-mail address that looks like one is none."""
+    policy = Policy((Demand("b", "x.yaml", answered_by=("role:release*",)),))
+    for by in (RITA, "Eve <role:release@evil.example>"):
+        if admitted:
+            policy.admit("b", ALWAYS, CONTINUE, by, role)
+        else:
+            with pytest.raises(PolicyError, match="requires role:release") as caught:
+                policy.admit("b", ALWAYS, CONTINUE, by, role)
+            assert (f"as the database role {role}" in caught.value.message) is bool(role)
+    with pytest.raises(PolicyError):
+        policy.admit("b", ALWAYS, CONTINUE, Mode.AUTONOMOUS.value, role)
 
 
 def test_people_can_be_named_for_the_gates_of_one_reason() -> None:

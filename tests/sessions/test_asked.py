@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stored import Scene, ask, playbook, unsynced
+from stored import Scene, ask, playbook, step, unsynced
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Outcome, Run
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions import gate_text
@@ -80,6 +81,23 @@ def test_another_process_reads_what_was_asked_and_where_the_answer_came_from(sce
     assert snapshot.directive == Run(running(snapshot), continues=("a#1",))
     (kept,) = scene.journal(supervisor)[0]["gates"]
     assert (kept["request"], kept["by"], kept["via"]) == (CALL, "Ann", "inbox")
+
+
+def test_the_journal_keeps_the_database_role_that_answered_in_a_fleet(scene: Scene) -> None:
+    supervisor = scene.create(step("a", autonomy="gate_always"))
+    supervisor.begin()
+    rita = Principal("Rita", via="fleet", role="release")
+    given_at = supervisor.store.clock()
+    scene.clock.now += 60_000
+    supervisor.answer("a#1?1", Resolution.CONTINUE, "continue", rita, given_at)
+    (kept,) = scene.journal(supervisor)[0]["gates"]
+    assert (kept["via"], kept["role"], kept["answered_at"]) == (
+        "fleet",
+        "release",
+        to_time(given_at),
+    )
+    (gate,) = scene.again(supervisor).look().state.entries[0].gates
+    assert gate.role == "release"
 
 
 def test_a_gate_in_a_child_session_is_asked_through_its_parent(scene: Scene) -> None:

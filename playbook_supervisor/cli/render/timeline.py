@@ -162,6 +162,7 @@ def _answered(gate: Gate) -> str:
         return "waits for a human"
     by = f" by {first_line(gate.by)}" if gate.by else ""
     by += f" via {first_line(gate.via)}" if gate.via else ""
+    by += f" as {first_line(gate.role)}" if gate.role else ""
     waited = text.duration(gate.answered_at - gate.opened_at)
     return f"{gate.resolution}{by} after {waited}: {one_line(gate.text)!r}"
 

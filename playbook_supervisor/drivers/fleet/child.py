@@ -57,14 +57,15 @@ class Driven:
 
     def journal(self, answer: StoredAnswer) -> str:
         """Record the answer at the gate that it was given to; why it does not count, or nothing."""
-        supervisor = self._supervisor(lambda: answer.at)
+        supervisor = self._supervisor()
         snapshot = supervisor.look()
         asked = snapshot.directive
         if not isinstance(asked, Ask) or asked.id != answer.gate:
             return ""  # it is in the journal already
-        person = Principal(answer.by, f"the database role {answer.role}", via="fleet")
+        vouching = f"the database role {answer.role}"
+        person = Principal(answer.by, vouching, via=answer.via or "fleet", role=answer.role)
         try:
-            session_control.answer(supervisor, snapshot, answer.text, person)
+            session_control.answer(supervisor, snapshot, answer.text, person, answer.at)
         except (ArgumentError, PolicyError) as error:
             return f"the answer of {first_line(answer.by, 80)} does not count: {error.message}"
         return ""
@@ -177,7 +178,5 @@ class Driven:
             publishing.at_gate(snapshot, timeout=_GIT)
         return became
 
-    def _supervisor(self, clock: Callable[[], int] | None = None) -> Supervisor:
-        here = checkout.find(self._root)
-        store = DiskStore(here, clock=clock) if clock else DiskStore(here)
-        return Supervisor(store, self._session, copies=True)
+    def _supervisor(self) -> Supervisor:
+        return Supervisor(DiskStore(checkout.find(self._root)), self._session, copies=True)
