@@ -23,7 +23,7 @@ Clock = Callable[[], int]
 NAME = "clock.json"
 _TOLERANCE = 1000  # ms: what threads and small corrections of a clock make of two times
 _LONGEST = 100_000  # bytes of the file; it has about forty
-_LIMIT = 1 << 53  # ms; a larger number is no time
+_LIMIT = 50 * 365 * 86_400_000  # ms: no clock is that wrong, and git dates no commit so
 
 
 def system_clock() -> int:
@@ -69,9 +69,11 @@ class SessionClock:
     def follow(self, now: int) -> None:
         """Let sessions have the time of another clock, which shows `now`, from now on.
 
-        StorageError if that cannot be kept.
+        It has not to be exact: a second is no difference. StorageError if it cannot be kept.
         """
         ahead = now - self._machine()
+        if abs(ahead) <= _TOLERANCE:
+            return
         self._known = ahead, ahead
         ensure_folder(self._file.parent)
         write_atomically(self._file, _emitted(ahead, ahead), durable=False)

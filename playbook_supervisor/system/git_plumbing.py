@@ -116,11 +116,12 @@ class Plumbing:
         self,
         *arguments: str,
         protocols: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         seconds: float = LOCAL,
     ) -> str:
         """The output of a command. GitError PB-GIT-FAILED with git's own words."""
-        done = self(*arguments, protocols=protocols, stdin=stdin, seconds=seconds)
+        done = self(*arguments, protocols=protocols, env=env, stdin=stdin, seconds=seconds)
         return checked(self.git_dir, arguments, done)
 
     def patiently(

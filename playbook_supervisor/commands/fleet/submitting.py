@@ -88,7 +88,7 @@ def submit(
             feature = _request(clone, submission).feature
         branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
         with place.cloned(commit, branch) as clone:
-            request = _created(clone, submission, session_id)
+            request = _created(clone, submission, session_id, database.now())
             tip = clone.create(session_id)
         new = NewSession(
             id=session_id,
@@ -188,9 +188,13 @@ def _branch(
     return wanted, commit
 
 
-def _created(clone: SessionClone, submission: Submission, session_id: str) -> RunRequest:
-    """Create the session in its clone, pending, as `start` does in a worktree."""
+def _created(clone: SessionClone, submission: Submission, session_id: str, now: int) -> RunRequest:
+    """Create the session in its clone, pending, as `start` does in a worktree.
+
+    `now` is the time of the database, which all machines of the fleet follow.
+    """
     store = DiskStore(checkout.find(clone.path))
+    store.clock.follow(now)
     root = store.checkout.root
     request = creation.prepare(store, submission.reference, submission.given)
     require_executable(request, root)

@@ -21,6 +21,7 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import session_ids
 from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.session_clock import SessionClock
 from playbook_supervisor.system import checkout, git_process
 from playbook_supervisor.system.files import (
     TEMPORARY,
@@ -147,7 +148,7 @@ class SessionClone:
         for form in (REF, FALLBACK):
             ref = form.format(id=session_id)
             tip = self._tip(ref, session_id, heads, epoch=0, worker="")
-            made = self._mirror.add(tip, tree, *filter(None, [heads.head]))
+            made = self._mirror.add(tip, tree, *filter(None, [heads.head]), at=self._now())
             self._created.add(made.commit)
             try:
                 at = self._mirror.remote.move(ref, "", made.commit, ours=self._created.__contains__)
@@ -176,7 +177,7 @@ class SessionClone:
             parents += self._bring(heads, tip.head)
         tree = self._tree((tip.session, *children))
         new = self._tip(tip.ref, tip.session, heads, epoch=tip.epoch, worker=tip.worker)
-        made = self._mirror.add(new, tree, *parents)
+        made = self._mirror.add(new, tree, *parents, at=self._now())
         moved = self._publishable(heads) if branch else None
         at = self._mirror.move(made, tip.commit, moved)
         return self.snapshot(at, branch=branch, children=children) if at else made
@@ -201,6 +202,12 @@ class SessionClone:
     def _tip(self, ref: str, session: str, heads: _Heads, *, epoch: int, worker: str) -> Tip:
         branch, head = heads.branch, heads.head
         return Tip(ref, "", "snapshot", session, epoch, worker, branch, head, __version__)
+
+    def _now(self) -> int | None:
+        """The session's time, if the machine's clock shows another one: no journal is from after
+        its snapshot (docs/decisions/0236-a-sessions-clock-never-goes-back.md)."""
+        clock = SessionClock(checkout.find(self.path).runtime)
+        return clock() if clock.ahead else None
 
     def _heads(self, known: str) -> _Heads:
         """Where the clone is, its files being hostile data; `known` was its branch before."""

@@ -27,6 +27,7 @@ from playbook_supervisor.system.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git_plumbing import Plumbing, git
+from playbook_supervisor.system.git_unattended import dates
 from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
@@ -157,11 +158,16 @@ class Mirror:
         self.remote.move(tip.ref, tip.commit, "")
         self.git("update-ref", "-d", tip.ref)
 
-    def add(self, tip: Tip, tree: str, *parents: str) -> Tip:
-        """Make the commit of a tip here: its tree, its parents, our trailers."""
+    def add(self, tip: Tip, tree: str, *parents: str, at: int | None = None) -> Tip:
+        """Make the commit of a tip here: its tree, its parents, our trailers.
+
+        `at` is its date in ms since the epoch, by default the machine's time.
+        """
         checked = session_tip.read(tip.ref, "", tip.message())
         ancestors = [word for parent in parents for word in ("-p", parent)]
-        commit = self.git.ask("commit-tree", *ancestors, tree, stdin=checked.message().encode())
+        arguments = ("commit-tree", *ancestors, tree)
+        dated = {} if at is None else dates(at)
+        commit = self.git.ask(*arguments, env=dated, stdin=checked.message().encode())
         return replace(checked, commit=commit.strip())
 
     def move(self, tip: Tip, expected: str, branch: tuple[str, str] | None = None) -> Tip | None:
