@@ -180,6 +180,11 @@ class Server:
         finally:
             self.thaw()
 
+    def processes(self) -> list[int]:
+        """Its processes, the first one included."""
+        assert self._process
+        return [self._process.pid, *children(self._process.pid)]
+
     def heal(self) -> None:
         """Undo `pause` and `stop`, whichever there was."""
         if self.runs():
