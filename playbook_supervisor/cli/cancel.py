@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.commands.fleet.opening import opened
 
 
 @options.command
-@click.argument("session", metavar="SESSION")
+@click.argument("session", metavar="SESSION", shell_complete=completers.fleet_sessions)
 @click.argument("words", metavar="[REASON]...", nargs=-1)
 def cancel(session: str, words: tuple[str, ...]) -> int:
     """End a session of the fleet for good.

@@ -50,6 +50,16 @@ def sessions(ctx: click.Context) -> Iterable[str]:
 
 
 @_completer
+def fleet_sessions(ctx: click.Context) -> Iterable[str]:
+    """Ids of the open sessions of the fleet, also by their last three characters."""
+    del ctx
+    from playbook_supervisor.commands.fleet import opening
+
+    with opening.opened() as database:
+        return [row.id for row in database.rows(open_only=True)]
+
+
+@_completer
 def steps(ctx: click.Context) -> Iterable[str]:
     """Ids of the steps of the playbook that was given."""
     from playbook_supervisor.commands import view

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.commands.fleet.opening import opened as opened
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
@@ -174,7 +174,7 @@ def prune(*, older_than: float, refs: bool) -> int:
 
 
 @options.command
-@click.argument("session", metavar="SESSION")
+@click.argument("session", metavar="SESSION", shell_complete=completers.fleet_sessions)
 def retry(session: str) -> int:
     """Queue a stuck or failed session again.
 

@@ -441,7 +441,10 @@ def test_a_lost_database_is_rebuilt_from_the_refs(
         assert (row.playbook, row.branch) == ("gated", "session-branch")
         again = up.playbook("fleet", "rebuild", "--repo", str(bare.root))
         assert again.out == f"file://{bare.root}: 1 session, 0 changed\n"
-        assert up.playbook("answer", session, "abort").code == 0
+        up.git("fetch", "-q", str(bare.root), f"refs/playbook/sessions/{session}")
+        up.git("checkout", "-q", "FETCH_HEAD", "--", f".playbooks/sessions/{session}")
+        given = up.playbook("answer", session, "abort")  # and not in the copy that is here
+        assert "a worker of the fleet continues" in given.out, given.err
         mirror.claim(mirror.tip(session), 3, "another")
         up.playbook("fleet", "rebuild", "--repo", str(bare.root))
         row = database.row(session)
@@ -494,6 +497,7 @@ def test_doctor_finds_a_fleet_that_works(
     assert bare.git("for-each-ref") == before
     refuse = "#!/bin/sh\ncase $1 in refs/playbook/*) exit 1;; esac\n"
     hook = bare.root / "hooks/update"
+    hook.parent.mkdir(exist_ok=True)
     hook.write_text(refuse)
     hook.chmod(0o755)
     done = up.playbook("fleet", "doctor", "--repo", str(bare.root))

@@ -13,7 +13,7 @@ from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row, State
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
 from playbook_supervisor.drivers.fleet.session_tip import Tip
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -104,10 +104,11 @@ class _Files:
             return "", ()
         path, entry = at_work[0]
         gate = entry.gate
-        if gate is None:
+        name = f"{path}{gate.id}" if gate is not None else ""
+        if gate is None or printable(name) != name:
             return "", ()
         choices = gates.offered(gate.reason, gate.place, gate.request)
-        return f"{path}{gate.id}", tuple(each.value for each in choices)
+        return name, tuple(each.value for each in choices)
 
     def _at_work(self, session_id: str, path: str, depth: int = 0) -> Iterator[tuple[str, Entry]]:
         """The attempts that have begun and not ended, at work or at a gate, the deepest ones."""
