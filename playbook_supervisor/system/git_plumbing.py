@@ -63,7 +63,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _MAX_OUTPUT = 1 << 26
-_TRIES, _SHORTEST, _LONGEST = 12, 0.02, 0.4  # pauses in seconds, while another git holds a lock
+_SHORTEST, _LONGEST, _PATIENCE = 0.02, 0.4, 6.0  # seconds, while another git holds a lock
 _ABANDONED = 3600.0  # seconds after which no git of ours can hold a lock any more
 
 
@@ -132,24 +132,25 @@ class Plumbing:
         It is repeated while others hold their locks. A lock that is an hour old was left by a git
         that was killed, and is removed.
         """
-        pause = _SHORTEST
-        for _ in range(_TRIES):
+        pause, until = _SHORTEST, time.monotonic() + _PATIENCE
+        while True:
             done = self(*arguments, protocols=protocols, env=env, seconds=seconds)
-            if done.returncode == 0 or done.timed_out or not _locked_out(done):
-                break
-            self._remove_abandoned(lock_held(done))
+            if not _locked_out(done):
+                return done
+            if not self._freed(lock_held(done)) and time.monotonic() > until:
+                return done
             time.sleep(uniform(pause / 2, pause))  # noqa: S311 - so that two do not go in step
             pause = min(pause * 2, _LONGEST)
-        return done
 
-    def _remove_abandoned(self, lock: str) -> None:
+    def _freed(self, lock: str) -> bool:
+        """Remove that lock if it is an old one of this repository; whether it was."""
         file = Path(lock)
         with suppress(OSError):
-            if (
-                file.is_relative_to(self.git_dir)
-                and time.time() - file.stat().st_mtime > _ABANDONED
-            ):
+            ours = file.is_relative_to(self.git_dir)
+            if ours and time.time() - file.stat().st_mtime > _ABANDONED:
                 file.unlink()
+                return True
+        return False
 
 
 def checked(where: Path, arguments: Sequence[str], done: Completed) -> str:
@@ -167,5 +168,7 @@ def checked(where: Path, arguments: Sequence[str], done: Completed) -> str:
 
 def _locked_out(done: Completed) -> bool:
     """Whether another git held a lock, or moved a reference first."""
+    if done.returncode == 0 or done.timed_out:
+        return False
     words = ("cannot lock ref", ".lock'", "unable to update local ref", "could not be updated")
     return any(each in done.stderr for each in words)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from playbook_supervisor.drivers.fleet.remotes import KNOWN_TRANSPORTS
 from playbook_supervisor.drivers.fleet.session_tip import HEADS
 from playbook_supervisor.errors import FleetError, GitError
 from playbook_supervisor.formats.sanitize import first_line
@@ -45,7 +46,8 @@ class RemoteRefs:
     """
 
     def __init__(self, git: Plumbing, url: str, transports: Sequence[str], seconds: float) -> None:
-        self._git, self.url, self.transports, self._seconds = git, url, tuple(transports), seconds
+        self._git, self.url, self._seconds = git, url, seconds
+        self.transports = tuple(each for each in KNOWN_TRANSPORTS if each in transports)
         self._ssh: Mapping[str, str] | None = None
 
     @property

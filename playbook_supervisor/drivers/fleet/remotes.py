@@ -14,9 +14,10 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.files import digest
 
 DEFAULT_TRANSPORTS = ("https", "ssh")
-"""What a worker uses unless its settings say otherwise; `file` is the third that there is."""
+"""What a worker uses unless its settings say otherwise."""
+KNOWN_TRANSPORTS = (*DEFAULT_TRANSPORTS, "file")
+"""What settings can allow. Others are never used, least of all `ext`, which starts programs."""
 
-_KNOWN = (*DEFAULT_TRANSPORTS, "file")
 _LONGEST = 1000
 _DIGITS = 12
 _LONGEST_NAME = 40
@@ -27,7 +28,7 @@ _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
 _AUTHORITY = rf"(?:({_USER})@)?({_HOST})(?::([0-9]{{1,5}}))?"
 _DISGUISED = r"%(?:[01][0-9A-Fa-f]|2[EeFf]|5[Cc]|7[Ff]|(?![0-9A-Fa-f]{2}))"
 """Characters that the other end would decode to a control character, `.`, `/` or a backslash."""
-_USERINFO = r"//[^/\s]*@"
+_USER_INFO = r"(\A|//)[^/\s]*@"
 
 
 def normalised(address: str, transports: Sequence[str] = DEFAULT_TRANSPORTS) -> str:
@@ -48,8 +49,8 @@ def normalised(address: str, transports: Sequence[str] = DEFAULT_TRANSPORTS) -> 
 
         address = f"file://{quote(address, safe='/~+@:,=')}"
     scheme, normal = _url(address) if re.match(_URL, address) else _scp(address)
-    if scheme not in transports or scheme not in _KNOWN:
-        allowed = ", ".join(each for each in _KNOWN if each in transports) or "none"
+    if scheme not in transports or scheme not in KNOWN_TRANSPORTS:
+        allowed = ", ".join(each for each in KNOWN_TRANSPORTS if each in transports) or "none"
         raise _refused(address, f"{scheme} is not allowed here, but: {allowed}")
     return normal
 
@@ -124,5 +125,5 @@ def _path(address: str, path: str) -> str:
 
 
 def _refused(address: str, why: str) -> FleetError:
-    shown = first_line(re.sub(_USERINFO, "//…@", address), 120)
+    shown = first_line(re.sub(_USER_INFO, r"\1…@", re.split(r"[?#]", address)[0]), 120)
     return FleetError("PB-FLEET-REPOSITORY", f"the repository {shown!r} is refused: {why}")

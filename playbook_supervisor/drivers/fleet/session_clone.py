@@ -148,7 +148,13 @@ class SessionClone:
         for form in (REF, FALLBACK):
             ref = form.format(id=session_id)
             tip = self._tip(ref, session_id, heads, epoch=0, worker="")
-            made = self._mirror.add(tip, tree, *filter(None, [heads.head]), at=self._now())
+            made = self._mirror.add(
+                tip,
+                tree,
+                *filter(None, [heads.head]),
+                at=self._now(),
+                submission=os.urandom(8).hex(),
+            )
             self._created.add(made.commit)
             try:
                 at = self._mirror.remote.move(ref, "", made.commit, ours=self._created.__contains__)

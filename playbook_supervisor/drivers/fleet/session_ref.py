@@ -158,16 +158,19 @@ class Mirror:
         self.remote.move(tip.ref, tip.commit, "")
         self.git("update-ref", "-d", tip.ref)
 
-    def add(self, tip: Tip, tree: str, *parents: str, at: int | None = None) -> Tip:
+    def add(
+        self, tip: Tip, tree: str, *parents: str, at: int | None = None, submission: str = ""
+    ) -> Tip:
         """Make the commit of a tip here: its tree, its parents, our trailers.
 
         `at` is its date in ms since the epoch, by default the machine's time.
         """
-        checked = session_tip.read(tip.ref, "", tip.message())
+        message = tip.message(submission)
+        checked = session_tip.read(tip.ref, "", message)
         ancestors = [word for parent in parents for word in ("-p", parent)]
         arguments = ("commit-tree", *ancestors, tree)
         dated = {} if at is None else dates(at)
-        commit = self.git.ask(*arguments, env=dated, stdin=checked.message().encode())
+        commit = self.git.ask(*arguments, env=dated, stdin=message.encode())
         return replace(checked, commit=commit.strip())
 
     def move(self, tip: Tip, expected: str, branch: tuple[str, str] | None = None) -> Tip | None:

@@ -53,8 +53,8 @@ class Tip(Record):
     head: str
     version: str
 
-    def message(self) -> str:
-        """The message of such a commit."""
+    def message(self, submission: str = "") -> str:
+        """The message of such a commit; `submission` makes a first one differ from any other."""
         values = {
             "Session": self.session,
             "Kind": self.kind,
@@ -63,6 +63,7 @@ class Tip(Record):
             "Branch": self.branch,
             "Head": self.head,
             "Version": self.version,
+            "Submission": submission,
         }
         lines = (f"Playbook-{name}: {value}\n" for name, value in values.items() if value)
         return f"{self.kind.capitalize()} of session {self.session}\n\n{''.join(lines)}"
