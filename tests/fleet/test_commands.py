@@ -7,12 +7,15 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
 import pytest
 from cli.scripts import GATED
+from cli.terminal import Terminal
+from cli.test_child_playbooks import PUBLISH, TOP
 from held import eventually
 from program import Result
 from project import FEATURE, Project, remote
@@ -24,10 +27,12 @@ from playbook_supervisor.drivers.fleet.database import (
     FleetDatabase,
     Lease,
     NewSession,
+    Row,
     State,
 )
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
 from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.system.locks import locked
 
 SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
 IDS = [f"20260219-{letter}7k" for letter in "abcdefgh"]
@@ -53,6 +58,12 @@ def own(project: Project) -> address.Address:
     return address.of_file(project.home / ".local/state/playbook/fleet/fleet.sqlite")
 
 
+def row_of(database: FleetDatabase, id_: str) -> Row:
+    row = database.row(id_)
+    assert row is not None
+    return row
+
+
 def submit(database: FleetDatabase, id_: str, url: str = SITE, *, after: str = "") -> None:
     by = "Ada Example <ada@example.org>"
     database.submit(
@@ -61,8 +72,7 @@ def submit(database: FleetDatabase, id_: str, url: str = SITE, *, after: str = "
 
 
 def take(database: FleetDatabase, id_: str, seconds: float = 90.0) -> Lease:
-    row = database.row(id_)
-    assert row is not None
+    row = row_of(database, id_)
     lease = database.take(id_, row.job, "build-7-1f09ac", seconds)
     assert lease is not None
     return lease
@@ -210,6 +220,7 @@ def test_status_finds_one_session_by_a_part_of_its_id(up: Project, database: Fle
     assert "the fleet has no session zzz" in said
 
 
+@pytest.mark.measured
 def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> None:
     submit(database, IDS[0])
     with up.spawn("status", IDS[0], "--fleet", "--watch") as watching:
@@ -217,10 +228,29 @@ def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> No
         assert watching.stdout.readline().decode().endswith(": queued\n")
         lease = take(database, IDS[0])
         assert b"running on build-7" in watching.stdout.readline()
-        database.finish(lease, State.COMPLETED)
+        database.stick(lease, "PB-FLEET-BRANCH", "someone pushed to the session's branch")
+        assert b"STUCK: someone pushed" in watching.stdout.readline()
+        database.retry(IDS[0])
+        database.wait(take(database, IDS[0]), GATE, ("answer", "abort"))
+        line = watching.stdout.readline().decode()
+        assert line.endswith(f'WAITS FOR A HUMAN: playbook answer {IDS[0]} "…" (or abort)\n')
+        database.cancel(IDS[0], "enough", "Ada")
+        database.finish(take(database, IDS[0]), State.ABORTED)
         out, err = watching.communicate(timeout=60)
-        assert out.decode().endswith(f"auto-feature {FEATURE}: completed\n"), err
+        assert out.decode().endswith(f"auto-feature {FEATURE}: aborted\n"), err
     assert watching.returncode == 0
+
+
+@pytest.mark.measured
+def test_a_terminal_shows_the_counts_first(up: Project, database: FleetDatabase) -> None:
+    wait(database, IDS[0])
+    with Terminal(up, "status", "--fleet", "--watch") as terminal:
+        terminal.until(f"playbook answer {IDS[0]}")
+        assert terminal.shown.index("1 waiting for you") < terminal.shown.index(IDS[0])
+        submit(database, IDS[1])
+        terminal.until("1 waiting for you, 1 queued")
+        terminal.interrupt()
+        assert terminal.end() == 130
 
 
 def test_a_damaged_row_is_named_and_hides_no_other(up: Project, database: FleetDatabase) -> None:
@@ -233,10 +263,10 @@ def test_a_damaged_row_is_named_and_hides_no_other(up: Project, database: FleetD
     assert "WRONG  rows: the row of session" in up.playbook("fleet", "doctor").out
 
 
-def run_to_gate(project: Project) -> str:
+def run_to_gate(project: Project, playbook: str = "gated") -> str:
     """The id of a session that waits at its gate."""
     agent = project.script("default: {say: done}")
-    done = project.playbook("run", "gated", "--agent", agent, "--json")
+    done = project.playbook("run", playbook, "--agent", agent, "--json")
     assert done.json["ending"] == "waiting", done.err
     id_: str = done.json["session"]
     return id_
@@ -262,8 +292,7 @@ def test_an_answer_reaches_the_fleet_from_any_folder(up: Project, database: Flee
     first, following = given.out.splitlines()
     assert first.endswith("pr#1 answered continue by Ada Example <ada@example.org>")
     assert following == f"next: a worker of the fleet continues {IDS[0]}"
-    row = database.row(IDS[0])
-    assert row is not None
+    row = row_of(database, IDS[0])
     assert row.state is State.QUEUED
     answer = database.answer_due(take(database, IDS[0]))
     assert answer is not None
@@ -297,8 +326,7 @@ def test_a_session_of_this_repository_is_answered_here(
     assert given.code == 0, given.err
     assert "publish#1" in given.out
     assert "fleet" not in given.out
-    row = database.row(id_)
-    assert row is not None
+    row = row_of(database, id_)
     assert row.state is State.WAITING
 
 
@@ -340,8 +368,7 @@ def test_an_agents_shell_decides_nothing(
     wait(database, IDS[0])
     done = up.playbook(*command, env={"CLAUDECODE": "1"})
     assert "Claude Code runs this shell" in refused(done, "PB-STATE-HUMAN-ONLY")
-    row = database.row(IDS[0])
-    assert row is not None
+    row = row_of(database, IDS[0])
     assert (row.state, row.cancel) == (State.WAITING, "")
 
 
@@ -353,8 +380,7 @@ def test_cancel_keeps_the_reason_and_the_person(up: Project, database: FleetData
     done = up.playbook("cancel", "a7k", "superseded", "by", "014")
     person = "Ada Example <ada@example.org>"
     assert done.out == f"{IDS[0]} is going to be cancelled by {person}\n"
-    row = database.row(IDS[0])
-    assert row is not None
+    row = row_of(database, IDS[0])
     assert (row.state, row.cancel, row.cancel_by) == (
         State.QUEUED,
         "superseded by 014",
@@ -373,8 +399,7 @@ def test_retry_queues_what_is_stuck_or_failed(up: Project, database: FleetDataba
     wait(database, IDS[3])
     for id_ in IDS[:2]:
         assert up.playbook("fleet", "retry", id_).out == f"{id_} is queued again\n"
-        row = database.row(id_)
-        assert row is not None
+        row = row_of(database, id_)
         assert row.state is State.QUEUED
     assert refused(up.playbook("fleet", "retry", IDS[2]), "PB-STATE-ENDED")
     said = refused(up.playbook("fleet", "retry", IDS[3]), "PB-STATE-REFUSED")
@@ -404,62 +429,110 @@ def test_limits_are_shown_set_one_by_one_and_removed(up: Project) -> None:
 # ── rebuild, prune, doctor ──────────────────────────────────────────────────────────────────
 
 
+@dataclass
+class Served:
+    """A repository at its remote, and the mirror of it that workers of this machine have."""
+
+    project: Project
+    bare: Project
+    mirror: Mirror
+
+    def session(
+        self, playbook: str = "gated", change: Callable[[Path], None] = lambda _: None
+    ) -> str:
+        """Push a session that waits at its gate. `change` is given its folder before."""
+        commit, _ = self.mirror.base(FEATURE)
+        clone = self.mirror.begin(commit, "session-branch", self.project.home / "clone")
+        id_ = run_to_gate(Project(clone.path, self.project.home), playbook)
+        change(clone.path / ".playbooks/sessions" / id_)
+        clone.create(id_)
+        clone.remove()
+        return id_
+
+    def rebuild(self) -> Result:
+        return self.project.playbook("fleet", "rebuild", "--repo", str(self.bare.root))
+
+
 @pytest.fixture
-def served(up: Project) -> tuple[Project, Mirror, str]:
-    """A remote, its mirror as workers of this machine have it, and a session that waits there."""
-    up.write(".playbooks/playbooks/gated.yaml", GATED)
-    up.commit("Add a playbook")
-    bare = remote(up).root
+def served(up: Project) -> Served:
+    for name, text in (("gated", GATED), ("top", TOP), ("publish", PUBLISH)):
+        up.write(f".playbooks/playbooks/{name}.yaml", text)
+    up.commit("Add playbooks")
+    bare = remote(up)
     up.git("push", "-q", "origin", "main")
-    subprocess.run(["git", "-C", str(bare), "symbolic-ref", "HEAD", "refs/heads/main"], check=True)
+    bare.git("symbolic-ref", "HEAD", "refs/heads/main")
     settings = up.home / ".config/playbook/worker.yaml"
     settings.parent.mkdir(parents=True)
     settings.write_text("transports: [file]\n")
-    mirror = opening.mirror(str(bare))
-    commit, _ = mirror.base(FEATURE)
-    clone = mirror.begin(commit, "session-branch", up.home / "clone")
-    session = run_to_gate(Project(clone.path, up.home))
-    clone.create(session)
-    clone.remove()
-    return Project(bare, up.home), mirror, session
+    return Served(up, bare, opening.mirror(str(bare.root)))
 
 
-def test_a_lost_database_is_rebuilt_from_the_refs(
-    up: Project, served: tuple[Project, Mirror, str]
-) -> None:
-    bare, mirror, session = served
-    made = up.playbook("fleet", "rebuild", "--repo", str(bare.root))
-    assert made.out == f"file://{bare.root}: 1 session, 1 changed\n", made.err
+def test_a_lost_database_is_rebuilt_from_the_refs(up: Project, served: Served) -> None:
+    session, where = served.session(), f"file://{served.bare.root}"
+    made = served.rebuild()
+    assert made.out == f"{where}: 1 session, 1 changed\n", made.err
     with FleetDatabase.open(own(up)) as database:
-        row = database.row(session)
-        assert row is not None
-        assert (row.state, row.gate, row.choices) == (
-            State.WAITING,
-            "publish#1?1",
-            CHOICES,
-        )
+        row = row_of(database, session)
+        assert (row.state, row.gate, row.choices) == (State.WAITING, "publish#1?1", CHOICES)
         assert (row.playbook, row.branch) == ("gated", "session-branch")
-        again = up.playbook("fleet", "rebuild", "--repo", str(bare.root))
-        assert again.out == f"file://{bare.root}: 1 session, 0 changed\n"
-        up.git("fetch", "-q", str(bare.root), f"refs/playbook/sessions/{session}")
-        up.git("checkout", "-q", "FETCH_HEAD", "--", f".playbooks/sessions/{session}")
-        given = up.playbook("answer", session, "abort")  # and not in the copy that is here
-        assert "a worker of the fleet continues" in given.out, given.err
-        mirror.claim(mirror.tip(session), 3, "another")
-        up.playbook("fleet", "rebuild", "--repo", str(bare.root))
-        row = database.row(session)
-        assert row is not None
+        assert served.rebuild().out == f"{where}: 1 session, 0 changed\n"
+
+
+def test_a_rebuilt_session_keeps_the_answer_that_the_database_has(
+    up: Project, served: Served
+) -> None:
+    session = served.session()
+    served.rebuild()
+    up.git("fetch", "-q", str(served.bare.root), f"refs/playbook/sessions/{session}")
+    up.git("checkout", "-q", "FETCH_HEAD", "--", f".playbooks/sessions/{session}")
+    given = up.playbook("answer", session, "abort")  # and not in the copy that is here
+    assert "a worker of the fleet continues" in given.out, given.err
+    served.mirror.claim(served.mirror.tip(session), 3, "another")
+    served.rebuild()
+    with FleetDatabase.open(own(up)) as database:
+        row = row_of(database, session)
         assert (row.state, row.epoch) == (State.QUEUED, 3)
         answer = database.answer_due(take(database, session))
         assert answer is not None
         assert answer.text == "abort"
 
 
-def test_prune_removes_what_ended_sessions_have_left(
-    up: Project, served: tuple[Project, Mirror, str]
-) -> None:
-    bare, mirror, session = served
-    up.playbook("fleet", "rebuild", "--repo", str(bare.root))
+def test_what_the_refs_say_of_each_session_decides_its_state(up: Project, served: Served) -> None:
+    child = served.session("top")
+
+    def end(folder: Path) -> None:
+        file = folder / "session.yaml"
+        text = file.read_text().partition("gate:")[0].replace("in_progress", "completed")
+        file.write_text(text)
+
+    def begin(folder: Path) -> None:
+        (folder / "journal.yaml").write_text("schema: 1\nentries: []\n")
+
+    def damage(folder: Path) -> None:
+        (folder / "session.yaml").write_text("schema: [\n")
+
+    def rename(folder: Path) -> None:
+        file = folder / "session.yaml"
+        file.write_text(file.read_text().replace(folder.name, IDS[0]))
+
+    ended, begun = served.session(change=end), served.session(change=begin)
+    damaged, renamed = served.session(change=damage), served.session(change=rename)
+    made = served.rebuild()
+    assert f"note: {damaged} is left out: " in made.err
+    assert f"note: {renamed} is left out: its session.yaml is that of {IDS[0]}" in made.err
+    with FleetDatabase.open(own(up)) as database:
+        assert len(database.rows()) == 3
+        row = row_of(database, child)
+        assert (row.state, row.gate) == (State.WAITING, "release#1/ask#1?1")
+        assert row.choices == CHOICES
+        assert row_of(database, ended).state is State.COMPLETED
+        assert row_of(database, begun).state is State.QUEUED
+        assert [job.session for job in database.queue.running()] == [begun]
+
+
+def test_prune_removes_what_ended_sessions_have_left(up: Project, served: Served) -> None:
+    session = served.session()
+    served.rebuild()
     with FleetDatabase.open(own(up)) as database:
         assert up.playbook("cancel", session).code == 0
         assert database.finish(take(database, session), State.ABORTED)
@@ -469,22 +542,35 @@ def test_prune_removes_what_ended_sessions_have_left(
         young = up.playbook("fleet", "prune")
         assert young.out == "removed: 0 sessions, 0 refs, 1 folder of workers, 0 mirrors\n"
         assert not left.exists()
-        os.utime(mirror.folder, (0, 0))
-        for folder in (mirror.folder / "objects").glob("*"):
+        for folder in (served.mirror.folder, *(served.mirror.folder / "objects").glob("*")):
             os.utime(folder, (0, 0))
+        assert "0 mirrors" in up.playbook("fleet", "prune").out  # a session needs it
         gone = up.playbook("fleet", "prune", "--older-than", "0", "--refs")
-        assert gone.out == "removed: 2 sessions, 1 ref, 0 folders of workers, 0 mirrors\n"
+        assert gone.out.startswith("removed: 2 sessions, 1 ref, 0 folders of workers"), gone.err
         assert f"the ref of {IDS[0]} stays" in gone.err
         assert gone.code == 3
         assert database.rows() == []
-    refs = bare.git("for-each-ref", "--format=%(refname)").split()
+    refs = served.bare.git("for-each-ref", "--format=%(refname)").split()
     assert refs == [f"refs/heads/{FEATURE}", "refs/heads/main"]
 
 
+def test_prune_removes_a_mirror_that_no_session_needs(up: Project, served: Served) -> None:
+    served.mirror.base()
+    assert "0 mirrors" in up.playbook("fleet", "prune").out  # it is young
+    for folder in (served.mirror.folder, *(served.mirror.folder / "objects").glob("*")):
+        os.utime(folder, (0, 0))
+    at_work = up.home / ".local/state/playbook/fleet/workers/another"
+    at_work.mkdir(parents=True)
+    with locked(at_work / "lock", timeout=0):
+        assert "0 mirrors" in up.playbook("fleet", "prune").out
+    assert up.playbook("fleet", "prune").out.endswith("1 folder of workers, 1 mirror\n")
+    assert not served.mirror.folder.exists()
+
+
 def test_doctor_finds_a_fleet_that_works(
-    up: Project, database: FleetDatabase, served: tuple[Project, Mirror, str]
+    up: Project, database: FleetDatabase, served: Served
 ) -> None:
-    bare, _, _ = served
+    bare = served.bare
     wait(database, IDS[0])
     before = bare.git("for-each-ref")
     done = up.playbook("fleet", "doctor", "--repo", str(bare.root))
