@@ -1,0 +1,174 @@
+"""What people decide about sessions of the fleet: answers, cancellations, another attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from playbook_supervisor.drivers.fleet.database.rows import (
+    Lease,
+    NewSession,
+    Row,
+    State,
+    StoredAnswer,
+)
+from playbook_supervisor.drivers.fleet.database.tables import now_ms
+from playbook_supervisor.drivers.fleet.database.transactions import Transaction, ours, sentence
+from playbook_supervisor.errors import FleetError, StateError
+from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.records import as_mapping
+from playbook_supervisor.sessions.session_ids import valid
+
+_LONGEST = 20_000  # characters of an answer
+
+
+def submit(tx: Transaction, new: NewSession) -> None:
+    """Store a session, with its first job unless it comes after an unfinished one.
+
+    It may be called again. The ref of the session was created before, so that another session with
+    the same id is one of another repository.
+    """
+    values = {name: value for name, value in as_mapping(new).items() if name != "id"}
+    ready = not new.after or tx.get(new.after).state is State.COMPLETED
+    insert = _insert(tx, tx.session).values(
+        id=valid(new.id),
+        state=State.QUEUED,
+        created_at=now_ms(),
+        changed_at=now_ms(),
+        **values,
+    )
+    done = tx.connection.execute(insert.on_conflict_do_nothing().returning(tx.session.c.id))
+    if done.first() is None:
+        row = tx.get(new.id)
+        if (row.repository, row.branch) != (new.repository, new.branch):
+            raise FleetError(
+                "PB-FLEET-TAKEN", f"the fleet has another session {new.id}", where=new.repository
+            )
+        return
+    if ready:
+        tx.queue(tx.get(new.id))
+
+
+def answer(
+    tx: Transaction, session_id: str, gate: str, text: str, by: str, role: str, via: str = ""
+) -> Row:
+    """Store an answer, and give the session its next job. Of several answers the first counts."""
+    row = tx.get(session_id)
+    if row.state is not State.WAITING or row.gate != gate:
+        if _find(tx, session_id, gate) is not None:
+            raise _second(session_id, gate)
+        raise StateError(
+            "PB-STATE-NO-GATE",
+            f"session {session_id} does not wait at gate {first_line(gate, 60)}",
+            guidance="`playbook status --fleet` shows what the sessions wait for.",
+        )
+    columns = tx.answer.c
+    insert = _insert(tx, tx.answer).values(
+        session=session_id,
+        gate=gate,
+        text=printable(text, keep_newlines=True)[:_LONGEST],
+        by=sentence(by),
+        at=now_ms(),
+        role=role,
+        via=first_line(via, 20),
+        journaled=False,
+    )
+    # A gate that is open again although its answer was journaled takes another one.
+    new = {name: insert.excluded[name] for name in ("text", "by", "at", "role", "via", "journaled")}
+    insert = insert.on_conflict_do_update(
+        index_elements=[columns.session, columns.gate], set_=new, where=columns.journaled
+    )
+    if tx.connection.execute(insert.returning(columns.gate)).first() is None:
+        raise _second(session_id, gate)
+    return tx.queue(row)
+
+
+def due(tx: Transaction, lease: Lease) -> StoredAnswer | None:
+    """The answer to the gate of the row that is not journaled yet."""
+    row = ours(tx, lease)
+    found = None if row is None else _find(tx, lease.session, row.gate)
+    if found is None or found["journaled"]:
+        return None
+    return StoredAnswer(
+        lease.session,
+        str(found["gate"]),
+        printable(str(found["text"]), keep_newlines=True),
+        first_line(str(found["by"])),
+        int(found["at"]),
+        first_line(str(found["role"])),
+        first_line(str(found["via"]), 20),
+    )
+
+
+def journaled(tx: Transaction, lease: Lease, gate: str) -> None:
+    """The answer is in the journal, and pushed."""
+    tx.connection.execute(
+        sa.update(tx.answer)
+        .where(tx.answer.c.session == lease.session, tx.answer.c.gate == gate)
+        .values(journaled=True)
+    )
+
+
+def refuse(tx: Transaction, lease: Lease, gate: str) -> None:
+    """Forget an answer that could not be given, so that another one can."""
+    if ours(tx, lease) is not None:
+        tx.connection.execute(
+            sa.delete(tx.answer).where(
+                tx.answer.c.session == lease.session,
+                tx.answer.c.gate == gate,
+                ~tx.answer.c.journaled,
+            )
+        )
+
+
+def cancel(tx: Transaction, session_id: str, text: str, by: str) -> Row:
+    """Ask for the end of a session. Its worker learns it; without one it gets a job for that."""
+    row = _unfinished(tx.get(session_id), "cancelled", failed=False)
+    asked = {"cancel": sentence(text) or "cancelled", "cancel_by": sentence(by)}
+    if row.state is State.RUNNING or (row.state is State.QUEUED and row.job and not row.due_at):
+        return tx.change(row, **asked)
+    return tx.queue(row, **asked)
+
+
+def retry(tx: Transaction, session_id: str) -> Row:
+    """Queue a session that is stuck or has failed, or one that was put off, at once."""
+    row = _unfinished(tx.get(session_id), "retried", failed=True)
+    if row.state in (State.STUCK, State.FAILED):
+        cleared = {"failures": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}
+        return tx.queue(row, **cleared)
+    if row.state is State.QUEUED and row.due_at:
+        tx.put(row)
+        return tx.change(row, due_at=0)
+    return row
+
+
+def _unfinished(row: Row, what: str, *, failed: bool) -> Row:
+    ended = (State.COMPLETED, State.ABORTED, *(() if failed else (State.FAILED,)))
+    if row.state in ended:
+        raise StateError(
+            "PB-STATE-ENDED",
+            f"session {row.id} is {row.state.value} and cannot be {what}",
+            guidance="Submit a new session.",
+        )
+    return row
+
+
+def _find(tx: Transaction, session_id: str, gate: str) -> Any:
+    query = sa.select(tx.answer).where(tx.answer.c.session == session_id, tx.answer.c.gate == gate)
+    return tx.connection.execute(query).mappings().one_or_none()
+
+
+def _second(session_id: str, gate: str) -> FleetError:
+    return FleetError(
+        "PB-FLEET-ANSWERED",
+        f"gate {first_line(gate, 60)} of session {session_id} was answered already",
+    )
+
+
+def _insert(tx: Transaction, table: sa.Table) -> postgresql.Insert:
+    """An `INSERT` that may say what happens to a row that is there: both dialects have it."""
+    if tx.connection.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)  # type: ignore[return-value]

@@ -1,0 +1,201 @@
+"""Leases: who drives a session, and how a holder gives it back.
+
+A lease is given back in four ways: the session waits, has ended, was put off, or is stuck. Each may
+be called again when it is not known whether it was carried out: the row remembers the epoch of the
+last lease that was given back.
+"""
+
+from __future__ import annotations
+
+import random
+
+import sqlalchemy as sa
+
+from playbook_supervisor.drivers.fleet.database.rows import ENDED, Lease, Renewal, State
+from playbook_supervisor.drivers.fleet.database.tables import now_ms
+from playbook_supervisor.drivers.fleet.database.transactions import (
+    Transaction,
+    ours,
+    sentence,
+    words,
+)
+
+MOST_FAILURES = 20
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 600.0  # seconds
+_JITTER = 0.25
+_FOR_A_NEWER = 30.0  # seconds until a session is offered to workers again
+
+
+def take(tx: Transaction, session_id: str, job: int, worker: str, seconds: float) -> Lease | None:
+    """Take the lease, unless someone holds it, or the job is not the session's newest."""
+    columns = tx.session.c
+    free = sa.or_(
+        columns.state == State.QUEUED,
+        sa.and_(columns.state == State.RUNNING, columns.lease_until < now_ms()),
+    )
+    row = tx.update(
+        session_id,
+        columns.job == job,
+        free,
+        state=State.RUNNING,
+        epoch=columns.epoch + 1,
+        worker=worker,
+        lease_until=now_ms() + round(seconds * 1000),
+        due_at=0,
+    )
+    return None if row is None else Lease(session_id, row.epoch, worker, job, row)
+
+
+def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
+    """Renew a lease that has not lapsed."""
+    columns = tx.session.c
+    query = (
+        sa.update(tx.session)
+        .where(
+            columns.id == lease.session,
+            columns.epoch == lease.epoch,
+            columns.worker == lease.worker,
+            columns.state == State.RUNNING,
+            columns.lease_until >= now_ms(),
+        )
+        .values(lease_until=now_ms() + round(seconds * 1000))
+        .returning(columns.cancel, columns.cancel_by)
+    )
+    found = tx.connection.execute(query).one_or_none()
+    return None if found is None else Renewal(sentence(found[0]), sentence(found[1]))
+
+
+def lift(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:
+    """Raise the epoch of a lease that is held."""
+    row = tx.update(
+        lease.session,
+        tx.session.c.epoch == lease.epoch,
+        tx.session.c.worker == lease.worker,
+        tx.session.c.state == State.RUNNING,
+        epoch=max(epoch, lease.epoch),
+    )
+    return None if row is None else Lease(lease.session, row.epoch, lease.worker, lease.job, row)
+
+
+def wait(
+    tx: Transaction, lease: Lease, gate: str, choices: tuple[str, ...], said: str = ""
+) -> bool:
+    """The session waits at a gate; it gets a job at once if it was cancelled or answered."""
+    row = ours(tx, lease)
+    if row is None:
+        return False
+    if row.released == lease.epoch:
+        return True
+    given = {
+        "gate": gate,
+        "choices": words(choices),
+        "said": sentence(said),
+        "error": "",
+        "failures": 0,
+        "released": lease.epoch,
+    }
+    if row.cancel or _answered(tx, lease.session, gate):
+        tx.queue(row, **given)
+    else:
+        tx.change(row, state=State.WAITING, worker="", lease_until=0, due_at=0, **given)
+    return True
+
+
+def finish(tx: Transaction, lease: Lease, state: State) -> bool:
+    """The session has ended; those after it get their jobs if it is completed."""
+    row = ours(tx, lease)
+    if row is None:
+        return False
+    if row.released == lease.epoch:
+        return True
+    if state not in ENDED:
+        raise ValueError(f"{state} is no end")
+    done = state is State.COMPLETED
+    error = {"error": "", "said": ""} if done or state is State.ABORTED else {}
+    tx.change(
+        row,
+        state=state,
+        gate="",
+        choices="[]",
+        worker="",
+        lease_until=0,
+        due_at=0,
+        failures=0,
+        released=lease.epoch,
+        **error,
+    )
+    if done:
+        followers, _ = tx.select(
+            tx.session.c.after == row.id,
+            tx.session.c.state == State.QUEUED,
+            tx.session.c.job == 0,
+        )
+        for follower in followers:
+            locked = tx.get(follower.id)
+            if locked.job == 0 and locked.state is State.QUEUED:
+                tx.queue(locked)
+    return True
+
+
+def put_off(
+    tx: Transaction, lease: Lease, code: str, said: str, seconds: float | None = None
+) -> State | None:
+    """Give the session its next job later; the twentieth failure in a row makes it stuck."""
+    row = ours(tx, lease)
+    if row is None:
+        return None
+    if row.released == lease.epoch:
+        return row.state
+    failures = row.failures + (seconds is None)
+    told = {"error": code, "said": sentence(said), "failures": failures, "released": lease.epoch}
+    if failures >= MOST_FAILURES:
+        tx.change(row, state=State.STUCK, worker="", lease_until=0, due_at=0, **told)
+        return State.STUCK
+    _later(tx, row.id, pause(failures) if seconds is None else seconds, **told)
+    return State.QUEUED
+
+
+def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
+    """A person must mend something before the session goes on."""
+    row = ours(tx, lease)
+    if row is None:
+        return False
+    if row.released != lease.epoch:
+        told = {"error": code, "said": sentence(said), "released": lease.epoch}
+        tx.change(row, state=State.STUCK, worker="", lease_until=0, due_at=0, **told)
+    return True
+
+
+def need(tx: Transaction, lease: Lease, version: str) -> None:
+    """Leave the session to a worker of that version or a newer one."""
+    row = ours(tx, lease)
+    if row is not None and row.released != lease.epoch:
+        _later(tx, row.id, _FOR_A_NEWER, needs=version, released=lease.epoch)
+
+
+def pause(failures: int) -> float:
+    """Seconds until the next attempt, after that many failures in a row."""
+    base = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
+    return base * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def _later(tx: Transaction, session_id: str, seconds: float, **told: object) -> None:
+    """The next job, now or when a sweep finds it due.
+
+    The queue would count such a pause with the clocks of the workers, which may differ by hours.
+    """
+    row = tx.get(session_id)
+    if seconds <= 0:
+        tx.queue(row, **told)
+        return
+    due = now_ms() + round(seconds * 1000)
+    values = {"job": row.job + 1, "worker": "", "lease_until": 0, "due_at": due}
+    tx.change(row, state=State.QUEUED, **values, **told)
+
+
+def _answered(tx: Transaction, session_id: str, gate: str) -> bool:
+    columns = tx.answer.c
+    query = sa.select(columns.gate).where(
+        columns.session == session_id, columns.gate == gate, ~columns.journaled
+    )
+    return tx.connection.execute(query).first() is not None
