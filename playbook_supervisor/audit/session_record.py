@@ -43,7 +43,8 @@ class SessionFiles(Record):
     `name` is the folder's name. A standalone journal has no `session`. `pinned`: the playbook is
     the session's own copy, not the project's. `committed` is the commit time of each journal line,
     ms since the epoch (0: not committed). `merged` names a branch that contains the session's.
-    `unproved` are sentences about files that differ from what this checkout wrote.
+    `unproved` are sentences about files that differ from what this checkout wrote. `folder` is the
+    session's; with a `commit`, the files are those of this commit in the repository at `folder`.
     """
 
     name: str
@@ -56,6 +57,7 @@ class SessionFiles(Record):
     merged: str = ""
     unproved: Sequence[str] = ()
     folder: Path | None = None
+    commit: str = ""
 
 
 class SessionTree(Record):

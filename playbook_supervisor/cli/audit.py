@@ -19,7 +19,11 @@ from playbook_supervisor.records import replace
 
 @options.command
 @click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=completers.sessions)
-@click.option("--all", is_flag=True, help="Audit every session of every worktree.")
+@click.option(
+    "--all",
+    is_flag=True,
+    help="Audit every session of every worktree, and of a fleet's references.",
+)
 @options.output_format
 @click.option("--json", is_flag=True, hidden=True)
 def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
@@ -34,6 +38,7 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
       playbook audit
       playbook audit 20260219-a7k 20260220-b3m
       playbook audit --all --format github
+      git clone --mirror URL m.git && cd m.git && playbook audit --all
       playbook audit ../other/.playbooks/sessions/20260219-a7k/journal.yaml
     """
     if all and names:

@@ -11,7 +11,7 @@ from pathlib import Path
 from playbook_supervisor.audit import session_record
 from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
-from playbook_supervisor.commands import locate, overview, session_diff
+from playbook_supervisor.commands import locate, overview, session_diff, session_refs
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.library import FOLDER
@@ -35,9 +35,13 @@ def find(
 ) -> Iterator[SessionRecord]:
     """The sessions named by id or path, all of them, or this worktree's.
 
-    StateError if a name means no session.
+    All of them are those of every worktree, and of the references of a fleet that are here. A bare
+    repository has only those. StateError if a name means no session.
     """
     for files in _find(names, cwd or locate.current_folder(), every=every):
+        if files.commit:
+            yield session_record.read(files, session_refs.beside(files))
+            continue
         record = session_record.read(files, _beside(files))
         if every and record.tree.parent is not None:
             continue  # it is read with its parent
@@ -52,6 +56,8 @@ def with_history(record: SessionRecord) -> SessionRecord:
     files, session, folder = record.files, record.session, record.files.folder
     if folder is None:
         return record
+    if files.commit:
+        return session_refs.with_history(record)
     files = replace(files, committed=git_history.line_times(folder, _JOURNAL))
     branch = (session.branch or session.feature) if session is not None else ""
     if branch and session is not None and not session.ended:
@@ -61,10 +67,14 @@ def with_history(record: SessionRecord) -> SessionRecord:
 
 
 def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionFiles]:
+    if not _is_checkout(here) and session_refs.is_bare(here):
+        yield from _in_bare(names, here, every=every)
+        return
     if every:
         seen = overview.sessions(locate.store(here))
         for each in sorted(seen, key=lambda each: each.session_id):
             yield _in_store(each.store, each.session_id, here)
+        yield from session_refs.find(locate.store(here).checkout.root)
         return
     for given in names or (locate.choose(locate.store(here), ""),):
         if not SESSION_ID.match(given) and os.path.lexists(here / given):
@@ -76,6 +86,37 @@ def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionF
             yield _in_store(overview.find(store, name), name, here)
         else:
             yield _at_path(here / given, given)
+
+
+def _in_bare(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionFiles]:
+    if not (names or every):
+        raise StateError(
+            "PB-STATE-NO-REPOSITORY",
+            f"{here} is a bare repository, where nothing is checked out",
+            guidance="Name a session, or take all that its references have: --all.",
+        )
+    if every:
+        yield from session_refs.find(here)
+    for given in names:
+        if not SESSION_ID.match(given) and os.path.lexists(here / given):
+            yield _at_path(here / given, given)
+            continue
+        found = list(session_refs.find(here, given)) if SESSION_ID.match(given) else []
+        if not found:
+            raise StateError(
+                "PB-STATE-NO-SESSION",
+                "no reference of this repository has a session with that id",
+                where=given,
+            )
+        yield from found
+
+
+def _is_checkout(here: Path) -> bool:
+    try:
+        checkout.find(here)
+    except PlaybookError:
+        return False
+    return True
 
 
 def _beside(files: SessionFiles) -> Callable[[str], SessionFiles | None]:

@@ -17,12 +17,15 @@ _COMMITTED = "committer-time "
 _MOST_BRANCHES = 20
 
 
-def line_times(folder: Path, name: str) -> tuple[int, ...]:
-    """When each line got its present form in a commit, ms since the epoch; 0 if uncommitted."""
+def line_times(folder: Path, name: str, chain: str = "") -> tuple[int, ...]:
+    """When each line got its present form in a commit, ms since the epoch; 0 if uncommitted.
+
+    With `chain`, the commit of a reference, in the commits that its first parents lead to.
+    """
+    of_chain = ("--first-parent", chain) if chain else ()
+    options = ("--porcelain", "--ignore-revs-file=", "--no-textconv", *of_chain)
     try:
-        blame = ask(
-            folder, "blame", "--porcelain", "--ignore-revs-file=", "--no-textconv", "--", name
-        )
+        blame = ask(folder, "blame", *options, "--", name)
     except PlaybookError:
         return ()
     commit, lines = "", []
