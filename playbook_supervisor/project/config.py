@@ -46,6 +46,13 @@ _URL = r"[A-Za-z0-9][A-Za-z0-9+.-]*://"
 _ORIGIN = r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?\Z"
 _URLS_ALONE = "List only URLs (`SCHEME://…`), or a program and its arguments, the program first."
 _SECRET_FORM = "Write `{{secret:NAME}}`; nothing else may stand between double braces."  # noqa: S105
+_DATABASE = (
+    r"(?:postgres(?:ql)?://(?:[^\s:/?#@]+@)?[^\s/?#@]*/[^\s?#]+(?:\?[^\s#]*)?"
+    r"|(?:sqlite://)?/[^\s?#]*[^\s?#/])\Z"
+)
+_CREDENTIALS = r"[a-z]+://[^/?#@]*:[^/?#@]*@|[^?#]*\?(?:[^#]*&)?(?:ssl)?password="
+_DATABASES = "Write `postgresql://USER@HOST/DATABASE`, or `sqlite:///FILE` with an absolute path."
+_ELSEWHERE = "Remove it: set PLAYBOOK_FLEET where the fleet is used, or use ~/.pgpass."
 _PLACEHOLDER = r"\{([^{}]*)\}"
 
 
@@ -97,7 +104,8 @@ class Config(Record):
     waited for. `permissions` says whether a call that needs a permission, or a question, asks a
     person at a gate, or fails; a runner without a terminal waits there for `patience` seconds.
     `notify` is a program and its arguments, or URLs if `notifies_by_url`; a gate that still waits
-    is notified again after each `remind_after` seconds, 0 for never.
+    is notified again after each `remind_after` seconds, 0 for never. `fleet` is the address of the
+    fleet's database, without a password; empty for the one of this machine.
     """
 
     agent: str = ""
@@ -120,6 +128,7 @@ class Config(Record):
     orphans: Orphans = "end"
     permissions: Permissions = "ask"
     patience: float = 0.0
+    fleet: str = ""
 
     @property
     def notifies_by_url(self) -> bool:
@@ -214,6 +223,7 @@ _KEYS = (
     "orphans",
     "permissions",
     "patience",
+    "fleet",
 )
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
@@ -265,6 +275,7 @@ def _read(top: Section) -> Config:
         orphans=top.choice("orphans", _ORPHANS, default.orphans),
         permissions=top.choice("permissions", _PERMISSIONS, default.permissions),
         patience=top.seconds("patience", default.patience),
+        fleet=_fleet(top, default.fleet),
     )
 
 
@@ -292,6 +303,17 @@ def _inbox(section: Section) -> Inbox:
         section.report("url", text)
         url = default.url
     return Inbox(section.switch("resume", default=default.resume), url)
+
+
+def _fleet(top: Section, default: str) -> str:
+    text = top.line("fleet", default)
+    if re.match(_CREDENTIALS, text):
+        top.report("fleet", "must have no password, for this file is committed", _ELSEWHERE)
+    elif text and not re.match(_DATABASE, text):
+        top.report("fleet", "is no address of a database", _DATABASES)
+    else:
+        return text
+    return default
 
 
 def _bounds(section: Section) -> Bounds:

@@ -12,6 +12,7 @@ from playbook_supervisor.records import Record, field
 from playbook_supervisor.system import user_state
 
 VARIABLE = "PLAYBOOK_FLEET"
+_SETTING = "`fleet` in .playbooks/config.yaml"
 _POSTGRES = ("postgresql", "postgres")
 _SECRET = ("password", "sslpassword")
 _FORMS = "postgresql://USER@HOST/DATABASE, or sqlite:///FILE with an absolute path"
@@ -42,7 +43,15 @@ def find(configured: str = "") -> Address:
     if given := os.environ.get(VARIABLE, ""):
         return parse(given, VARIABLE)
     if configured:
-        return parse(configured, "`fleet` in .playbooks/config.yaml")
+        address = parse(configured, _SETTING)
+        if address.secrets:
+            raise FleetError(
+                "PB-FLEET-DATABASE",
+                "an address that is committed must have no password",
+                where=_SETTING,
+                guidance=f"Set {VARIABLE} where the fleet is used, or use ~/.pgpass.",
+            )
+        return address
     return of_file(user_state.path("fleet") / "fleet.sqlite")
 
 
@@ -57,15 +66,6 @@ def parse(text: str, source: str = "") -> Address:
             where=source,
             guidance=f"Write {_FORMS}.",
         ) from None
-
-
-def problem(text: str) -> str:
-    """Why a text cannot be the address in a file that is committed; empty if it can."""
-    try:
-        address = _parse(text)
-    except ValueError as error:
-        return f"{error}: write {_FORMS}"
-    return f"must have no password; give it in {VARIABLE} or ~/.pgpass" if address.secrets else ""
 
 
 def of_file(path: Path) -> Address:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dbos
@@ -252,7 +252,7 @@ class _Taker:
         self._ready.wait()
         name, _, number = (dbos.DBOS.workflow_id or "").rpartition(":")
         if name != session or not SESSION_ID.match(name) or not number.isdigit():
-            return  # nothing of ours has put it
+            return  # it is not one of ours
         if self._stopped.is_set() or not self._free.acquire(blocking=False):
             self._leave(name, int(number))
         try:
@@ -267,10 +267,8 @@ class _Taker:
             self._free.release()
 
     def _leave(self, session: str, number: int) -> None:
-        try:
+        with suppress(PlaybookError):  # then a sweep puts it back
             self._queue.put_back(session, number)
-        except PlaybookError:
-            pass  # a sweep puts it back
         raise _Left
 
     def _adapt(self, system: Any) -> None:
@@ -304,11 +302,11 @@ class _Taker:
         if self._stopped.is_set():
             return 0
         others = (self._active.count_for_queue(other) for other in self._pools if other != pool)
-        return max(0, self._slots - sum(others))
+        return int(max(0, self._slots - sum(others)))
 
 
-class _Left(BaseException):  # noqa: N818 - it is no error; DBOS writes nothing for it
-    """The job was put back, and has no outcome."""
+class _Left(BaseException):
+    """The job was put back. DBOS writes no outcome for what is no `Exception`."""
 
 
 class _OvertakenError(Exception):

@@ -137,7 +137,7 @@ def retry(tx: Transaction, session_id: str) -> Row:
     row = _unfinished(tx.get(session_id), "retried", failed=True)
     if row.state in (State.STUCK, State.FAILED):
         cleared = {"failures": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}
-        return tx.queue(row, **cleared)
+        return tx.queue(row, retry=1, **cleared)
     if row.state is State.QUEUED and row.due_at:
         tx.put(row)
         return tx.change(row, due_at=0)

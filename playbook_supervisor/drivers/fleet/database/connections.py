@@ -17,7 +17,6 @@ import psycopg
 import sqlalchemy as sa
 
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.drivers.fleet.database.tables import of as tables
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import first_line
 

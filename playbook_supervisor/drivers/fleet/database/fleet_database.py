@@ -10,7 +10,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TypeVar
 
 from playbook_supervisor.drivers.fleet.address import Address
@@ -47,12 +47,13 @@ class FleetDatabase:
 
     def __init__(self, address: Address) -> None:
         """Use `open`."""
-        connections = _connections()
+        connections, tables = _packages()
         self.address = address
         self.role = ""
         self.notices: tuple[str, ...] = ()
         self._connections = connections
         self._engine = connections.connect(address)
+        self._tables = tables.of(self._engine)
         self._own_queue: Queue | None = None
         self._looked = float("-inf")
 
@@ -74,7 +75,7 @@ class FleetDatabase:
 
         FleetError PB-FLEET-NEWER if they are newer than this program.
         """
-        _connections()
+        _packages()
         from playbook_supervisor.drivers.fleet.database import migration
 
         migration.migrate(address)
@@ -287,12 +288,13 @@ class FleetDatabase:
         """Carry out a transaction; once more if the pool's connection had died before."""
         from playbook_supervisor.drivers.fleet.database import transactions
 
-        tables = self._connections.tables(self._engine)
         for again in (True, False):
             committing = False
             try:
                 with self._connections.transaction(self._engine, self.address, read=read) as held:
-                    tx = transactions.Transaction(held, tables, self._get_queue, self.address.shown)
+                    tx = transactions.Transaction(
+                        held, self._tables, self._get_queue, self.address.shown
+                    )
                     result = work(tx)
                     committing = not read
             except FleetError as error:
@@ -321,10 +323,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _connections():  # type: ignore[no-untyped-def]
-    """The module that connects. StateError PB-STATE-NO-EXTRA without its packages."""
+def _packages() -> tuple[ModuleType, ModuleType]:
+    """What uses the extra's packages. StateError PB-STATE-NO-EXTRA without them."""
     try:
-        from playbook_supervisor.drivers.fleet.database import connections
+        from playbook_supervisor.drivers.fleet.database import connections, tables
     except ImportError as error:
         missing = (error.name or "one").partition(".")[0]
         raise StateError(
@@ -332,4 +334,4 @@ def _connections():  # type: ignore[no-untyped-def]
             f"the fleet needs further packages: {missing} is missing",
             guidance=f"Install them: {_EXTRA}",
         ) from error
-    return connections
+    return connections, tables

@@ -92,6 +92,7 @@ def wait(
         "said": sentence(said),
         "error": "",
         "failures": 0,
+        "retry": 0,
         "released": lease.epoch,
     }
     if row.cancel or _answered(tx, lease.session, gate):
@@ -121,6 +122,7 @@ def finish(tx: Transaction, lease: Lease, state: State) -> bool:
         lease_until=0,
         due_at=0,
         failures=0,
+        retry=0,
         released=lease.epoch,
         **error,
     )
@@ -175,7 +177,7 @@ def need(tx: Transaction, lease: Lease, version: str) -> None:
 
 def pause(failures: int) -> float:
     """Seconds until the next attempt, after that many failures in a row."""
-    base = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
+    base = min(_FIRST_PAUSE * 2.0 ** (failures - 1), _LONGEST_PAUSE)
     return base * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
 
 

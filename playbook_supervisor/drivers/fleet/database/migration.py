@@ -104,6 +104,6 @@ def _make_file(address: Address) -> None:
         engine = connections.connect(address)
         try:
             with engine.connect() as connection:
-                connection.connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[attr-defined]
+                connection.connection.execute("PRAGMA journal_mode=WAL")
         finally:
             engine.dispose()

@@ -41,7 +41,7 @@ class Row(Record):
     `released` is the epoch of the last lease that its holder gave back. `gate` is the one that the
     session waits at, or whose answer is under way. `cancel` has the words of a cancellation,
     `needs` a version of this program, `error` a code, `after` another session. `due_at` is when a
-    session that was put off gets its next job.
+    session that was put off gets its next job. `retry`: a person wants a failed session to go on.
     """
 
     id: str
@@ -70,6 +70,7 @@ class Row(Record):
     changed_at: int = 0
     due_at: int = 0
     released: int = 0
+    retry: bool = False
 
 
 class NewSession(Record):
@@ -142,7 +143,16 @@ class Counts(Record):
 def to_row(data: Mapping[str, object]) -> Row:
     """The row. ValueError names a field that nothing of ours has written."""
     values = dict(data)
-    for name in ("priority", "job", "epoch", "lease_until", "failures", *_TIMES, "released"):
+    for name in (
+        "priority",
+        "job",
+        "epoch",
+        "lease_until",
+        "failures",
+        *_TIMES,
+        "released",
+        "retry",
+    ):
         if type(values[name]) is not int:
             raise ValueError(name)
     for name in _TEXTS:
@@ -159,7 +169,12 @@ def to_row(data: Mapping[str, object]) -> Row:
         state = State(str(values["state"]))
     except ValueError:
         raise ValueError("state") from None
-    return Row(**values | {"state": state, "choices": _choices(values["choices"])})  # type: ignore[arg-type]
+    read = {
+        "state": state,
+        "choices": _choices(values["choices"]),
+        "retry": bool(values["retry"]),
+    }
+    return Row(**values | read)  # type: ignore[arg-type]
 
 
 _TIMES = ("created_at", "changed_at", "due_at")

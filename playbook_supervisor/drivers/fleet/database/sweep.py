@@ -7,7 +7,8 @@ sweep acts. Should that one end before the job is back, a later sweep finds the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -21,7 +22,12 @@ _SETTLED = 10_000  # ms: a session that changed within them may be between two t
 _MOST = 500  # sessions in one sweep
 
 Result = TypeVar("Result")
-Run = Callable[[Callable[[Transaction], Result]], Result]
+
+
+class Run(Protocol):
+    """Carries out a transaction and returns what it returned."""
+
+    def __call__(self, work: Callable[[Transaction], Result], /) -> Result: ...
 
 
 class _Found(Record):
@@ -31,30 +37,33 @@ class _Found(Record):
     now: int
 
 
-def sweep(run: Run, queue: Queue, seconds: float, *, thorough: bool) -> Swept:  # type: ignore[type-arg]
-    """Give jobs back. `run` carries out a transaction; `thorough` looks for lost jobs, too."""
+def sweep(run: Run, queue: Queue, seconds: float, *, thorough: bool) -> Swept:
+    """Give jobs back; `thorough` looks for lost ones, too."""
     lease = round(seconds * 1000)
     jobs = queue.running(at_work=not thorough)
-    found: _Found = run(lambda tx: _look(tx, thorough=thorough))
+    found = run(partial(_look, thorough=thorough))
     put_back = [row.id for row in found.lapsed if _put_back_lapsed(run, queue, row)]
-    due = [row.id for row in found.due if run(lambda tx, row=row: _put_due(tx, row))]
+    due = [row.id for row in found.due if run(partial(_put_due, row=row))]
     at_work = [job for job in jobs if job.at_work]
-    known: dict[str, Row] = run(lambda tx: _rows(tx, [job.session for job in at_work]))
+    known = run(partial(_rows, ids=[job.session for job in at_work]))
     stale = []
     for job in at_work:
         row = known.get(job.session)
         if _stale(job, row, found.now):
             stale.append((job.session, job.number))
-        elif row is not None and _left(job, row, found.now, lease):
-            if run(lambda tx, row=row: _look_after(tx, row, lease)):
-                queue.put_back(row.id, row.job, row.pool)
-                put_back.append(row.id)
+        elif (
+            row is not None
+            and _left(job, row, found.now, lease)
+            and run(partial(_look_after, row=row, lease=lease))
+        ):
+            queue.put_back(row.id, row.job, row.pool)
+            put_back.append(row.id)
     queue.cancel(stale)
     lost = []
     if thorough:
         living = {(job.session, job.number) for job in jobs}
         without = [row for row in found.queued if (row.id, row.job) not in living]
-        lost = [row.id for row in without if run(lambda tx, row=row: _replace(tx, row))]
+        lost = [row.id for row in without if run(partial(_replace, row=row))]
     return Swept(tuple(put_back), tuple(due), tuple(lost), len(stale))
 
 
@@ -100,10 +109,10 @@ def _left(job: Job, row: Row, now: int, lease: int) -> bool:
     )
 
 
-def _put_back_lapsed(run: Run, queue: Queue, row: Row) -> bool:  # type: ignore[type-arg]
-    queued: bool = run(lambda tx: _release(tx, row))
+def _put_back_lapsed(run: Run, queue: Queue, row: Row) -> bool:
+    queued = run(partial(_release, row=row))
     if queued and not queue.put_back(row.id, row.job, row.pool):
-        run(lambda tx: _replace(tx, row))
+        run(partial(_replace, row=row))
     return queued
 
 

@@ -59,7 +59,7 @@ class Transaction:
         rows, bad = [], []
         for data in self.connection.execute(query).mappings():
             try:
-                rows.append(to_row(data))
+                rows.append(to_row({str(name): value for name, value in data.items()}))
             except ValueError as error:
                 name = first_line(str(data["id"]), 20)
                 bad.append(f"the row of session {name} is damaged ({error}), and left out")
@@ -84,7 +84,7 @@ class Transaction:
 
     def _row(self, data: Mapping[Any, Any]) -> Row:
         try:
-            return to_row(data)
+            return to_row({str(name): value for name, value in data.items()})
         except ValueError as error:
             raise FleetError(
                 "PB-FLEET-DATABASE",
