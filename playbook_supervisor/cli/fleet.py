@@ -132,7 +132,7 @@ def rebuild(urls: tuple[str, ...], *, pool: str) -> int:
       playbook fleet rebuild --repo https://github.com/acme/site
     """
     if not urls:
-        raise ArgumentError("PB-ARG-USAGE", "name the repositories: --repo URL")
+        raise click.UsageError("name the repositories: --repo URL")
     with opened() as database:
         from playbook_supervisor.commands.fleet import opening, rebuilding
 

@@ -14,7 +14,7 @@ from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.commands.fleet.overview import FleetSession
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.project import worker_settings
@@ -56,7 +56,8 @@ def _checked(
         yield from check(*arguments)
     except PlaybookError as error:
         cause = f" ({first_line(error.cause)})" if error.cause else ""
-        yield Diagnosis(name, "wrong", f"{error.message}{cause}", error.guidance)
+        guidance = error.guidance.replace("; `playbook fleet doctor`.", ".")  # it is what runs
+        yield Diagnosis(name, "wrong", f"{error.message}{cause}", guidance)
 
 
 # ── this machine ────────────────────────────────────────────────────────────────────────────
@@ -92,7 +93,11 @@ def _disk() -> Iterator[Diagnosis]:
 
 
 def _settings(cwd: Path | None) -> Iterator[Diagnosis]:
-    settings = worker_settings.load(shared=opening.address(cwd).shared)
+    try:
+        shared = opening.address(cwd).shared
+    except PlaybookError:  # the check of the database says so
+        shared = False
+    settings = worker_settings.load(shared=shared)
     if settings.repositories is None:
         serves = "all repositories"
     else:
@@ -107,14 +112,15 @@ def _settings(cwd: Path | None) -> Iterator[Diagnosis]:
 
 def _database(cwd: Path | None) -> Iterator[Diagnosis]:
     place = opening.address(cwd)
-    began = system_clock()
     with opening.opened(cwd) as database:
+        began = system_clock()
         clock = database.now()
         took = system_clock() - began
         who = f" as {database.role}" if place.shared else ""
         yield Diagnosis("database", "fine", f"{place.shown}{who}, answers in {took} ms")
         yield from _file(place)
         yield _clock(clock, began, took)
+        yield from _checked("rights", _rights, database)
         yield from _checked("sessions", _sessions, database)
         yield from _checked("jobs", _jobs, database)
 
@@ -132,6 +138,14 @@ def _clock(clock: int, began: int, took: int) -> Diagnosis:
     found = f"{duration(apart)} {'behind' if clock > began else 'ahead of'} the database's"
     cure = "Leases count by the database's clock, so nothing breaks; times in journals differ."
     return Diagnosis("clock", "advice", found, cure)
+
+
+def _rights(database: FleetDatabase) -> Iterator[Diagnosis]:
+    """Whether this role may change rows: the one of a session that there is not is locked."""
+    try:
+        database.retry(f"{_NO_SESSION}-000")
+    except StateError:
+        yield Diagnosis("rights", "fine", f"{database.role} can change what the fleet knows")
 
 
 def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
