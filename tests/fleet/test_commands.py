@@ -146,6 +146,23 @@ def test_up_says_who_must_migrate_a_server(project: Project, postgres: Server) -
     )
 
 
+def test_doctor_says_what_a_role_may_not_do(project: Project, postgres: Server) -> None:
+    name = postgres.create()
+    owner = {"PLAYBOOK_FLEET": postgres.url(name)}
+    assert project.playbook("fleet", "migrate", env=owner).code == 0
+    assert "ok  rights: playbook can" in project.playbook("fleet", "doctor", env=owner).out
+    postgres.create_role("reader", "")
+    for schema in ("fleet", "dbos"):
+        postgres.execute(f"GRANT USAGE ON SCHEMA {schema} TO reader", name)
+        postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader", name)
+    reader = {"PLAYBOOK_FLEET": postgres.url(name, user="reader")}
+    assert project.playbook("status", "--fleet", env=reader).code == 0
+    done = project.playbook("fleet", "doctor", env=reader)
+    assert "WRONG  rights: the fleet's database cannot be used (permission denied" in done.out
+    postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres.execute("DROP ROLE reader")
+
+
 def test_the_settings_of_a_repository_can_name_the_database(project: Project) -> None:
     file = project.home / "elsewhere.sqlite"
     project.write(".playbooks/config.yaml", f"fleet: sqlite:///{file}\n")
