@@ -52,13 +52,14 @@ inbox: {resume: true, url: "https://inbox.example.org:8443"}
 orphans: wait
 permissions: fail
 patience: 600
+fleet: postgresql://db.example.org/fleet?sslmode=require
 """
 
 
 KEYS = """
 agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny checks
 notify remind_after inbox
-orphans permissions patience
+orphans permissions patience fleet
 """
 
 
@@ -142,6 +143,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         orphans="wait",
         permissions="fail",
         patience=600,
+        fleet="postgresql://db.example.org/fleet?sslmode=require",
     )
 
 
@@ -189,6 +191,8 @@ def test_text_is_read_as_typed(tmp_path: Path) -> None:
     assert config.agent == "007"
 
 
+NO_ADDRESS = "Write `postgresql://USER@HOST/DATABASE`, or `sqlite:///FILE` with an absolute path."
+A_PASSWORD = "Remove it: set PLAYBOOK_FLEET where the fleet is used, or use ~/.pgpass."
 FAULTY = [
     ("agnet: x", "1:1: agnet: unknown key. Did you mean `agent`?"),
     ("artifacts:\n  spec: x", "2:3: artifacts.spec: unknown key. Did you mean `specs`?"),
@@ -316,6 +320,19 @@ FAULTY = [
         "1:20: artifacts.specs: must be a folder inside the repository",
     ),
     ("artifacts: {qa: a/../..}", "1:17: artifacts.qa: must be a folder inside the repository"),
+    (
+        "fleet: mysql://db.example.org/fleet",
+        f"1:8: fleet: is no address of a database. {NO_ADDRESS}",
+    ),
+    ("fleet: fleet.sqlite", f"1:8: fleet: is no address of a database. {NO_ADDRESS}"),
+    (
+        "fleet: postgresql://me:dummy@db.example.org/fleet",
+        f"1:8: fleet: must have no password, for this file is committed. {A_PASSWORD}",
+    ),
+    (
+        "fleet: postgresql://db.example.org/fleet?sslmode=require&password=dummy",
+        f"1:8: fleet: must have no password, for this file is committed. {A_PASSWORD}",
+    ),
     ("artifacts: {qa: .}", "1:17: artifacts.qa: must be a folder inside the repository"),
 ]
 BEYOND_A_SCHEMA = {r'agent: "a\x07"', 'agent: " "'}
