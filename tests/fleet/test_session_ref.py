@@ -354,6 +354,7 @@ def test_a_clone_whose_git_directory_is_gone_is_refused(submitted: Site, how: st
 
 def test_no_program_that_an_agent_names_in_its_clone_runs(submitted: Site) -> None:
     tip, clone = submitted.claimed("there")
+    git(clone.path, "commit", "-q", "--allow-empty", "-m", "work")
     trap = write(clone.path, ".git/trap", f"#!/bin/sh\ntouch {submitted.folder}/ran\ncat\n")
     trap.chmod(0o755)
     for name in ("core.fsmonitor", "filter.x.clean", "core.sshCommand", "core.gitProxy"):
@@ -363,9 +364,7 @@ def test_no_program_that_an_agent_names_in_its_clone_runs(submitted: Site) -> No
     git(clone.path, "config", "uploadpack.packObjectsHook", str(trap))
     write(clone.path, ".git/info/attributes", "* filter=x\n")
     for hook in ("pre-push", "reference-transaction", "post-index-change", "pre-commit"):
-        shutil.copy(trap, clone.path / ".git/hooks" / hook) if (
-            clone.path / ".git/hooks"
-        ).is_dir() else write(clone.path, f".git/hooks/{hook}", trap.read_text()).chmod(0o755)
+        write(clone.path, f".git/hooks/{hook}", trap.read_text()).chmod(0o755)
     write(clone.path, "work.txt", "done")
     clone.snapshot(tip)
     assert not (submitted.folder / "ran").exists()

@@ -198,9 +198,11 @@ class SessionClone:
         """Remove the clone, also the folders in it that are not writable."""
         with suppress(PlaybookError):
             return remove(self.path)
-        for folder, _, _ in os.walk(self.path):
-            with suppress(OSError):
-                Path(folder).chmod(_WRITABLE)
+        for folder, folders, _ in os.walk(self.path):
+            inner = (Path(folder, name) for name in folders)
+            for each in (each for each in inner if not each.is_symlink()):
+                with suppress(OSError):
+                    each.chmod(_WRITABLE)
         return remove(self.path)
 
     # ── what goes into a snapshot ───────────────────────────────────────────────────────────
