@@ -16,7 +16,7 @@ from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
 from playbook_supervisor.drivers.fleet.database.rows import ENDED
 from playbook_supervisor.errors import FleetError
 
-_INTERVAL = 2.0  # seconds between two readings of the database
+_INTERVAL = 1.0  # seconds between two readings of the database
 
 
 def show(session: str, *, all: bool, watch: bool, json: bool) -> int:

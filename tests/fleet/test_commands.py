@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -204,6 +205,29 @@ def test_status_shows_first_what_waits_for_a_person(up: Project, database: Fleet
     assert "playbook inbox" in shown.err
 
 
+def test_status_says_why_a_session_does_not_run(up: Project, database: FleetDatabase) -> None:
+    def queue(id_: str, pool: str = "default") -> Lease:
+        database.submit(NewSession(id_, SITE, FEATURE, "auto-feature", FEATURE, pool))
+        return take(database, id_)
+
+    database.put_off(queue(IDS[0]), "PB-GIT-REMOTE", "the repository cannot be reached")
+    database.need(queue(IDS[1], pool="gpu"), "9.1.0")
+    lapsed = queue(IDS[2])
+    database.cancel(IDS[2], "superseded", "Ada")
+    database.renew(lapsed, 0.001)
+    wait(database, IDS[3], said="only ann@example.org may answer")
+    end(database, IDS[4], State.FAILED)
+    out = up.playbook("status", "--fleet", "--all").out
+    put_off, *_ = [line for line in out.splitlines() if line.startswith(IDS[0])]
+    assert ", again in " in put_off
+    assert "  tried 1 time, last: the repository cannot be reached [PB-GIT-REMOTE]\n" in out
+    assert "needs a worker with playbook 9.1.0, pool gpu" in out
+    assert "its lease has lapsed" in out
+    assert "ago, to be cancelled" in out
+    assert "  only ann@example.org may answer\n" in out
+    assert f"failed, 0.0 s ago  acme/site\n  playbook fleet retry {IDS[4]}\n" in out
+
+
 def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatabase) -> None:
     wait(database, IDS[0], said="only ann@example.org may answer")
     stick(database, IDS[1])
@@ -255,6 +279,25 @@ def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> No
         database.finish(take(database, IDS[0]), State.ABORTED)
         out, err = watching.communicate(timeout=60)
         assert out.decode().endswith(f"auto-feature {FEATURE}: aborted\n"), err
+    assert watching.returncode == 0
+
+
+@pytest.mark.measured
+def test_watching_outlasts_a_database_that_is_away(project: Project, postgres: Server) -> None:
+    project.env["PLAYBOOK_FLEET"] = url = postgres.url(postgres.create())
+    assert project.playbook("fleet", "migrate").code == 0
+    with FleetDatabase.open(address.parse(url)) as database:
+        submit(database, IDS[0])
+        with project.spawn("status", IDS[0], "--fleet", "--watch") as watching:
+            assert watching.stdout is not None
+            assert watching.stderr is not None
+            assert watching.stdout.readline().decode().endswith(": queued\n")
+            postgres.stop()
+            said = watching.stderr.readline().decode()
+            assert said == "note: the fleet's database cannot be used; trying again\n"
+            postgres.start()
+            database.finish(take(database, IDS[0]), State.COMPLETED)
+            assert watching.communicate(timeout=60)[0].endswith(b": completed\n")
     assert watching.returncode == 0
 
 
@@ -330,6 +373,23 @@ def test_an_answer_is_checked_as_at_a_gate_here(up: Project, database: FleetData
     stick(database, IDS[1])
     stuck = up.playbook("answer", IDS[1], "continue")
     assert "it is stuck" in refused(stuck, "PB-STATE-NO-GATE")
+
+
+def test_a_gate_whose_choices_are_lost_is_not_answered(
+    up: Project, database: FleetDatabase
+) -> None:
+    submit(database, IDS[0])
+    database.wait(take(database, IDS[0]), GATE, ())
+    said = refused(up.playbook("answer", IDS[0], "continue"), "PB-STATE-CORRUPT")
+    assert f"`playbook fleet rebuild --repo {SITE}`" in said
+
+
+def test_a_database_without_tables_is_no_fleet(project: Project, postgres: Server) -> None:
+    project.env["PLAYBOOK_FLEET"] = postgres.url(postgres.create())
+    assert refused(project.playbook("answer", IDS[0], "continue"), "PB-STATE-NO-SESSION")
+    postgres.stop()
+    for command in (("answer", IDS[0], "continue"), ("fleet", "up"), ("fleet", "migrate")):
+        assert refused(project.playbook(*command), "PB-FLEET-DATABASE")
 
 
 def test_a_session_of_this_repository_is_answered_here(
@@ -637,6 +697,29 @@ def test_doctor_names_what_is_wrong_and_how_to_correct_it(
     assert f"could be better  jobs: {IDS[2]}: queued without a job" in text
     assert "WRONG  repository http://git.example/x" in text
     assert "ok  git: git version" in text
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(1 << 40, "ok"), (1 << 30, "could be better"), (1 << 20, "WRONG")]
+)
+def test_doctor_looks_at_the_disk_and_the_settings(
+    up: Project, monkeypatch: pytest.MonkeyPatch, free: int, state: str
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    settings = up.home / ".config/playbook/worker.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("repositories: ['https://git.example/acme/*']\npools: [gpu]\nslots: 1\n")
+    out = up.playbook("fleet", "doctor", "--repo", "https://git.example/other/site").out
+    assert f"{state}  disk: {free / (1 << 30):.1f} GiB free for clones in {up.home}" in out
+    served = "serves https://git.example/acme/* by https, ssh; pools: gpu; 1 slot"
+    assert f"ok  worker.yaml: {served}\n" in out
+    assert "WRONG  repository https://git.example/other/site: workers here do not serve it" in out
+
+
+def test_doctor_names_an_address_that_is_none(project: Project) -> None:
+    done = project.playbook("fleet", "doctor", env={"PLAYBOOK_FLEET": "mysql://h/d"})
+    assert "ok  worker.yaml" in done.out
+    assert "WRONG  database: the address of the fleet's database has an unknown scheme" in done.out
 
 
 def test_the_help_of_the_group_names_its_commands(project: Project, tmp_path: Path) -> None:
