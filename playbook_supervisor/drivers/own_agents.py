@@ -7,13 +7,15 @@ if the agent leaves its session and its parent. What a runner starts beside the 
 git hook, may have been written by an agent, and does not decide either.
 
 Only agents that work in the same repository count: one may test a project of its own elsewhere.
+For what concerns several repositories, as a fleet does, the agents of all of them count.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,24 +25,55 @@ from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.process_groups import MARK, RUNNER, worker_alive
 
 _WORKER = "worker-"
+_FILE = re.compile(rf".*/playbook/[0-9]{{8}}-[a-z0-9]+/({_WORKER}[^/]+|{RUNNER})")
 _CURE = "Leave it to a person: in a terminal of their own, or at Claude Code's own prompt."
 
 
 def require_none_above(here: Checkout, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
     if reason := above(here):
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"only a human may run `playbook {command}`, but {reason}",
-            guidance=_CURE,
-        )
+        raise _refusal(command, reason)
+
+
+def require_none_anywhere(command: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY if an agent of any repository has started this process."""
+    if reason := above_any():
+        raise _refusal(command, reason)
+
+
+def _refusal(command: str, reason: str) -> StateError:
+    return StateError(
+        "PB-STATE-HUMAN-ONLY",
+        f"only a human may run `playbook {command}`, but {reason}",
+        guidance=_CURE,
+    )
 
 
 def above(here: Checkout, pid: int = 0) -> str:
     """What of ours has started that process (this one by default), as a clause; else empty."""
-    common = os.path.realpath(here.common_dir)
-    ancestors = [process.pid for process in ancestry.ancestors(pid)]
-    for each in (pid or os.getpid(), *ancestors):
+    common = f"{os.path.realpath(here.common_dir)}/"
+    for files, mark in _traces(pid):
+        ours = [*files, os.path.realpath(mark)] if mark else files
+        if found := _described(file for file in ours if file.startswith(common)):
+            return f"{found} has started this process"
+    return "" if ancestry.tells_files() else _by_record(here, pid)
+
+
+def above_any(pid: int = 0) -> str:
+    """As `above`, for the agents and runners of any repository.
+
+    Where the system does not tell a process's files, only our own environment counts.
+    """
+    for files, mark in _traces(pid):
+        found = _described(file for file in (*files, mark) if _FILE.fullmatch(_path(file)))
+        if found or mark:
+            return f"{found or 'a program that is on our leash'} has started this process"
+    return ""
+
+
+def _traces(pid: int) -> Iterator[tuple[list[str], str]]:
+    """The open files and the `MARK`, empty if none, of that process and of each ancestor."""
+    for each in (pid or os.getpid(), *(process.pid for process in ancestry.ancestors(pid))):
         files = list(ancestry.open_files(each))
         environment: Mapping[str, str] = os.environ
         if each == os.getpid():
@@ -48,20 +81,14 @@ def above(here: Checkout, pid: int = 0) -> str:
                 files = [file for file in files if not file.endswith(f"/{RUNNER}")]
         else:
             environment = ancestry.first_environment(each)
-        if mark := environment.get(MARK):
-            files.append(os.path.realpath(mark))
-        if found := _described(common, files):
-            return f"{found} has started this process"
-    return "" if ancestry.tells_files() else _by_record(here, ancestors)
+        yield files, environment.get(MARK, "")
 
 
-def _described(common: str, paths: Iterable[str]) -> str:
+def _described(paths: Iterable[str]) -> str:
     """The agent or the runner that one of the files belongs to; an agent first."""
     runner = ""
     for path in paths:
-        folder, _, name = path.removesuffix(" (deleted)").rpartition("/")
-        if not folder.startswith(f"{common}/"):
-            continue
+        folder, _, name = _path(path).rpartition("/")
         session = folder.rpartition("/")[2]
         if name.startswith(_WORKER):
             return f"the agent of {name.removeprefix(_WORKER)} in session {session}"
@@ -70,13 +97,17 @@ def _described(common: str, paths: Iterable[str]) -> str:
     return runner
 
 
-def _by_record(here: Checkout, ancestors: Collection[int]) -> str:
+def _path(file: str) -> str:
+    return file.removesuffix(" (deleted)")
+
+
+def _by_record(here: Checkout, pid: int) -> str:
     """As `above`, where the system does not tell a process's files: by the recorded numbers."""
+    ancestors = {process.pid for process in ancestry.ancestors(pid)}
     for folder in ("playbook", "worktrees/*/playbook"):
         for file in here.common_dir.glob(f"{folder}/*/{_WORKER}*"):
             if _recorded(file) in ancestors and worker_alive(file):
-                found = _described(str(here.common_dir), (str(file),))
-                return f"{found} has started this process"
+                return f"{_described((str(file),))} has started this process"
     return ""
 
 

@@ -16,6 +16,7 @@ from test_journeys import playbook, summary
 
 from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.system import ancestry, checkout
+from playbook_supervisor.system.processes import Worker
 
 # Runs what it is given in JSON: `[way, argv]` each; prints for each `[exit code, output]`.
 AGENT = """\
@@ -58,6 +59,17 @@ with open(sys.argv[3], "w") as file:
 """  # noqa: E501
 PROGRAM = (sys.executable, "-m", "playbook_supervisor")
 ABORT = [*PROGRAM, "abort"]
+ANYWHERE = """\
+import os, sys
+from playbook_supervisor.drivers import own_agents
+from playbook_supervisor.errors import StateError
+os.chdir("/")
+try:
+    own_agents.require_none_anywhere("answer")
+except StateError as error:
+    print(error.code, error.message)
+    sys.exit(error.exit_code)
+"""
 
 
 def tries(project: Project, attempts: list[tuple[str, list[str]]]) -> list[Any]:
@@ -144,6 +156,16 @@ class TestAnAgent:
         ((code, said),) = tries(project, [("plainly", answer)])
         assert code == 0, said
 
+    def test_is_recognised_where_no_repository_is(self, project: Project) -> None:
+        """A fleet's sessions may belong to any repository."""
+        asks = [sys.executable, "-c", ANYWHERE]
+        ways = ["plainly", "without our variables", "at a terminal of its own", "escaped"]
+        for way, (code, said) in zip(
+            ways, tries(project, [(way, asks) for way in ways]), strict=True
+        ):
+            assert (code, "PB-STATE-HUMAN-ONLY" in said) == (3, True), (way, said)
+            assert f"but the agent of plan#1 in session {project.session.name} has" in said, way
+
     def test_leaves_no_process_to_answer_the_next_gate(self, project: Project) -> None:
         """A process with a session, a parent and an environment of its own."""
         left = project.root.with_name("left")
@@ -177,6 +199,25 @@ class TestAGitHookOfARunner:
         assert project.playbook("run", name, "013", "--agent", "exec:true").code == 0
         assert f"but the runner of session {project.session.name} has started" in said.read_text()
 
+    def test_does_not_decide_in_another_repository(self, project: Project) -> None:
+        said = project.root.with_name("said")
+        asks = f"{sys.executable} -c '{ANYWHERE}'"
+        hook = project.write(".git/hooks/post-commit", f"#!/bin/sh\n{asks} > {said} 2>&1\n")
+        hook.chmod(0o755)
+        project.write(".playbooks/config.yaml", "commit_sessions: step\n")
+        name = playbook(project, "qa /qa.plan auto stop")
+        assert project.playbook("run", name, "013", "--agent", "exec:true").code == 0
+        assert f"but the runner of session {project.session.name} has started" in said.read_text()
+
+
+def test_any_program_on_a_leash_of_ours_is_an_agents(tmp_path: Path) -> None:
+    """Also below a file that is in no session's folder, as a worker of the fleet has it."""
+    argv = [sys.executable, "-c", ANYWHERE]
+    worker = Worker(argv, cwd=tmp_path, worker_file=tmp_path / "child")
+    (said,) = worker.lines()
+    assert worker.returncode == 3
+    assert "but a program that is on our leash has started this process" in said
+
 
 class TestAPerson:
     def test_decides_in_any_terminal_and_any_script(self, project: Project) -> None:
@@ -184,6 +225,8 @@ class TestAPerson:
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         assert project.playbook("run", "gated", "--agent", agent).code == 4
         assert own_agents.above(checkout.find(project.root)) == ""
+        assert own_agents.above_any() == ""
+        own_agents.require_none_anywhere("answer")
         assert project.process("answer", "continue").code == 0
         assert project.playbook("resume", "--mode", "autonomous").code == 0
 
