@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fleet import postgres as servers
+from fleet.station import fleet as fleet
 
 
 @pytest.fixture(scope="session")

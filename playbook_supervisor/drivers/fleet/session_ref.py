@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor import __version__
 from playbook_supervisor.drivers.fleet import session_tip
 from playbook_supervisor.drivers.fleet.remote_refs import RemoteRefs
 from playbook_supervisor.drivers.fleet.session_tip import FALLBACK, FOLDERS, HEADS, REF, is_branch
@@ -148,7 +147,7 @@ class Mirror:
 
         FleetError PB-FLEET-OVERTAKEN if the reference is not at `tip` any more.
         """
-        claim = replace(tip, kind="claim", epoch=epoch, worker=worker, version=__version__)
+        claim = replace(tip, kind="claim", epoch=epoch, worker=worker)
         made = self.add(claim, f"{tip.commit}^{{tree}}", tip.commit)
         at = self.move(made, tip.commit)
         return self.claim(at, epoch, worker) if at else made
