@@ -513,8 +513,9 @@ def test_a_push_whose_answer_is_lost_has_worked_if_the_remote_has_it(site: Site)
 
 
 def test_a_push_whose_answer_is_lost_with_the_network_is_found_when_it_is_tried_again(
-    site: Site,
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    seconds = count(1_790_000_000)
     away = site.remote.with_name("away.git")
     cut = f"mv {site.remote} {away}; {CUT}"
 
@@ -523,6 +524,7 @@ def test_a_push_whose_answer_is_lost_with_the_network_is_found_when_it_is_tried_
         refused("PB-GIT-REMOTE", call)
         refused("PB-GIT-REMOTE", call)
         away.rename(site.remote)
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{next(seconds)} +0000")  # another commit
         (site.remote / "hooks/post-receive").unlink()
         return call()
 
