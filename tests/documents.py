@@ -43,11 +43,14 @@ ANY_LINES = "…"
 _FENCE = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _PLAIN = re.compile(r"playbook [^$`&|;<>()*?~\n]*\Z")
 """What needs no shell."""
+_WORKER = re.compile(r"playbook worker\b")
+"""What needs a process of its own."""
 _ANSWER = re.compile(r"playbook (answer|abort)\b")
 _THOUGHT = 0.15
 """Seconds before an answer: a summary does not mention a wait at gates of less than 0.1 s."""
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
+    (re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE), "TIME "),
     (re.compile(r"\b\d{8}-[a-z0-9]{3}\b"), "SESSION"),
     (re.compile(r"(?<=duration_seconds: )\d+(?:\.\d+)?"), "NUMBER"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b"), "HASH"),  # 573693d is no days
@@ -202,7 +205,8 @@ class Stage:
         """
         if _ANSWER.search(command):
             time.sleep(_THOUGHT)
-        printed = self._ours(command) if _PLAIN.match(command) else self._in_a_shell(command)
+        plain = _PLAIN.match(command) and not _WORKER.match(command)
+        printed = self._ours(command) if plain else self._in_a_shell(command)
         for folder, name in ((self.project.root, "~/project"), (self.project.home, "~")):
             printed = printed.replace(str(folder), name)
         return printed

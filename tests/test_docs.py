@@ -18,7 +18,7 @@ from project import Project
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.project import config
+from playbook_supervisor.project import config, worker_settings
 from playbook_supervisor.project.schema import examine
 from playbook_supervisor.project.verdicts import read_report
 from playbook_supervisor.sessions import journal, manifest, portable_records
@@ -33,7 +33,7 @@ WRITTEN = [
     ),
     REPOSITORY / "templates" / "playbook-authoring.md",
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("pre-commit", "updating")),
-    *(REPOSITORY / "docs" / f"{name}.md" for name in ("ci", "sessions-in-git")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("ci", "fleet", "sessions-in-git")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("agents", "config", "pictures", "policies")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "metrics", "watching")),
     *(
@@ -79,6 +79,9 @@ def assert_readable(block: Block, project: Project) -> None:
         case "playbook":
             playbook, problems, _ = examine(data, "example")
             assert playbook, [problem.message for problem in problems]
+        case "worker":
+            settings, problems = worker_settings.examine(data, "example")
+            assert (settings.slots, problems) == (2, ())
         case "config":
             project.write(config.FILE, block.text)
             assert config.load(project.root)
