@@ -27,6 +27,6 @@ def cancel(session: str, words: tuple[str, ...]) -> int:
         from playbook_supervisor.commands.fleet import cancelling
 
         row = cancelling.cancel(database, session, " ".join(words))
-    output.write(f"{row.id} is going to be cancelled by {row.cancel_by or 'you'}")
+    output.write(f"{row.id} cancelled by {row.cancel_by or 'you'}: a worker is going to end it")
     output.inform("`playbook status --fleet` shows when it has ended.")
     return 0

@@ -352,11 +352,13 @@ def test_an_answer_reaches_the_fleet_from_any_folder(up: Project, database: Flee
     first, following = given.out.splitlines()
     assert first.endswith("pr#1 answered continue by Ada Example <ada@example.org>")
     assert following == f"next: a worker of the fleet continues {IDS[0]}"
+    waiting = up.playbook("status", "--fleet").out
     row = row_of(database, IDS[0])
     assert row.state is State.QUEUED
     answer = database.answer_due(take(database, IDS[0]))
     assert answer is not None
     assert (answer.gate, answer.text) == (GATE, "read the diff, continue")
+    assert f"answered at {GATE}" in waiting
     second = up.playbook("answer", IDS[0], "abort")
     assert refused(second, "PB-FLEET-ANSWERED")
 
@@ -456,7 +458,7 @@ def test_cancel_keeps_the_reason_and_the_person(up: Project, database: FleetData
     wait(database, IDS[0])
     done = up.playbook("cancel", "a7k", "superseded", "by", "014")
     person = "Ada Example <ada@example.org>"
-    assert done.out == f"{IDS[0]} is going to be cancelled by {person}\n"
+    assert done.out == f"{IDS[0]} cancelled by {person}: a worker is going to end it\n"
     row = row_of(database, IDS[0])
     assert (row.state, row.cancel, row.cancel_by) == (
         State.QUEUED,

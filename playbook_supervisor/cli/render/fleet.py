@@ -113,7 +113,7 @@ def _state(each: FleetSession, now: int) -> str:
             cancelled = ", to be cancelled" if row.cancel else ""
             return f"running for {lasted} on {first_line(row.worker)}{_lease(row, now)}{cancelled}"
         case State.QUEUED:
-            return f"queued for {lasted}{_why_queued(each, now)}"
+            return f"queued for {lasted}{why_queued(each, now)}"
         case _:
             return f"{row.state}, {lasted} ago"
 
@@ -125,7 +125,8 @@ def _lease(row: Row, now: int) -> str:
     return f", its lease ends in {text.duration(left)}"
 
 
-def _why_queued(each: FleetSession, now: int) -> str:
+def why_queued(each: FleetSession, now: int) -> str:
+    """What the session waits for in its queue: `, after 20260219-a7k, which is running`."""
     row = each.row
     parts = []
     if row.due_at:
@@ -141,6 +142,8 @@ def _why_queued(each: FleetSession, now: int) -> str:
         parts.append(f"pool {row.pool}")
     if row.cancel:
         parts.append("to be cancelled")
+    elif row.gate:
+        parts.append(f"answered at {text.path(first_line(row.gate))}")
     return "".join(f", {part}" for part in parts)
 
 

@@ -98,11 +98,17 @@ def find(database: FleetDatabase, named: str) -> Row:
     return row
 
 
-def _precedence(row: Row) -> tuple[int, int, int, str]:
-    ended = row.state in ENDED
+def _precedence(row: Row) -> tuple[int, bool, int, int, str]:
+    ended, queued = row.state in ENDED, row.state is State.QUEUED
     rank = _ORDER.index(ENDED[0] if ended else row.state)
-    urgency = row.priority if row.state is State.QUEUED else 0
-    return rank, -urgency, -row.changed_at if ended else row.changed_at, row.id
+    urgency = row.priority if queued else 0
+    since = -row.changed_at if ended else row.changed_at
+    return rank, queued and not _has_job(row), -urgency, since, row.id
+
+
+def _has_job(row: Row) -> bool:
+    """Whether a queued session is in the queue now, and not only later."""
+    return row.job > 0 and not row.due_at
 
 
 def _queues(rows: Sequence[Row]) -> dict[str, int]:
@@ -110,7 +116,7 @@ def _queues(rows: Sequence[Row]) -> dict[str, int]:
     before: dict[tuple[str, str], int] = {}
     found = {}
     for row in sorted(rows, key=_precedence):
-        if row.state is State.QUEUED and row.job and not row.due_at:
+        if row.state is State.QUEUED and _has_job(row):
             queue = (row.pool, row.repository)
             found[row.id] = before.get(queue, 0)
             before[queue] = found[row.id] + 1
