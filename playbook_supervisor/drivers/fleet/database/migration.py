@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import sqlalchemy as sa
 
@@ -15,6 +17,8 @@ from playbook_supervisor.system.files import ensure_folder, write_atomically
 from playbook_supervisor.system.locks import locked
 
 _LOCK = 0x706C6179  # of PostgreSQL, for all who migrate
+_AGAIN = 0.2  # seconds
+_BUSY = 30.0  # seconds that another process may lock the file
 _FILE, _FOLDER = 0o600, 0o700
 
 
@@ -75,7 +79,9 @@ def _alone(engine: sa.Engine) -> Iterator[None]:
         return
     with engine.connect() as connection:
         held = connection.execution_options(isolation_level="AUTOCOMMIT")
-        held.execute(sa.select(sa.func.pg_advisory_lock(_LOCK)))
+        # A statement that waits would keep its snapshot, for which indexes are not built.
+        while not held.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar():
+            time.sleep(_AGAIN)
         try:
             yield
         finally:
@@ -100,10 +106,8 @@ def _make_file(address: Address) -> None:
     with locked(file.with_name(f"{file.name}.lock")):
         if not file.exists():
             write_atomically(file, b"", permissions=_FILE)
-    with connections.translated(address):
-        engine = connections.connect(address)
-        try:
-            with engine.connect() as connection:
-                connection.connection.execute("PRAGMA journal_mode=WAL")
-        finally:
-            engine.dispose()
+    try:
+        with closing(sqlite3.connect(file, timeout=_BUSY)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.Error as error:
+        raise connections.failure(address, error) from error

@@ -1,0 +1,780 @@
+"""Every transaction of the fleet, on SQLite and on PostgreSQL, also repeated and at once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from held import eventually
+
+from fleet.postgres import Server
+from fleet.proxy import Proxy
+from playbook_supervisor.drivers.fleet import address
+from playbook_supervisor.drivers.fleet.database import (
+    FleetDatabase,
+    Lease,
+    NewSession,
+    Row,
+    State,
+)
+from playbook_supervisor.errors import FleetError, PlaybookError
+from playbook_supervisor.records import replace
+
+SITE = "https://git.example/acme/site"
+ID, OTHER, THIRD = "20261125-aaa", "20261125-bbb", "20261125-ccc"
+GATE, CHOICES = "pr#1?1", ("continue", "abort")
+ADA, ZOE = "Ada <ada@example.org>", "Zoe <zoe@example.org>"
+LONG, SHORT = 60.0, 0.05
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> address.Address:
+    """The address of a database with its tables, of both kinds."""
+    if request.param == "sqlite":
+        found = address.of_file(tmp_path / "fleet" / "fleet.sqlite")
+    else:
+        found = address.parse(request.getfixturevalue("database"))
+    FleetDatabase.migrate(found)
+    return found
+
+
+@pytest.fixture
+def fleet(place: address.Address) -> Iterator[FleetDatabase]:
+    with FleetDatabase.open(place) as opened:
+        yield opened
+
+
+@pytest.fixture
+def served(database: str) -> address.Address:
+    """The address of a database of a server, with its tables."""
+    found = address.parse(database)
+    FleetDatabase.migrate(found)
+    return found
+
+
+def submit(fleet: FleetDatabase, id_: str = ID, *, after: str = "", url: str = SITE) -> None:
+    fleet.submit(
+        NewSession(id_, url, "001-hello", "auto-feature", "001", after=after, submitted_by=ADA)
+    )
+
+
+def row(fleet: FleetDatabase, id_: str = ID) -> Row:
+    found = fleet.row(id_)
+    assert found is not None
+    return found
+
+
+def take(fleet: FleetDatabase, id_: str = ID, seconds: float = LONG, worker: str = "w-1") -> Lease:
+    lease = fleet.take(id_, row(fleet, id_).job, worker, seconds)
+    assert lease is not None
+    return lease
+
+
+def waiting(fleet: FleetDatabase, id_: str = ID) -> None:
+    submit(fleet, id_)
+    assert fleet.wait(take(fleet, id_), GATE, CHOICES)
+
+
+def jobs(fleet: FleetDatabase) -> list[tuple[str, int]]:
+    return sorted((job.session, job.number) for job in fleet.queue.running())
+
+
+def code(call: Callable[[], Any]) -> str:
+    with pytest.raises(PlaybookError) as caught:
+        call()
+    return caught.value.code
+
+
+def change(place: address.Address, statement: str) -> None:
+    """What another program could write into the database."""
+    if place.file is not None:
+        with sqlite3.connect(place.file) as connection:
+            connection.execute(statement.replace("fleet.", "fleet_"))
+        connection.close()
+    else:
+        import psycopg
+
+        with psycopg.connect(place.url) as connection:
+            connection.execute(statement.encode())
+
+
+# ── submitting ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_is_stored_with_its_first_job(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    stored = row(fleet)
+    assert (stored.state, stored.job, stored.epoch) == (State.QUEUED, 1, 0)
+    assert abs(stored.created_at - fleet.now()) < 5_000
+    assert jobs(fleet) == [(ID, 1)]
+    assert fleet.row(OTHER) is None
+
+
+def test_submitting_again_changes_nothing_and_another_session_is_refused(
+    fleet: FleetDatabase,
+) -> None:
+    submit(fleet)
+    take(fleet)
+    submit(fleet)
+    assert row(fleet).state is State.RUNNING
+    assert code(lambda: submit(fleet, url="https://git.example/acme/api")) == "PB-FLEET-TAKEN"
+    assert jobs(fleet) == [(ID, 1)]
+
+
+def test_sessions_after_others_begin_as_these_complete(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    submit(fleet, OTHER, after=ID)
+    submit(fleet, THIRD, after=OTHER)
+    assert jobs(fleet) == [(ID, 1)]
+    fleet.finish(take(fleet), State.COMPLETED)
+    assert row(fleet, OTHER).job == 1
+    assert row(fleet, THIRD).job == 0
+    fleet.finish(take(fleet, OTHER), State.COMPLETED)
+    assert row(fleet, THIRD).job == 1
+    submit(fleet, "20261125-ddd", after=OTHER)
+    assert row(fleet, "20261125-ddd").job == 1
+    unknown = "20261125-zzz"
+    assert code(lambda: submit(fleet, "20261125-eee", after=unknown)) == "PB-STATE-NO-SESSION"
+
+
+def test_a_session_after_a_failed_one_waits_until_that_is_retried(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    submit(fleet, OTHER, after=ID)
+    fleet.finish(take(fleet), State.FAILED)
+    assert row(fleet, OTHER).job == 0
+    assert fleet.sweep(LONG).lost == ()
+    assert fleet.retry(ID).retry
+    fleet.finish(take(fleet), State.COMPLETED)
+    assert not row(fleet).retry
+    assert row(fleet, OTHER).job == 1
+
+
+# ── leases ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_worker_holds_a_session(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lease = take(fleet)
+    assert (lease.epoch, lease.row.state, lease.row.worker) == (1, State.RUNNING, "w-1")
+    assert fleet.take(ID, 1, "w-2", LONG) is None
+    assert fleet.take(ID, 2, "w-2", LONG) is None
+    assert fleet.take(OTHER, 1, "w-2", LONG) is None
+    renewed = fleet.renew(lease, LONG)
+    assert renewed is not None
+    assert (renewed.cancel, renewed.cancel_by) == ("", "")
+
+
+def test_of_twenty_workers_one_gets_the_lease(place: address.Address) -> None:
+    with FleetDatabase.open(place) as fleet:
+        submit(fleet)
+        ready = threading.Barrier(20)
+
+        def attempt(number: int) -> Lease | None:
+            ready.wait()
+            return fleet.take(ID, 1, f"w-{number}", LONG)
+
+        with ThreadPoolExecutor(20) as pool:
+            taken = [lease for lease in pool.map(attempt, range(20)) if lease]
+    assert len(taken) == 1
+    assert taken[0].epoch == 1
+
+
+def test_a_lapsed_lease_is_neither_renewed_nor_in_the_way(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lapsed = take(fleet, seconds=SHORT)
+    time.sleep(2 * SHORT)
+    assert fleet.renew(lapsed, LONG) is None
+    newer = take(fleet, worker="w-2")
+    assert newer.epoch == 2
+    assert not fleet.wait(lapsed, GATE, CHOICES)
+    assert not fleet.finish(lapsed, State.COMPLETED)
+    assert not fleet.stick(lapsed, "PB-BUG", "")
+    assert fleet.put_off(lapsed, "PB-BUG", "") is None
+    assert fleet.lift_epoch(lapsed, 9) is None
+    assert fleet.answer_due(lapsed) is None
+    fleet.need(lapsed, "9.9")
+    assert row(fleet) == replace(newer.row)
+
+
+def test_a_lapsed_lease_that_no_one_took_is_given_back_as_usual(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lapsed = take(fleet, seconds=SHORT)
+    time.sleep(2 * SHORT)
+    fleet.sweep(LONG)
+    assert row(fleet).state is State.QUEUED
+    assert fleet.wait(lapsed, GATE, CHOICES)
+    assert (row(fleet).state, row(fleet).gate) == (State.WAITING, GATE)
+    assert fleet.take(ID, 1, "w-2", LONG) is None
+
+
+def test_the_epoch_is_lifted_above_that_of_the_repository(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lifted = fleet.lift_epoch(take(fleet), 7)
+    assert lifted is not None
+    assert lifted.epoch == 7
+    assert fleet.renew(lifted, LONG) is not None
+    assert fleet.finish(lifted, State.COMPLETED)
+
+
+def test_what_was_carried_out_is_not_done_twice(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lease = take(fleet)
+    assert fleet.put_off(lease, "PB-GIT-REMOTE", "away", seconds=0) is State.QUEUED
+    assert fleet.put_off(lease, "PB-GIT-REMOTE", "away", seconds=0) is State.QUEUED
+    assert row(fleet).job == 2
+    lease = take(fleet)
+    assert fleet.wait(lease, GATE, CHOICES)
+    fleet.answer(ID, GATE, "continue", ADA)
+    assert fleet.wait(lease, GATE, CHOICES)
+    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 3)
+    lease = take(fleet)
+    assert fleet.stick(lease, "PB-FLEET-BRANCH", "no")
+    assert fleet.stick(lease, "PB-FLEET-BRANCH", "no")
+    fleet.retry(ID)
+    fleet.retry(ID)
+    assert row(fleet).job == 4
+    lease = take(fleet)
+    assert fleet.finish(lease, State.COMPLETED)
+    assert fleet.finish(lease, State.COMPLETED)
+    assert jobs(fleet) == [(ID, number) for number in range(1, 5)]
+
+
+# ── putting off ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_failures_put_a_session_off_and_the_twentieth_leaves_it_stuck(
+    fleet: FleetDatabase,
+) -> None:
+    submit(fleet)
+    pauses = []
+    for number in range(1, 20):
+        state = fleet.put_off(take(fleet), "PB-GIT-REMOTE", "the remote is away")
+        assert state is State.QUEUED
+        off = row(fleet)
+        assert (off.failures, off.job, off.error) == (number, number + 1, "PB-GIT-REMOTE")
+        pauses.append((off.due_at - off.changed_at) / 1000)
+        fleet.retry(ID)
+    assert 3 <= pauses[0] <= 7
+    assert 7 <= pauses[1] <= 13
+    assert all(440 <= pause <= 760 for pause in pauses[8:])
+    assert fleet.put_off(take(fleet), "PB-GIT-REMOTE", "the remote is away") is State.STUCK
+    assert (row(fleet).state, row(fleet).said) == (State.STUCK, "the remote is away")
+    assert fleet.retry(ID).failures == 0
+
+
+def test_a_session_that_waits_begins_to_count_failures_anew(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    fleet.put_off(take(fleet), "PB-GIT-REMOTE", "away", seconds=None)
+    fleet.retry(ID)
+    fleet.wait(take(fleet), GATE, CHOICES, "that answer was refused")
+    assert (row(fleet).failures, row(fleet).error) == (0, "")
+    assert row(fleet).said == "that answer was refused"
+
+
+def test_a_session_that_was_put_off_gets_its_job_when_it_is_due(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    fleet.put_off(take(fleet), "", "back in a moment", seconds=0.3)
+    assert (ID, 2) not in jobs(fleet)
+    assert fleet.sweep(LONG).due == ()
+    time.sleep(0.35)
+    assert fleet.sweep(LONG).due == (ID,)
+    assert fleet.sweep(LONG).due == ()
+    assert (ID, 2) in jobs(fleet)
+    assert (row(fleet).due_at, row(fleet).failures) == (0, 0)
+
+
+def test_a_session_that_needs_a_newer_version_is_offered_again_later(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lease = take(fleet)
+    fleet.need(lease, "9.1")
+    fleet.need(lease, "9.1")
+    left = row(fleet)
+    assert (left.state, left.needs, left.job, left.failures) == (State.QUEUED, "9.1", 2, 0)
+    assert 0 < left.due_at - fleet.now() < 60_000
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_answer_gives_the_session_its_next_job_and_goes_to_its_worker(
+    fleet: FleetDatabase,
+) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "continue\nread it", ADA, "inbox")
+    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 2)
+    lease = take(fleet)
+    due = fleet.answer_due(lease)
+    assert due is not None
+    assert (due.gate, due.text, due.by, due.via) == (GATE, "continue\nread it", ADA, "inbox")
+    assert due.role == fleet.role != ""
+    assert abs(due.at - fleet.now()) < 5_000
+    fleet.journaled(lease, GATE)
+    assert fleet.answer_due(lease) is None
+
+
+def test_of_twenty_answers_at_once_the_first_counts(place: address.Address) -> None:
+    with FleetDatabase.open(place) as fleet:
+        waiting(fleet)
+        ready = threading.Barrier(20)
+
+        def answer(number: int) -> str:
+            ready.wait()
+            try:
+                fleet.answer(ID, GATE, f"continue {number}", ADA)
+            except FleetError as error:
+                return error.code
+            return "accepted"
+
+        with ThreadPoolExecutor(20) as pool:
+            results = Counter(pool.map(answer, range(20)))
+        assert results == {"accepted": 1, "PB-FLEET-ANSWERED": 19}
+        assert jobs(fleet) == [(ID, 1), (ID, 2)]
+
+
+def test_a_gate_that_does_not_wait_takes_no_answer(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    assert code(lambda: fleet.answer(ID, GATE, "continue", ADA)) == "PB-STATE-NO-GATE"
+    assert code(lambda: fleet.answer(OTHER, GATE, "continue", ADA)) == "PB-STATE-NO-SESSION"
+    assert code(lambda: fleet.answer("../x", GATE, "continue", ADA)) == "PB-STATE-NO-SESSION"
+    fleet.wait(take(fleet), GATE, CHOICES)
+    assert code(lambda: fleet.answer(ID, "pr#1?2", "continue", ADA)) == "PB-STATE-NO-GATE"
+    fleet.answer(ID, GATE, "continue", ADA)
+    assert code(lambda: fleet.answer(ID, GATE, "abort", ZOE)) == "PB-FLEET-ANSWERED"
+
+
+def test_a_refused_answer_can_be_replaced(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "skip", ADA)
+    lease = take(fleet)
+    fleet.refuse_answer(lease, GATE)
+    fleet.refuse_answer(lease, GATE)
+    fleet.wait(lease, GATE, CHOICES, "skip is not offered")
+    assert row(fleet).state is State.WAITING
+    fleet.answer(ID, GATE, "continue", ZOE)
+    due = fleet.answer_due(take(fleet))
+    assert due is not None
+    assert (due.text, due.by) == ("continue", ZOE)
+
+
+def test_a_gate_that_is_open_again_takes_another_answer(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "continue", ADA)
+    lease = take(fleet)
+    fleet.journaled(lease, GATE)
+    fleet.wait(lease, GATE, CHOICES)
+    fleet.answer(ID, GATE, "abort", ZOE)
+    due = fleet.answer_due(take(fleet))
+    assert due is not None
+    assert due.text == "abort"
+
+
+def test_an_answer_that_its_worker_did_not_journal_is_not_lost(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "continue", ADA)
+    fleet.wait(take(fleet), GATE, CHOICES)
+    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 3)
+    due = fleet.answer_due(take(fleet))
+    assert due is not None
+    assert due.text == "continue"
+
+
+def test_hostile_words_are_stored_without_what_a_terminal_would_obey(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "con\x00tin\x1b[2Jue\n\ud800more", "Ada\n\x1b]0;x\x07")
+    due = fleet.answer_due(take(fleet))
+    assert due is not None
+    assert (due.text, due.by) == ("continue\nmore", "Ada")
+
+
+# ── cancelling and retrying ─────────────────────────────────────────────────────────────────
+
+
+def test_a_cancellation_reaches_the_worker_by_the_next_renewal(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    lease = take(fleet)
+    fleet.cancel(ID, "not needed\nany more", ADA)
+    renewed = fleet.renew(lease, LONG)
+    assert renewed is not None
+    assert (renewed.cancel, renewed.cancel_by) == ("not needed any more", ADA)
+    assert fleet.finish(lease, State.ABORTED)
+    assert code(lambda: fleet.cancel(ID, "again", ADA)) == "PB-STATE-ENDED"
+    assert code(lambda: fleet.retry(ID)) == "PB-STATE-ENDED"
+
+
+def test_a_cancelled_session_without_a_worker_gets_a_job_that_ends_it(
+    fleet: FleetDatabase,
+) -> None:
+    waiting(fleet)
+    fleet.cancel(ID, "no", ADA)
+    fleet.cancel(ID, "no", ADA)
+    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 2)
+    assert take(fleet).row.cancel == "no"
+    submit(fleet, OTHER, after=ID)
+    fleet.cancel(OTHER, "", ADA)
+    assert (row(fleet, OTHER).job, row(fleet, OTHER).cancel) == (1, "cancelled")
+    submit(fleet, THIRD)
+    fleet.put_off(take(fleet, THIRD), "PB-GIT-REMOTE", "away")
+    fleet.cancel(THIRD, "no", ADA)
+    assert (THIRD, row(fleet, THIRD).job) in jobs(fleet)
+
+
+def test_a_cancellation_that_came_before_the_gate_gives_a_job_at_once(
+    fleet: FleetDatabase,
+) -> None:
+    submit(fleet)
+    lease = take(fleet)
+    fleet.cancel(ID, "no", ADA)
+    fleet.wait(lease, GATE, CHOICES)
+    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 2)
+
+
+def test_only_a_session_that_stands_still_is_retried(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    assert fleet.retry(ID).job == 1
+    lease = take(fleet)
+    assert fleet.retry(ID).state is State.RUNNING
+    fleet.stick(lease, "PB-FLEET-BRANCH", "someone pushed")
+    again = fleet.retry(ID)
+    assert (again.state, again.job, again.error, again.said) == (State.QUEUED, 2, "", "")
+
+
+# ── sweeping ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lapsed_lease_gives_the_session_its_job_back(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    take(fleet, seconds=SHORT)
+    assert fleet.sweep(LONG).put_back == ()
+    time.sleep(2 * SHORT)
+    assert fleet.sweep(LONG).put_back == (ID,)
+    assert fleet.sweep(LONG).put_back == ()
+    assert (row(fleet).state, jobs(fleet)) == (State.QUEUED, [(ID, 1)])
+
+
+def test_a_lapsed_lease_whose_job_is_gone_gets_a_new_one(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    take(fleet, seconds=SHORT)
+    fleet.queue.cancel([(ID, 1)])
+    time.sleep(2 * SHORT)
+    assert fleet.sweep(LONG).put_back == (ID,)
+    assert jobs(fleet) == [(ID, 2)]
+
+
+def test_several_sweeps_at_once_make_one_job(place: address.Address) -> None:
+    ids = [f"20261125-a{letter}a" for letter in "abcde"]
+    with FleetDatabase.open(place) as fleet:
+        for id_ in ids:
+            submit(fleet, id_)
+            take(fleet, id_, SHORT)
+        fleet.queue.cancel((id_, 1) for id_ in ids[:3])
+        time.sleep(2 * SHORT)
+        ready = threading.Barrier(6)
+
+        def sweep(_: int) -> tuple[str, ...]:
+            with FleetDatabase.open(place) as own:
+                ready.wait()
+                return own.sweep(LONG).put_back
+
+        with ThreadPoolExecutor(6) as pool:
+            swept = [id_ for found in pool.map(sweep, range(6)) for id_ in found]
+        assert sorted(swept) == ids
+        assert jobs(fleet) == [*((id_, 2) for id_ in ids[:3]), *((id_, 1) for id_ in ids[3:])]
+
+
+def test_a_queued_session_without_a_job_is_found(place: address.Address) -> None:
+    with FleetDatabase.open(place) as fleet:
+        submit(fleet)
+        submit(fleet, OTHER)
+        fleet.queue.cancel([(ID, 1)])
+        assert fleet.sweep(LONG).lost == ()  # it may be between two transactions
+        change(place, "UPDATE fleet.session SET changed_at = changed_at - 60000")
+    with FleetDatabase.open(place) as fleet:
+        assert fleet.sweep(LONG).lost == (ID,)
+        assert jobs(fleet) == [(ID, 2), (OTHER, 1)]
+
+
+# ── upkeep ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lost_database_is_written_again_from_git(fleet: FleetDatabase) -> None:
+    told = Row(ID, SITE, "001-hello", "auto-feature", "001", "default", State.QUEUED, epoch=4)
+    stopped = replace(told, id=OTHER, state=State.WAITING, gate=GATE, choices=CHOICES)
+    ended = replace(told, id=THIRD, state=State.COMPLETED)
+    assert fleet.restore([told, stopped, ended]) == 3
+    assert fleet.restore([told, stopped, ended]) == 0
+    assert jobs(fleet) == [(ID, 1)]
+    assert take(fleet).epoch == 5
+    assert row(fleet, OTHER).choices == CHOICES
+    assert row(fleet, THIRD).state is State.COMPLETED
+
+
+def test_an_older_copy_of_the_database_learns_what_git_knows(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    waiting(fleet, OTHER)
+    waiting(fleet, THIRD)
+    fleet.answer(THIRD, GATE, "continue", ADA)
+    held = take(fleet, THIRD)
+    newer = [replace(row(fleet, id_), epoch=7, state=State.WAITING) for id_ in (ID, OTHER, THIRD)]
+    newer[0] = replace(newer[0], state=State.QUEUED, gate="", choices=())
+    assert fleet.restore(newer) == 2
+    assert (row(fleet).state, row(fleet).job, row(fleet).epoch) == (State.QUEUED, 2, 7)
+    assert (row(fleet, OTHER).state, row(fleet, OTHER).epoch) == (State.WAITING, 7)
+    assert row(fleet, THIRD) == held.row
+
+
+def test_an_answer_that_was_not_taken_survives_a_rebuild(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "continue", ADA)
+    fleet.restore([replace(row(fleet), state=State.WAITING, epoch=5)])
+    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 3)
+    assert fleet.answer_due(take(fleet)) is not None
+
+
+def test_old_sessions_are_removed_with_their_jobs_and_answers(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    fleet.answer(ID, GATE, "continue", ADA)
+    fleet.finish(take(fleet), State.FAILED)
+    submit(fleet, OTHER, after=ID)
+    submit(fleet, THIRD)
+    fleet.finish(take(fleet, THIRD), State.ABORTED)
+    assert fleet.prune(fleet.now() - 60_000) == []
+    assert fleet.prune(fleet.now() + 60_000) == [THIRD]
+    fleet.cancel(OTHER, "", ADA)
+    fleet.finish(take(fleet, OTHER), State.ABORTED)
+    assert fleet.prune(fleet.now() + 60_000) == [ID, OTHER]
+    assert fleet.rows() == []
+    assert jobs(fleet) == []
+
+
+def test_sessions_are_counted_by_their_states(fleet: FleetDatabase) -> None:
+    waiting(fleet)
+    submit(fleet, OTHER)
+    take(fleet, OTHER, SHORT)
+    submit(fleet, THIRD)
+    time.sleep(2 * SHORT)
+    counts = fleet.counts()
+    assert [counts.states[state] for state in (State.WAITING, State.RUNNING, State.QUEUED)] == [
+        1,
+        1,
+        1,
+    ]
+    assert (counts.states[State.STUCK], counts.lapsed) == (0, 1)
+
+
+# ── rows that nothing of ours has written ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("column", "junk"),
+    [
+        ("state", "'asleep'"),
+        ("pool", "'Not/A Pool'"),
+        ("choices", "'[\"rm -rf\"]'"),
+        ("choices", "'{'"),
+        ("after", "'../../etc'"),
+        ("feature", "'001' || chr(27) || '[2J'"),
+    ],
+)
+def test_a_damaged_row_is_left_out_and_named(
+    place: address.Address, fleet: FleetDatabase, column: str, junk: str
+) -> None:
+    submit(fleet)
+    submit(fleet, OTHER)
+    if place.file is not None:
+        junk = junk.replace("chr(", "char(")
+    change(place, f"UPDATE fleet.session SET \"{column}\" = {junk} WHERE id = '{ID}'")  # noqa: S608
+    assert [found.id for found in fleet.rows()] == [OTHER]
+    assert fleet.notices == (f"the row of session {ID} is damaged ({column}), and left out",)
+    assert code(lambda: fleet.row(ID)) == "PB-FLEET-DATABASE"
+    if column != "state":
+        assert code(lambda: fleet.take(ID, 1, "w-1", LONG)) == "PB-FLEET-DATABASE"
+    fleet.sweep(LONG)
+    told = Row(ID, SITE, "001-hello", "auto-feature", "001", "default", State.QUEUED, epoch=4)
+    assert fleet.restore([told]) == 1
+    assert [found.id for found in fleet.rows()] == [OTHER, ID]
+    assert fleet.notices == ()
+
+
+def test_a_damaged_id_is_left_out(place: address.Address, fleet: FleetDatabase) -> None:
+    submit(fleet)
+    change(place, "UPDATE fleet.session SET id = '../../etc'")
+    assert fleet.rows() == []
+    assert fleet.notices == ("the row of session ../../etc is damaged (id), and left out",)
+
+
+def test_the_role_beside_an_answer_is_the_servers_word(
+    served: address.Address, postgres: Server
+) -> None:
+    postgres.create_role("mallory")
+    name = served.url.rpartition("/")[2]
+    with FleetDatabase.open(served) as fleet:
+        waiting(fleet)
+        with FleetDatabase.open(address.parse(postgres.url(name, user="mallory"))) as other:
+            assert other.role == "mallory"
+            other.role = "playbook"
+            other.answer(ID, GATE, "continue", ADA)
+        due = fleet.answer_due(take(fleet))
+        assert due is not None
+        assert due.role == "mallory"
+
+
+# ── versions of the schema ──────────────────────────────────────────────────────────────────
+
+
+def test_a_database_without_tables_is_refused_and_not_made(tmp_path: Path, database: str) -> None:
+    file = tmp_path / "fleet.sqlite"
+    for place in (address.of_file(file), address.parse(database)):
+        assert code(lambda place=place: FleetDatabase.open(place)) == "PB-FLEET-NOT-UP"  # type: ignore[misc]
+    assert not file.exists()
+
+
+def test_a_newer_schema_is_refused_and_an_older_one_migrated(place: address.Address) -> None:
+    change(place, "UPDATE fleet.version SET number = 99")
+    assert code(lambda: FleetDatabase.open(place)) == "PB-FLEET-NEWER"
+    assert code(lambda: FleetDatabase.migrate(place)) == "PB-FLEET-NEWER"
+    change(place, "UPDATE fleet.version SET number = 0")
+    assert code(lambda: FleetDatabase.open(place)) == "PB-FLEET-NOT-UP"
+    FleetDatabase.migrate(place)
+    FleetDatabase.open(place).close()
+
+
+def test_several_may_migrate_at_once(tmp_path: Path, database: str) -> None:
+    for place in (address.of_file(tmp_path / "fleet.sqlite"), address.parse(database)):
+        migrate = (
+            "import os; from playbook_supervisor.drivers.fleet import address;"
+            "from playbook_supervisor.drivers.fleet.database import FleetDatabase;"
+            "FleetDatabase.migrate(address.parse(os.environ['PLACE']))"
+        )
+        url = place.url if place.file is None else str(place.file)
+        environment = os.environ | {"PLACE": url}
+        processes = [
+            subprocess.Popen([sys.executable, "-c", migrate], env=environment) for _ in range(3)
+        ]
+        assert [process.wait(60) for process in processes] == [0, 0, 0]
+        with FleetDatabase.open(place) as fleet:
+            submit(fleet)
+
+
+def test_only_the_user_can_read_a_file(tmp_path: Path) -> None:
+    place = address.of_file(tmp_path / "new" / "fleet.sqlite")
+    FleetDatabase.migrate(place)
+    with FleetDatabase.open(place) as fleet:
+        submit(fleet)
+        modes = {
+            path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()
+        }
+    assert modes.pop("fleet.sqlite.lock", 0o600)
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+# ── when the database is away ───────────────────────────────────────────────────────────────
+
+
+def test_a_file_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.sqlite"
+    file.write_text("these are not the bytes of a database " * 100)
+    place = address.of_file(file)
+    assert code(lambda: FleetDatabase.open(place)) == "PB-FLEET-DATABASE"
+    assert code(lambda: FleetDatabase.migrate(place)) == "PB-FLEET-DATABASE"
+
+
+def test_a_file_that_another_process_locks_is_given_up(tmp_path: Path) -> None:
+    place = address.of_file(tmp_path / "fleet.sqlite")
+    FleetDatabase.migrate(place)
+    other = sqlite3.connect(tmp_path / "fleet.sqlite", isolation_level=None)
+    with FleetDatabase.open(place) as fleet:
+        submit(fleet)
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        assert code(lambda: fleet.take(ID, 1, "w", LONG)) == "PB-FLEET-DATABASE"
+        assert time.monotonic() - began < 12
+        assert row(fleet).state is State.QUEUED  # reading goes on
+        other.execute("ROLLBACK")
+        take(fleet)
+    other.close()
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:dummy@127.0.0.1:1/fleet", "{wrong}"])
+def test_a_server_that_cannot_be_reached_is_an_error_without_the_password(
+    postgres: Server, url: str
+) -> None:
+    wrong = postgres.url("postgres", password="dummy-and-wrong")
+    place = address.parse(url.format(wrong=wrong))
+    with pytest.raises(FleetError) as caught:
+        FleetDatabase.open(place)
+    error = caught.value
+    assert (error.code, error.where) == ("PB-FLEET-DATABASE", place.shown)
+    assert error.cause
+    assert "dummy" not in f"{error.message} {error.where} {error.cause}"
+
+
+def test_a_restarted_server_is_used_again_without_an_error(
+    served: address.Address, postgres: Server
+) -> None:
+    with FleetDatabase.open(served) as fleet:
+        submit(fleet)
+        lease = take(fleet)
+        postgres.restart(hard=True)
+        assert fleet.renew(lease, LONG) is not None
+        postgres.stop(hard=True)
+        assert code(lambda: fleet.renew(lease, LONG)) == "PB-FLEET-DATABASE"
+        postgres.start()
+        assert fleet.renew(lease, LONG) is not None
+
+
+@pytest.mark.parametrize("how", [pytest.param("paused", marks=pytest.mark.long), "held"])
+def test_a_silent_server_holds_a_call_up_for_ten_seconds_at_most(
+    served: address.Address, postgres: Server, how: str
+) -> None:
+    name = served.url.rpartition("/")[2]
+    with Proxy(postgres.port) as proxy:
+        place = address.parse(postgres.url(name, port=proxy.port))
+        with FleetDatabase.open(place) as fleet:
+            submit(fleet)
+            lease = take(fleet)
+            {"paused": postgres.pause, "held": proxy.hold}[how]()
+            for _ in range(2):  # with a connection of before, and with a new one
+                began = time.monotonic()
+                assert code(lambda: fleet.renew(lease, LONG)) == "PB-FLEET-DATABASE"
+                assert time.monotonic() - began < 11
+            postgres.heal()
+            proxy.heal()
+            assert eventually(lambda: _renewed(fleet, lease))
+
+
+@pytest.mark.long
+def test_a_client_that_freezes_within_a_transaction_does_not_block_others(
+    served: address.Address,
+) -> None:
+    with FleetDatabase.open(served) as fleet, FleetDatabase.open(served) as frozen:
+        submit(fleet)
+        lease = take(fleet)
+        with frozen._engine.connect() as held:  # as a stopped process would leave it
+            held.exec_driver_sql("SELECT 1 FROM fleet.session FOR UPDATE")
+            began = time.monotonic()
+            while True:
+                try:
+                    assert fleet.renew(lease, LONG) is not None
+                    break
+                except FleetError:
+                    assert time.monotonic() - began < 15
+            held.invalidate()
+
+
+def _renewed(fleet: FleetDatabase, lease: Lease) -> bool:
+    try:
+        return fleet.renew(lease, LONG) is not None
+    except FleetError:
+        return False
