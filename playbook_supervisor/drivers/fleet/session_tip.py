@@ -40,7 +40,7 @@ class Tip(Record):
     `ref` is the reference at the remote, `branch` the session's branch without `refs/heads/`,
     `head` the commit that HEAD of the work tree was at, empty before the first one. `epoch` and
     `worker` are of the claim that it follows, 0 and empty before the first claim. `version` is of
-    the program that wrote it.
+    the program that made the last snapshot; a claim repeats it.
     """
 
     ref: str
