@@ -149,7 +149,7 @@ def fleet(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     settings.parent.mkdir(parents=True)
     settings.write_text("transports: [file]\n")
     os.environ.pop("PLAYBOOK_FLEET", None)
-    address = of_file(tmp_path / "state/fleet.sqlite")
+    address = of_file(tmp_path / "state/playbook/fleet/fleet.sqlite")
     FleetDatabase.migrate(address)
     with FleetDatabase.open(address) as database:
         yield Fleet(project, origin, database, tmp_path / "workers")

@@ -23,7 +23,7 @@ from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import ArgumentError, GitError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.project import features
+from playbook_supervisor.project import features, worker_settings
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions import creation, session_ids
 from playbook_supervisor.sessions.creation import RunRequest
@@ -77,6 +77,7 @@ def submit(
     if submission.drive.mode is Mode.AUTONOMOUS:
         own_agents.require_none_anywhere("submit --mode autonomous")
     here = cwd or locate.current_folder()
+    worker_settings.pool_names((submission.pool,))
     mirror = opening.mirror(submission.repository or _own_remote(here))
     if submission.after and database.row(submission.after) is None:
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")

@@ -1,0 +1,111 @@
+"""`playbook worker` and `playbook submit`, as people run them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from held import eventually
+from program import Result
+from project import Process
+
+from fleet.station import WORKS, Fleet
+
+SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
+pytestmark = pytest.mark.measured
+
+
+@contextmanager
+def working(fleet: Fleet, *options: str) -> Iterator[Process]:
+    with fleet.project.spawn("worker", *options) as process:
+        yield process
+
+
+def ended(process: Process) -> Result:
+    out, err = process.communicate(timeout=60)
+    return Result(process.returncode, out.decode(), err.decode())
+
+
+def test_a_worker_that_drains_ends_when_nothing_is_left_to_do(fleet: Fleet) -> None:
+    first, second = fleet.submit(), fleet.submit()
+    done = fleet.project.process("worker", "--drain", "--slots", "2")
+    assert done.code == 0, done.err
+    assert {fleet.row(each).state for each in (first, second)} == {"waiting"}
+    assert "Traceback" not in done.err
+    workers = fleet.folder.parent / "state/playbook/fleet/workers"
+    assert list(workers.iterdir()) == []
+
+
+def test_a_signal_lets_a_worker_put_back_what_it_has_in_hand(fleet: Fleet) -> None:
+    session = fleet.submit(script=SLEEPS)
+    with working(fleet) as process:
+        assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
+        process.send_signal(signal.SIGTERM)
+        done = ended(process)
+    assert done.code == 128 + signal.SIGTERM
+    assert "1 session put back or pushed first" in done.err
+    assert fleet.row(session).state == "queued"
+
+
+def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: Fleet) -> None:
+    settings = fleet.folder.parent / "config/playbook/worker.yaml"
+    settings.write_text("transports: [file]\nlease: 6\n")
+    session = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 4,"))
+    with working(fleet) as process:
+        assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
+        process.kill()
+    workers = fleet.folder.parent / "state/playbook/fleet/workers"
+    assert len(list(workers.iterdir())) == 1
+    done = fleet.project.process("worker", "--drain")
+    assert "put back: its worker's lease has lapsed" in done.err
+    assert fleet.row(session).state == "waiting"
+    assert list(workers.iterdir()) == []
+
+
+def test_a_worker_serves_only_its_pools(fleet: Fleet) -> None:
+    session = fleet.submit()
+    done = fleet.project.process("worker", "--drain", "--pools", "nightly")
+    assert (done.code, fleet.row(session).state) == (0, "queued")
+    done = fleet.project.process("worker", "--drain", "--pools", "--upload-pack=x")
+    assert done.code == 1
+    assert "is no name of a pool" in done.err
+
+
+def test_a_session_after_another_waits_until_that_is_completed(fleet: Fleet) -> None:
+    agent = fleet.project.script(WORKS)
+    submitted = ("submit", "three", "--agent", agent)
+    first = fleet.project.playbook(*submitted).out.strip()
+    second = fleet.project.playbook(*submitted, "--after", first).out.strip()
+    fleet.project.process("worker", "--drain")
+    assert (fleet.row(first).state, fleet.row(second).job) == ("waiting", 0)
+    fleet.answer(first, "continue")
+    fleet.project.process("worker", "--drain")
+    assert (fleet.row(first).state, fleet.row(second).state) == ("completed", "waiting")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("submit", "four"), "PB-ARG-PLAYBOOK"),
+        (("submit", "three", "--repo", "ext::sh -c id"), "PB-FLEET-REPOSITORY"),
+        (("submit", "three", "--repo", "https://me:secret@example.org/x"), "PB-FLEET-REPOSITORY"),
+        (("submit", "three", "--repo", "--upload-pack=id"), "PB-FLEET-REPOSITORY"),
+        (("submit", "three", "--base", "nowhere"), "PB-GIT-BASE"),
+        (("submit", "three", "--base", "--all"), "PB-ARG-BRANCH"),
+        (("submit", "three", "--branch", "../../x"), "PB-ARG-BRANCH"),
+        (("submit", "three", "--after", "20260101-abc"), "PB-STATE-NO-SESSION"),
+        (("submit", "three", "--pool", "No Such"), "PB-ARG-INVALID"),
+    ],
+)
+def test_what_cannot_be_queued_leaves_nothing_behind(
+    fleet: Fleet, words: tuple[str, ...], code: str
+) -> None:
+    before = fleet.origin.git("for-each-ref")
+    done = fleet.project.playbook(*words)
+    assert code in done.err
+    assert done.code in (1, 3)
+    assert "secret" not in done.err
+    assert fleet.origin.git("for-each-ref") == before
+    assert fleet.database.rows() == []
