@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.cli.web.access import Access
     from playbook_supervisor.cli.web.server import Listen
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
 
 PORT = 7433
 _EXTRA = "pip install 'playbook-supervisor[inbox]'"
@@ -52,6 +53,11 @@ _EXTRA = "pip install 'playbook-supervisor[inbox]'"
     help="Speak TLS with this certificate and key.",
 )
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front of it speaks TLS.")
+@click.option(
+    "--fleet/--no-fleet",
+    default=None,
+    help="Show the sessions of the fleet, too. Default: if one is set up.",
+)
 @click.pass_context
 def inbox(
     ctx: click.Context,
@@ -61,11 +67,12 @@ def inbox(
     url: str,
     tls: tuple[str, str] | None,
     behind_proxy: bool,
+    fleet: bool | None,
 ) -> int | None:
     """Decide in the browser, also on the phone, about all that waits.
 
-    Prints a link for this machine. It shows the sessions of this repository, and of those that you
-    add. Others can reach it only if they are invited, and by TLS.
+    Prints a link for this machine. It shows the sessions of this repository, of those that you
+    add, and of the fleet. Others can reach it only if they are invited, and by TLS.
 
     \b
     Examples:
@@ -82,7 +89,7 @@ def inbox(
         raise _missing(error) from error
     files = (Path(tls[0]), Path(tls[1])) if tls else None
     wanted = server.Listen(bind, port, _origin(url), files, behind_proxy)
-    return _serve(wanted)
+    return _serve(wanted, fleet)
 
 
 @options.command
@@ -168,7 +175,7 @@ for _command in (add, remove, invite, revoke):
 inbox.add_command(listing, "list")
 
 
-def _serve(wanted: Listen) -> int:
+def _serve(wanted: Listen, fleet: bool | None) -> int:
     from playbook_supervisor.cli.web import server
     from playbook_supervisor.cli.web.access import Access
     from playbook_supervisor.cli.web.app import InboxApp
@@ -186,12 +193,17 @@ def _serve(wanted: Listen) -> int:
         if not name:
             _offer(access)
 
-    feed = Feed(lambda: _roots(here))
+    feed = Feed(lambda: _roots(here), _fleet(fleet))
     feed.poll()
+    feed.poll_fleet()
     reminders = Reminders(feed)
-    pages = InboxApp(
-        feed, access, proxied=wanted.proxied, entered=entered, on_look=reminders.send_due
-    )
+
+    def look() -> None:
+        reminders.send_due()
+        if feed.fleet is not None:
+            feed.fleet.sweep()
+
+    pages = InboxApp(feed, access, proxied=wanted.proxied, entered=entered, on_look=look)
     for problem in feed.listing.problems:
         output.inform(f"note: {first_line(problem, 400)}")
     for person in people:
@@ -199,8 +211,25 @@ def _serve(wanted: Listen) -> int:
         output.inform(f"may come in: {first_line(person.name)} ({browsers})")
     output.inform(f"the inbox is at {site.origin}; Ctrl-C ends it")
     _offer(access)
-    server.serve(wanted, listening, pages)
+    try:
+        server.serve(wanted, listening, pages)
+    finally:
+        if feed.fleet is not None:
+            feed.fleet.close()
     return 0
+
+
+def _fleet(wanted: bool | None) -> FleetFeed | None:
+    """The sessions of the fleet, if they are wanted, or nothing was said and there is one."""
+    if wanted is False:
+        return None
+    from playbook_supervisor.commands.fleet import opening
+
+    if wanted is None and not opening.is_set_up():
+        return None
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
+
+    return FleetFeed()
 
 
 def _roots(here: Path | None) -> list[Path]:

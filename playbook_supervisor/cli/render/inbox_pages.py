@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.cli.render import html
+from playbook_supervisor.cli.render import fleet, html, text
 from playbook_supervisor.cli.render.page import session_values
 from playbook_supervisor.commands.inbox.feed import Listing, Row
 from playbook_supervisor.commands.inbox.gate_facts import GateFacts
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.drivers.notifications import gate_path, session_path
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import meanings_of
 from playbook_supervisor.kernel.gates import ASKED, PLANNED
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.inbox.feed import AnyRow
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetRow
 
 _LABELS = {Resolution.ALLOW: "Allow once", Resolution.ANSWER: "Send the answer"}
 
@@ -33,7 +39,8 @@ class Choice(Record):
 def listing_page(listing: Listing, person: str, now: int) -> str:
     """All sessions. `now` in ms since the epoch."""
     state = str(listing.version)
-    return html.render("list.html", listing=listing, link=link, **_frame(person, now, "", state))
+    frame = _frame(person, now, "", state)
+    return html.render("list.html", listing=listing, link=link, standing=standing, **frame)
 
 
 def gate_page(
@@ -70,7 +77,27 @@ def session_page(
     """One session. `said` tells what an answer has led to, `failure` why it is not continued."""
     frame = _frame(person, now, row.topic, "")
     values = session_values(view, now) | frame
-    return html.render("session.html", row=row, link=link, said=said, failure=failure, **values)
+    stands = standing(row.fleet, now) if row.fleet else ""
+    return html.render(
+        "session.html", row=row, link=link, said=said, failure=failure, stands=stands, **values
+    )
+
+
+def standing(row: FleetRow, now: int) -> str:
+    """Where a session stands in the fleet, as a clause. `now` in ms since the epoch."""
+    lasted = text.duration(max(now - row.since, 0))
+    worker = first_line(row.session.row.worker, 80)
+    match row.place:
+        case "waiting":
+            return f"waits for {lasted}"
+        case "stuck":
+            return f"stuck for {lasted}"
+        case "working":
+            return f"runs for {lasted} on {worker}"
+        case "queued":
+            return f"queued for {lasted}{fleet.why_queued(row.session, now - row.later)}"
+        case _:
+            return f"{row.state}, {lasted} ago"
 
 
 def enter_page(token: str, name: str) -> str:
@@ -100,13 +127,15 @@ def again_page(address: str) -> str:
     return html.render("again.html", address=address)
 
 
-def link(row: Row) -> str:
+def link(row: AnyRow) -> str:
     """The page of the session's open gate, else of the session."""
-    gate = row.seen.gate
-    return session_link(row) if gate is None else gate_path(row.key, row.session_id, gate.id)
+    gate = row.seen.gate.id if isinstance(row, Row) and row.seen.gate else ""
+    if not isinstance(row, Row):
+        gate = row.gate
+    return gate_path(row.key, row.session_id, gate) if gate else session_link(row)
 
 
-def session_link(row: Row) -> str:
+def session_link(row: AnyRow) -> str:
     """The page of the session."""
     return session_path(row.key, row.session_id)
 

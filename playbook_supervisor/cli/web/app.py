@@ -27,7 +27,7 @@ from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies
 from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import admission, answering, gate_facts
 from playbook_supervisor.commands.inbox.admission import Answerer
-from playbook_supervisor.commands.inbox.answering import Submission
+from playbook_supervisor.commands.inbox.answering import Recorded, Submission
 from playbook_supervisor.commands.inbox.feed import Feed, Row
 from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.errors import PlaybookError
@@ -44,9 +44,16 @@ _SAID = {
     "recorded": "Your answer is recorded. To go on: `playbook resume`, or let the inbox do that "
     "(`inbox: {resume: true}` in the settings).",
     "ended": "Your answer is recorded, and the session has ended.",
+    "fleet": "Your answer is recorded. A worker of the fleet journals it, and goes on.",
 }
 """What an answer has led to, by the word in the address of the page that follows it."""
-_STATUS = {"PB-STATE-CHANGED": 409, "PB-STATE-HUMAN-ONLY": 403, "PB-POLICY-ANSWER": 403}
+_STATUS = {
+    "PB-STATE-CHANGED": 409,
+    "PB-FLEET-ANSWERED": 409,
+    "PB-STATE-NO-GATE": 409,
+    "PB-STATE-HUMAN-ONLY": 403,
+    "PB-POLICY-ANSWER": 403,
+}
 
 
 class InboxApp:
@@ -110,7 +117,7 @@ class InboxApp:
         if (row := self._row(request)) is None:
             return _missing(request)
         said = _SAID.get(request.query_params.get("after", ""), "")
-        failure = "" if row.seen.driver else answering.failure(row)
+        failure = "" if row.seen.driver or row.fleet else answering.failure(row)
         view = view_of(row.seen)
         return _page(
             inbox_pages.session_page(row, view, visitor.shown, _now(), said=said, failure=failure)
@@ -157,17 +164,16 @@ class InboxApp:
             state="".join(fields.get("state", [])),
             text=text_of(fields),
         )
-        answered = answering.answer(row, given, self._answerer(request, visitor))
-        self._feed.poll([row.seen.root / ".playbooks"])
-        after = "recorded"
-        if isinstance(answered.snapshot.directive, Finish):
-            after = "ended"
-        elif answered.resumes:
-            after = "resumed"
-        elif row.seen.client is not None and row.seen.client.lives:
-            after = "client"
-        elif row.seen.driver is not None:
-            after = "driven"
+        who = self._answerer(request, visitor)
+        if row.fleet is not None and self._feed.fleet is not None:
+            from playbook_supervisor.commands.inbox import fleet_answering
+
+            fleet_answering.answer(self._feed.fleet, row, given, who)
+            self._feed.poll_fleet()
+            after = "fleet"
+        else:
+            after = _after(row, answering.answer(row, given, who))
+            self._feed.poll([row.seen.root / ".playbooks"])
         address = f"{inbox_pages.session_link(row)}?after={after}"
         return RedirectResponse(address, status_code=303)
 
@@ -221,6 +227,8 @@ class InboxApp:
         who = self._answerer(request, Visitor("", ""))
         for row in self._feed.one_of_each():
             admission.require_person(row, who)
+        if self._feed.fleet is not None:
+            admission.require_person_anywhere(who)
 
     def _visitor(self, request: Request) -> Visitor | Response:
         """Whose browser it is, or the page for a browser that is not known."""
@@ -262,6 +270,17 @@ class InboxApp:
     def _icon(self, request: Request) -> Response:
         del request
         return Response(html.script("icon.svg"), media_type="image/svg+xml", headers=_ASSETS)
+
+
+def _after(row: Row, answered: Recorded) -> str:
+    """The word for what an answer has led to."""
+    if isinstance(answered.snapshot.directive, Finish):
+        return "ended"
+    if answered.resumes:
+        return "resumed"
+    if row.seen.client is not None and row.seen.client.lives:
+        return "client"
+    return "driven" if row.seen.driver is not None else "recorded"
 
 
 def _page(text: str, status: int = 200) -> Response:

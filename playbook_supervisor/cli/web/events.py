@@ -101,6 +101,10 @@ async def follow(feed: Feed, broker: Broker, on_look: Callable[[], None]) -> Non
     looking = threading.Thread(target=_repeat, args=(on_look, stop), name="looking", daemon=True)
     reading.start()
     looking.start()
+    if feed.fleet is not None:
+        threading.Thread(
+            target=_follow_fleet, args=(feed, broker, reader.tell, stop), name="fleet", daemon=True
+        ).start()
     try:
         await asyncio.Event().wait()
     finally:
@@ -111,6 +115,15 @@ async def follow(feed: Feed, broker: Broker, on_look: Callable[[], None]) -> Non
 def _repeat(act: Callable[[], None], stop: threading.Event) -> None:
     while not stop.wait(_LOOK):
         act()
+
+
+def _follow_fleet(
+    feed: Feed, broker: Broker, tell: Callable[[Collection[str]], None], stop: threading.Event
+) -> None:
+    """Ask the fleet's database what has changed, while someone looks."""
+    while not stop.wait(_POLLED):
+        if len(broker):
+            tell(feed.poll_fleet())
 
 
 class _Reader:
@@ -205,6 +218,11 @@ class _Reader:
         if topics:
             self._call(self._broker.tell, topics)
         return topics
+
+    def tell(self, topics: Collection[str]) -> None:
+        """Tell everyone, from another thread."""
+        if topics:
+            self._call(self._broker.tell, topics)
 
     def _call(self, tell: Callable[..., None], *arguments: object) -> None:
         with suppress(RuntimeError):  # the server has ended

@@ -58,6 +58,24 @@ def require_person(row: Row, who: Answerer) -> None:
     private = store.runtime(locate.driven_as(store, row.session_id))
     for process in who.peer.processes:
         authorization.require_person_at(store.checkout, private, process, command)
+    _require_seen(who, command)
+
+
+def require_person_anywhere(who: Answerer) -> None:
+    """As `require_person`, for a session of the fleet: an agent of any repository is refused."""
+    command = "answer in the inbox"
+    own_agents.require_none_anywhere("inbox")
+    if locate.in_claude_code():
+        raise StateError("PB-STATE-HUMAN-ONLY", f"only a human may {command}, not Claude Code")
+    if who.peer is None or not who.peer.local:
+        return
+    for process in who.peer.processes:
+        authorization.require_person_anywhere_at(process, command)
+    _require_seen(who, command)
+
+
+def _require_seen(who: Answerer, command: str) -> None:
+    assert who.peer is not None  # noqa: S101 - the callers know it
     if not who.peer.processes and not (who.proxied and _is_another(who.peer.user)):
         raise StateError(
             "PB-STATE-HUMAN-ONLY",

@@ -13,7 +13,7 @@ from pathlib import Path
 from playbook_supervisor.commands.answering import answer as record
 from playbook_supervisor.commands.inbox.admission import Answerer, require_person
 from playbook_supervisor.commands.inbox.feed import Row
-from playbook_supervisor.commands.inbox.gate_facts import facts_of
+from playbook_supervisor.commands.inbox.gate_facts import GateFacts, facts_of
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -52,6 +52,24 @@ def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
     changed, PB-STATE-HUMAN-ONLY if an agent asks; and the errors of `playbook answer`.
     """
     require_person(row, who)
+    require_shown(row, given)
+    root, session_id = row.seen.root, row.session_id
+    name = who.name or principal.local(root).name
+    snapshot = record(
+        [given.text],
+        session=session_id,
+        gate=given.gate,
+        cwd=root,
+        person=Principal(name, "a browser of the inbox", "inbox"),
+    )
+    return Recorded(snapshot, _resume(row, snapshot))
+
+
+def require_shown(row: Row, given: Submission) -> GateFacts:
+    """The facts of the gate that was answered, if they are what was shown.
+
+    StateError PB-STATE-CHANGED if it is not open any more, or something has changed.
+    """
     facts = facts_of(row)
     if facts is None or facts.gate.id != given.gate:
         raise StateError(
@@ -65,16 +83,7 @@ def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
             "something has changed since this was shown; look at it again",
             where=f"session {row.session_id}",
         )
-    root, session_id = row.seen.root, row.session_id
-    name = who.name or principal.local(root).name
-    snapshot = record(
-        [given.text],
-        session=session_id,
-        gate=given.gate,
-        cwd=root,
-        person=Principal(name, "a browser of the inbox", "inbox"),
-    )
-    return Recorded(snapshot, _resume(row, snapshot))
+    return facts
 
 
 def failure(row: Row) -> str:

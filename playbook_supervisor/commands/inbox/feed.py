@@ -15,6 +15,14 @@ from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed, FleetRow
+
+    AnyRow: TypeAlias = Row | FleetRow
+
 _MOST_ENDED = 50  # sessions that have ended today
 _OLD = 30.0  # seconds
 
@@ -22,33 +30,47 @@ _OLD = 30.0  # seconds
 class Listing(Record):
     """The sessions by what they need. `problems` name repositories that cannot be read.
 
-    `version` grows with each change.
+    `stuck` and `queued` are sessions of the fleet, and so are some of the others. `version` grows
+    with each change.
     """
 
     version: int = 0
-    waiting: tuple[Row, ...] = ()
-    working: tuple[Row, ...] = ()
+    waiting: tuple[AnyRow, ...] = ()
+    working: tuple[AnyRow, ...] = ()
     idle: tuple[Row, ...] = ()
-    ended: tuple[Row, ...] = ()
+    ended: tuple[AnyRow, ...] = ()
     problems: tuple[str, ...] = ()
+    stuck: tuple[FleetRow, ...] = ()
+    queued: tuple[FleetRow, ...] = ()
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        return (*self.waiting, *self.working, *self.idle, *self.ended)
+    def rows(self) -> tuple[AnyRow, ...]:
+        return (
+            *self.waiting,
+            *self.stuck,
+            *self.working,
+            *self.queued,
+            *self.idle,
+            *self.ended,
+        )
 
 
 class Feed:
-    """The sessions of several repositories. Any thread may ask; one at a time reads."""
+    """The sessions of several repositories, and of the fleet. Any thread may ask; one at a time
+    reads.
+    """
 
-    def __init__(self, roots: Callable[[], Collection[Path]]) -> None:
-        self._roots = roots
+    def __init__(
+        self, roots: Callable[[], Collection[Path]], fleet: FleetFeed | None = None
+    ) -> None:
+        self._roots, self.fleet = roots, fleet
         self._lock = threading.Lock()
         self._known: dict[Path, Repository] = {}
         self._repositories: dict[str, Repository] = {}
         self._problems: dict[Path | str, str] = {}  # by what cannot be read
         self._note = ""
         self._rows: dict[str, list[Row]] = {}
-        self._said: dict[str, Progress] = {}
+        self._said: dict[str, object] = {}
         self._looked_at = float("-inf")
         self.listing = Listing()
 
@@ -56,7 +78,16 @@ class Feed:
         """The listing, read again if that was not done for long."""
         if time.monotonic() - self._looked_at > _OLD:
             self.poll()
+        self.poll_fleet(unless_fresh=True)
         return self.listing
+
+    def poll_fleet(self, *, unless_fresh: bool = False) -> tuple[str, ...]:
+        """Read the sessions of the fleet, if there is one; the topics of those that differ."""
+        if self.fleet is None:
+            return ()
+        self.fleet.poll(unless_fresh=unless_fresh)
+        with self._lock:
+            return self._arrange()
 
     def poll(self, changed: Collection[Path | str] | None = None) -> tuple[str, ...]:
         """Read what has changed, and return the topics of the sessions that differ.
@@ -75,7 +106,9 @@ class Feed:
             return self._arrange()
 
     def find(self, key: str, session_id: str) -> Row | None:
-        """The session as it is now, read from its files."""
+        """The session as it is now, read from its files. Errors as `FleetFeed.find`."""
+        if self.fleet is not None and key == self.fleet.key:
+            return self.fleet.find(session_id)
         with self._lock:
             if (repository := self._repositories.get(key)) is not None:
                 self._read(repository)
@@ -128,32 +161,44 @@ class Feed:
 
     def _arrange(self) -> tuple[str, ...]:
         """Sort all sessions into a new listing; the topics of those that differ from the last."""
-        today = _Today()
+        today, fleet = _Today(), self.fleet.rows if self.fleet else ()
         rows = [row for each in self._rows.values() for row in each if today.shows(row)]
-        said, former = {row.topic: row.progress for row in rows}, self._said
+        ours = [row for row in fleet if row.open or today.has(row.since)]
+        said: dict[str, object] = {row.topic: row.progress for row in rows}
+        said |= {row.topic: row.told for row in ours}
+        former = self._said
         changed = [each for each in {**said, **former} if _differ(said.get(each), former.get(each))]
-        problems = tuple(sorted(filter(None, (*self._problems.values(), self._note))))
+        problem = self.fleet.problem if self.fleet else ""
+        problems = tuple(sorted(filter(None, (*self._problems.values(), self._note, problem))))
         if problems != self.listing.problems:
             changed.append("")
         if changed or not self.listing.version:
             self._said = said
-            self.listing = _listing(self.listing.version + 1, rows, problems)
+            self.listing = _listing(self.listing.version + 1, rows, ours, problems)
         return tuple(changed)
 
 
-def _listing(version: int, rows: Sequence[Row], problems: tuple[str, ...]) -> Listing:
-    """The oldest gate comes first; of all others, the latest."""
-    waiting = [row for row in rows if row.seen.gate is not None]
+def _listing(
+    version: int, rows: Sequence[Row], fleet: Sequence[FleetRow], problems: tuple[str, ...]
+) -> Listing:
+    """The oldest gate comes first; of all others, the latest; those of a queue in its order."""
+    waiting: list[AnyRow] = [row for row in rows if row.seen.gate is not None]
+    waiting += (row for row in fleet if row.place == "waiting")
     others = [row for row in rows if row.seen.gate is None]
-    waiting.sort(key=lambda row: row.seen.gate.opened_at if row.seen.gate else 0)
-    others.sort(key=_latest, reverse=True)
+    working: list[AnyRow] = [row for row in others if row.seen.open and row.seen.driver is not None]
+    working += (row for row in fleet if row.place == "working")
+    ended: list[AnyRow] = [row for row in others if not row.seen.open]
+    ended += (row for row in fleet if row.place == "ended")
+    idle = [row for row in others if row.seen.open and row.seen.driver is None]
     return Listing(
         version,
-        tuple(waiting),
-        tuple(row for row in others if row.seen.open and row.seen.driver is not None),
-        tuple(row for row in others if row.seen.open and row.seen.driver is None),
-        tuple(row for row in others if not row.seen.open)[:_MOST_ENDED],
+        tuple(sorted(waiting, key=_since)),
+        tuple(sorted(working, key=_since, reverse=True)),
+        tuple(sorted(idle, key=_since, reverse=True)),
+        tuple(sorted(ended, key=_since, reverse=True)[:_MOST_ENDED]),
         problems,
+        tuple(row for row in fleet if row.place == "stuck"),
+        tuple(row for row in fleet if row.place == "queued"),
     )
 
 
@@ -168,18 +213,23 @@ class _Today:
         manifest = row.seen.manifest
         if row.seen.open or manifest is None:
             return row.seen.open
-        return time.localtime(_latest(row) / 1000)[:3] == self._day
+        return self.has(row.since)
+
+    def has(self, ms: int) -> bool:
+        """Whether that time is of today."""
+        return time.localtime(ms / 1000)[:3] == self._day
 
 
-def _latest(row: Row) -> int:
-    manifest = row.seen.manifest
-    return (manifest.completed_at or manifest.started_at) if manifest is not None else 0
+def _since(row: AnyRow) -> int:
+    return row.since
 
 
-def _differ(one: Progress | None, other: Progress | None) -> bool:
+def _differ(one: object, other: object) -> bool:
     if one is other:
         return False
-    return one is None or other is None or _state_of(one) != _state_of(other)
+    if isinstance(one, Progress) and isinstance(other, Progress):
+        return _state_of(one) != _state_of(other)
+    return one != other
 
 
 def _state_of(progress: Progress) -> object:

@@ -29,7 +29,7 @@ class Reminders:
 
     def send_due(self) -> None:
         """Send what is due; it takes as long as sending does."""
-        waiting = self._feed.listing.waiting
+        waiting = [row for row in self._feed.listing.waiting if isinstance(row, Row)]
         kept = self._settings.keys() & {row.topic for row in waiting}
         self._settings = {topic: self._settings[topic] for topic in kept}
         for row in waiting:

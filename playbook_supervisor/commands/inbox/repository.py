@@ -16,17 +16,22 @@ from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetRow
+
 _PLAYBOOKS, _SESSIONS, _PRIVATE, _WORKTREES = ".playbooks", "sessions", "playbook", "worktrees"
 
 
 class Row(Record):
     """One session that a person began. `key` and `repository` name its repository, in links and
-    to people.
+    to people. One of the `fleet` is read from its newest snapshot.
     """
 
     key: str
     repository: str
     progress: Progress
+    fleet: FleetRow | None = None
 
     @property
     def seen(self) -> SessionOverview:
@@ -35,6 +40,14 @@ class Row(Record):
     @property
     def session_id(self) -> str:
         return self.seen.session_id
+
+    @property
+    def since(self) -> int:
+        """When its gate opened, else when it ended or began, in ms; 0 if it cannot be read."""
+        if (gate := self.seen.gate) is not None:
+            return gate.opened_at
+        manifest = self.seen.manifest
+        return (manifest.completed_at or manifest.started_at) if manifest is not None else 0
 
     @property
     def topic(self) -> str:

@@ -122,6 +122,21 @@ def require_person_at(here: Checkout, private: Path, process: Process, command: 
         reason = _started_by(bound, pid)
         if pid == bound.pid:
             reason = f"Claude Code (process {pid}) itself asks for it"
+    _require_person(process, line, reason, command)
+
+
+def require_person_anywhere_at(process: Process, command: str) -> None:
+    """As `require_person_at`, whatever the repository: an agent of any one is refused."""
+    from playbook_supervisor.drivers import own_agents
+
+    line = _line(process)
+    _require_person(process, line, own_agents.above_any(process.pid), command)
+
+
+def _require_person(
+    process: Process, line: list[tuple[int, str]], reason: str, command: str
+) -> None:
+    pid = process.pid
     if not reason and any(inside(ancestry.first_environment(each)) for each, _ in line):
         reason = "a shell of Claude Code has started this process"
     if not reason and (not line or _line(process) != line):

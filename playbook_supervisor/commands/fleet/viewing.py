@@ -1,0 +1,145 @@
+"""Sessions of the fleet to look at: a clone of each at its newest snapshot, which nothing changes.
+
+A clone is used as long as the snapshot is the same, and removed when no one has looked for a while.
+What a process that was killed has left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from types import TracebackType
+
+from playbook_supervisor.commands.fleet import opening
+from playbook_supervisor.drivers.fleet.database import Row
+from playbook_supervisor.drivers.fleet.remotes import repository_name
+from playbook_supervisor.drivers.fleet.session_clone import SessionClone
+from playbook_supervisor.drivers.fleet.session_ref import Tip
+from playbook_supervisor.errors import FleetError, PlaybookError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project import worker_settings
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import checkout, user_state
+from playbook_supervisor.system.files import ensure_folder, remove
+from playbook_supervisor.system.locks import locked
+
+_UNUSED = 600.0  # seconds after which a clone is removed
+_REPLACED = 30.0  # seconds that a page may still read a clone whose session has gone on
+_LOCK = "lock"
+
+
+class _View(Record, frozen=False):
+    """`used` is when someone last looked, in seconds of the monotonic clock."""
+
+    tip: Tip
+    clone: SessionClone
+    used: float
+
+
+class Views:
+    """The clones that one process looks at. Any thread may ask. Leave the `with` to remove them.
+
+    `now` tells the time of the fleet's database, in ms, which the sessions have.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._known: dict[str, _View] = {}
+        self._replaced: list[_View] = []
+        self._folder = user_state.path("fleet") / "views" / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._held = ExitStack()
+
+    def __enter__(self) -> Views:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def store(self, row: Row) -> DiskStore:
+        """The sessions of the newest snapshot of that one, which is fetched now.
+
+        FleetError PB-FLEET-REPOSITORY if worker.yaml does not admit the repository; GitError
+        PB-GIT-REMOTE; StateError PB-STATE-NO-SESSION.
+        """
+        with self._lock:
+            own = self._locks.setdefault(row.id, threading.Lock())
+        with own:
+            return DiskStore(checkout.find(self._view(row).clone.path))
+
+    def sweep(self) -> None:
+        """Remove what no one looks at any more."""
+        now = time.monotonic()
+        with self._lock:
+            old = [name for name, each in self._known.items() if now - each.used > _UNUSED]
+            gone = [self._known.pop(name) for name in old]
+            gone += [each for each in self._replaced if now - each.used > _REPLACED]
+            self._replaced = [each for each in self._replaced if now - each.used <= _REPLACED]
+        for each in gone:
+            _remove(each)
+
+    def close(self) -> None:
+        """Remove all clones."""
+        with self._lock:
+            gone = [*self._known.values(), *self._replaced]
+            self._known, self._replaced = {}, []
+        for each in gone:
+            _remove(each)
+        self._held.close()
+        with suppress(PlaybookError):
+            remove(self._folder)
+
+    def _view(self, row: Row) -> _View:
+        settings = worker_settings.load()
+        mirror = opening.mirror(row.repository, settings)
+        if not settings.admits(mirror.url):
+            raise FleetError(
+                "PB-FLEET-REPOSITORY",
+                f"{first_line(mirror.url, 200)} is not among the repositories of worker.yaml",
+                where=str(worker_settings.path()),
+                guidance="Add it to `repositories` there, if sessions of it may be shown here.",
+            )
+        tip = mirror.tip(row.id)
+        with self._lock:
+            known = self._known.get(row.id)
+            if known is not None:
+                known.used = time.monotonic()
+                if known.tip.commit == tip.commit:
+                    return known
+                self._replaced.append(self._known.pop(row.id))
+        self._begin()
+        place = self._folder / f"{row.id}-{tip.commit[:12]}" / repository_name(mirror.url)
+        clone = mirror.checkout(tip, place)
+        DiskStore(checkout.find(clone.path)).clock.follow(self._now())
+        made = _View(tip, clone, time.monotonic())
+        with self._lock:
+            self._known[row.id] = made
+        return made
+
+    def _begin(self) -> None:
+        """Hold our folder, and remove those that no process holds."""
+        with self._lock:
+            if (self._folder / _LOCK).exists():
+                return
+            ensure_folder(self._folder)
+            self._held.enter_context(locked(self._folder / _LOCK))
+        for other in self._folder.parent.iterdir():
+            if other != self._folder:
+                with suppress(PlaybookError, OSError), locked(other / _LOCK, timeout=0):
+                    remove(other)
+
+
+def _remove(view: _View) -> None:
+    with suppress(PlaybookError, OSError):  # the next process tries again
+        view.clone.remove()
+        remove(view.clone.path.parent)
