@@ -145,12 +145,14 @@ class Connection:
 
 
 def _closed(connection: socket.socket) -> bool:
-    """Whether the other end is closed, and has left nothing to read."""
+    """Whether the other end is closed and has left nothing to read, or ours is closed."""
+    import select
+
     try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        return bool(poll.poll(0)) and not connection.recv(1, socket.MSG_PEEK)
+    except (OSError, ValueError):  # ValueError: ours
         return True
 
 
