@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import changed_settings, locate
-from playbook_supervisor.drivers import session_control
+from playbook_supervisor.drivers import gate_answer
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import replace
@@ -51,7 +51,7 @@ def answer(
     if gate and gate != asked.id:
         wrong = f"the gate {gate} is not open; the open one is {asked.id}"
         raise StateError("PB-STATE-REFUSED", wrong)
-    answered = session_control.answer(supervisor, snapshot, text, person)
+    answered = gate_answer.answer(supervisor, snapshot, text, person)
     if said := changed_settings.notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playbook_supervisor.commands.fleet import persons
 from playbook_supervisor.commands.fleet.overview import find
-from playbook_supervisor.drivers import session_control
+from playbook_supervisor.drivers import gate_answer
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row
 from playbook_supervisor.drivers.fleet.database.rows import ENDED
 from playbook_supervisor.errors import StateError
@@ -58,7 +58,7 @@ def answer(
             f"the row of session {row.id} does not say how its gate can be answered",
             guidance=f"`playbook fleet rebuild --repo {row.repository}` reads it again.",
         )
-    decided = session_control.resolution(
+    decided = gate_answer.resolution(
         text, [Resolution(each) for each in row.choices], f"gate {row.gate} of {row.id}"
     )
     by = persons.name(cwd)

@@ -11,7 +11,7 @@ from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
 from playbook_supervisor.commands.inbox.gate_facts import GateFacts
 from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.pinned import pinned_policy
-from playbook_supervisor.drivers import session_control
+from playbook_supervisor.drivers import gate_answer
 from playbook_supervisor.drivers.fleet.database import State
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -28,7 +28,7 @@ def answer(fleet: FleetFeed, row: Row, given: Submission, who: Answerer) -> None
     require_person_anywhere(who)
     facts = require_shown(row, given)
     _require_waiting(row, facts)
-    decided = session_control.resolution(given.text, facts.choices, facts.gate.question)
+    decided = gate_answer.resolution(given.text, facts.choices, facts.gate.question)
     database, at = fleet.database(), row.seen.gate_at
     name = who.name or principal.local(row.seen.root).name
     step = facts.record.id.partition("#")[0]

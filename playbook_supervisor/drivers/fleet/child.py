@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor.drivers import clearance, driver_lock, session_control
+from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.database import StoredAnswer
@@ -65,7 +65,7 @@ class Driven:
         vouching = f"the database role {answer.role}"
         person = Principal(answer.by, vouching, via=answer.via or "fleet", role=answer.role)
         try:
-            session_control.answer(supervisor, snapshot, answer.text, person, answer.at)
+            gate_answer.answer(supervisor, snapshot, answer.text, person, answer.at)
         except (ArgumentError, PolicyError) as error:
             return f"the answer of {first_line(answer.by, 80)} does not count: {error.message}"
         return ""
@@ -84,7 +84,8 @@ class Driven:
         words, by = self._keeper.cancelled
         if words:
             with driver_lock.driving(supervisor.private, "abort"):
-                session_control.abort(supervisor, words, Principal(by, via="fleet"))
+                supervisor.end_workers()
+                supervisor.abort(words, Principal(by, via="fleet"))
             return
         self._require_admitted(snapshot)
         self._run(self._argv(snapshot), supervisor.private, cleared)
