@@ -36,6 +36,7 @@ _SETTINGS = (
     *("-c", "protocol.ext.allow=never"),
     *("-c", "submodule.recurse=false"),
     *("-c", "transfer.bundleURI=false"),
+    *("-c", "http.lowSpeedLimit=100", "-c", "http.lowSpeedTime=30"),  # bytes per second, seconds
 )
 _ELSEWHERE = frozenset(
     {

@@ -94,7 +94,7 @@ def quiet_ssh(git: Git) -> dict[str, str]:
     own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys()
     if own or git("config", "--get", "core.sshCommand").returncode == 0:
         return {}
-    return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+    return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ServerAliveInterval=15"}
 
 
 def patiently(git: Git, *arguments: str, stdin: bytes = b"") -> Completed:

@@ -33,8 +33,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 
-SECONDS, FIRST = 60.0, 3600.0
-"""Seconds for a command that talks to the remote, and for the first one, which fetches it all."""
+SECONDS, FIRST = 600.0, 3600.0
+"""Seconds for a command that talks to the remote, and for the first one, which fetches it all.
+
+One that no bytes come back from ends sooner (`git_plumbing`)."""
 
 _BRANCHES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _READY = "playbook-mirror"  # the file that says that the mirror is complete
