@@ -116,7 +116,7 @@ def prepare(
         warnings = [*_on_default_branch(store.checkout), *warnings]
     branch = store.checkout.branch if branch is None else branch
     feature = features.of_branch(branch)
-    if "feature" in args:
+    if args.get("feature"):
         found = features.resolve(root, args["feature"], settings, lambda: _branches(here))
         if found.warning and tree is not None:  # the feature may be here, and not committed
             found = features.resolve(here, args["feature"], settings, lambda: _branches(here))

@@ -121,3 +121,15 @@ def test_a_secret_that_is_gone_by_then_fails_its_step_before_it_runs(typed: Proj
     (entry,) = typed.journal()
     assert entry["error_code"] == "PB-STEP-SECRET"
     assert "ended with exit status 3" in entry["error"]
+
+
+def test_a_feature_that_is_optional_may_be_left_out(project: Project) -> None:
+    project.write(
+        ".playbooks/playbooks/loose.yaml",
+        "name: loose\ndescription: Any\nversion: '1.1'\n"
+        "args: [{name: feature, description: Its number, required: false}]\n"
+        "defaults: {autonomy: auto, error_policy: stop}\n"
+        "steps: [{id: plan, command: /speckit.plan}]\n",
+    )
+    done = project.playbook("run", "loose", "--agent", project.script("default: {say: done}"))
+    assert done.code == 0, done.err
