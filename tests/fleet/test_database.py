@@ -99,14 +99,14 @@ def code(call: Callable[[], Any]) -> str:
 def change(place: address.Address, statement: str) -> None:
     """What another program could write into the database."""
     if place.file is not None:
-        with sqlite3.connect(place.file) as connection:
-            connection.execute(statement.replace("fleet.", "fleet_"))
-        connection.close()
+        with sqlite3.connect(place.file) as file:
+            file.execute(statement.replace("fleet.", "fleet_"))
+        file.close()
     else:
         import psycopg
 
-        with psycopg.connect(place.url) as connection:
-            connection.execute(statement.encode())
+        with psycopg.connect(place.url) as server:
+            server.execute(statement.encode())
 
 
 # ── submitting ──────────────────────────────────────────────────────────────────────────────
@@ -595,7 +595,7 @@ def test_a_damaged_row_is_left_out_and_named(
         junk = junk.replace("chr(", "char(")
     change(place, f"UPDATE fleet.session SET \"{column}\" = {junk} WHERE id = '{ID}'")  # noqa: S608
     assert [found.id for found in fleet.rows()] == [OTHER]
-    assert fleet.notices == (f"the row of session {ID} is damaged ({column}), and left out",)
+    assert list(fleet.notices) == [f"the row of session {ID} is damaged ({column}), and left out"]
     assert code(lambda: fleet.row(ID)) == "PB-FLEET-DATABASE"
     if column != "state":
         assert code(lambda: fleet.take(ID, 1, "w-1", LONG)) == "PB-FLEET-DATABASE"
@@ -603,7 +603,7 @@ def test_a_damaged_row_is_left_out_and_named(
     told = Row(ID, SITE, "001-hello", "auto-feature", "001", "default", State.QUEUED, epoch=4)
     assert fleet.restore([told]) == 1
     assert [found.id for found in fleet.rows()] == [OTHER, ID]
-    assert fleet.notices == ()
+    assert list(fleet.notices) == []
 
 
 def test_a_damaged_id_is_left_out(place: address.Address, fleet: FleetDatabase) -> None:

@@ -113,18 +113,21 @@ class DbosQueue:
     # ── pools ───────────────────────────────────────────────────────────────────────────────
 
     def limits(self, pool: str, limits: Limits | None = None) -> Limits:
-        """The limits of a pool, after setting them."""
+        """The limits of a pool, after setting them. One that another implies is not told."""
         with self._errors():
             if limits is not None:
                 self._register(pool, limits, "always_update")
-                return limits
             found = self._client.retrieve_queue(pool)
             if found is None:
                 return Limits()
-            rate = found.limiter
+            rate, whole, each = (
+                found.limiter,
+                found.global_concurrency,
+                found.partition_concurrency,
+            )
             return Limits(
-                _limited(found.global_concurrency),
-                _limited(found.partition_concurrency),
+                whole,
+                each if each is not None and each < (whole or _ANY_NUMBER) else None,
                 (rate["limit"], rate["period"]) if rate else None,
             )
 
@@ -357,7 +360,3 @@ def _job(found: dbos.WorkflowStatus) -> Job | None:
         first_line(found.queue_name or "", 40),
         first_line(found.executor_id or "", 80) if at_work else "",
     )
-
-
-def _limited(number: int | None) -> int | None:
-    return None if number is None or number >= _ANY_NUMBER else number

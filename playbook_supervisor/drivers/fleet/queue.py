@@ -9,9 +9,7 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from sqlalchemy import Connection
+    from typing import Any, Protocol
 else:
     Protocol = object
 
@@ -58,7 +56,7 @@ class Queue(Protocol):
 
     def put(
         self,
-        connection: Connection,
+        connection: Any,
         session: str,
         number: int,
         *,
@@ -66,7 +64,10 @@ class Queue(Protocol):
         repository: str,
         priority: int,
     ) -> None:
-        """Put a job, in the caller's transaction. A job that is there already stays as it is."""
+        """Put a job, in the transaction of a connection of SQLAlchemy.
+
+        A job that is there already stays as it is.
+        """
 
     def put_back(self, session: str, number: int, pool: str = "") -> bool:
         """Give a job that was taken to the next worker, and take it from its owner.
@@ -81,7 +82,10 @@ class Queue(Protocol):
         """The jobs that have not ended, or only those that a worker has taken."""
 
     def limits(self, pool: str, limits: Limits | None = None) -> Limits:
-        """The limits of a pool, after setting them if they are given."""
+        """The limits of a pool, after setting them if they are given.
+
+        One of a repository that is no lower than the one in all is None.
+        """
 
     def work(
         self,
