@@ -8,7 +8,7 @@ What follows the language of a fence says what is done with the block:
     ```python                is run, and must end well
     ```text verdict          must be read as PASS; `verdicts`: each line
     ```text answers          each line must be taken for `continue`
-    ```text                  is shown and nothing else; `sh` and `mermaid` likewise
+    ```text                  is shown and nothing else; `sh`, `sql` and `mermaid` likewise
     … file=PATH              is also written to PATH, for the blocks that follow
 
 A document tells one story: its blocks share one project, from top to bottom. Times, durations,
@@ -37,7 +37,7 @@ from playbook_supervisor.commands.install import shipped
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEMPLATES = REPOSITORY / "templates"
-SHOWN_ONLY = frozenset({"text", "sh", "mermaid"})
+SHOWN_ONLY = frozenset({"text", "sh", "sql", "mermaid"})
 ANY_LINES = "…"
 
 _FENCE = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from contextlib import suppress
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 from documents import REPOSITORY, Stage, blocks
 from project import Project, remote
 
+GUIDE = (REPOSITORY / "docs/fleet.md").read_text("utf-8")
+
+
+def shown(kind: str) -> str:
+    """The only block of that kind in the guide."""
+    (text,) = (block.text for block in blocks(GUIDE) if block.kind == kind)
+    return text
+
 
 @pytest.mark.measured
 def test_the_commands_of_the_guide_work_on_a_server(project: Project, database: str) -> None:
-    guide = (REPOSITORY / "docs/fleet.md").read_text("utf-8")
-    (commands,) = (block.text for block in blocks(guide) if block.kind == "postgres")
+    commands = shown("postgres")
     stage = Stage(project, quick=True)
     origin = remote(project)
     origin.git("symbolic-ref", "HEAD", f"refs/heads/{project.git('branch', '--show-current')}")
@@ -36,3 +47,25 @@ def test_the_commands_of_the_guide_work_on_a_server(project: Project, database: 
     assert "WAITS FOR A HUMAN at pr#1?1" in done.stdout
     assert "waits at gate pr#1?1" in done.stderr
     assert "Traceback" not in done.stderr
+    answered_by_another_role(project, database)
+
+
+def answered_by_another_role(project: Project, database: str) -> None:
+    """Ada may answer once she has the rights that the guide names, and her role is kept."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        ada = "CREATE ROLE ada LOGIN PASSWORD 'dummy' IN ROLE fleet_user"
+        for statement in (*shown("grants").split(";\n"), ada):
+            with suppress(psycopg.errors.DuplicateObject):  # of a former try at this server
+                connection.execute(statement.encode())
+    server = urlsplit(database)
+    address = server._replace(netloc=f"ada:dummy@{server.hostname}:{server.port}").geturl()
+    env = {"PLAYBOOK_FLEET": address}
+    (session,) = json.loads(project.playbook("status", "--fleet", "--json", env=env).out)[
+        "sessions"
+    ]
+    done = project.playbook("answer", session["session"], "continue", env=env)
+    assert done.code == 0, done.err
+    done = project.process("worker", "--drain", env=env)
+    assert "completed" in done.err
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT role FROM fleet.answer").fetchall() == [("ada",)]
