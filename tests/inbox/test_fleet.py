@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from inbox.serving import Served, serving
 from inbox.test_answers import Page
 from inbox.test_events import Listener
 from playbook_supervisor.commands.fleet.viewing import Views
-from playbook_supervisor.drivers.fleet.database import Row, State
+from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
+from playbook_supervisor.drivers.fleet.database import Lease, State
 from playbook_supervisor.errors import FleetError, GitError
 from playbook_supervisor.project.worker_settings import path as settings_path
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.process_groups import MARK
 from playbook_supervisor.system.user_state import path as state_path
 
@@ -115,7 +117,7 @@ def test_what_cannot_be_reached_is_said_and_the_rest_goes_on(fleet: Fleet, waiti
         gone.rename(fleet.origin.root)
         assert client.get(f"/session/fleet/{waiting}").status_code == 200
         for unknown in ("20260101-zzz", "nothing", "..%2f.."):
-            assert client.get(f"/session/fleet/{unknown}").status_code in (404, 500)
+            assert client.get(f"/session/fleet/{unknown}").status_code == 404
 
 
 def test_a_fleet_is_left_out_where_that_is_wanted(fleet: Fleet, waiting: str) -> None:
@@ -133,6 +135,39 @@ def test_a_database_that_is_not_there_is_a_problem_on_the_page(
         shown = client.get("/").text
     assert re.search(r"fleet: .*does not exist", shown)
     assert "playbook fleet up" in shown
+
+
+def test_a_link_of_a_notice_from_a_worker_leads_to_the_gate(fleet: Fleet, waiting: str) -> None:
+    """It names the worker's clone, which no one else knows."""
+    with visited(fleet) as (_, client):
+        shown = client.get(f"/gate/0123456789ab/{waiting}?id=tasks%231%3F1")
+    assert "Run /speckit.tasks (step tasks) now" in shown.text
+
+
+def test_the_rows_are_read_again_only_after_a_change(fleet: Fleet, address: str) -> None:
+    assert address
+    session = fleet.submit()
+    feed = FleetFeed()
+    feed.poll()
+    rows = feed.rows
+    changes: list[Callable[[], object]] = [
+        lambda: fleet.database.cancel(session, "no", "Ada"),
+        lambda: fleet.submit(),
+        lambda: taken.append(fleet.database.take(session, fleet.row(session).job, "w", 60)),
+    ]
+    taken: list[Lease | None] = []
+    for change in changes:
+        feed.poll()
+        assert feed.rows is rows
+        change()
+        feed.poll()
+        assert feed.rows is not rows
+        rows = feed.rows
+    assert taken[0]
+    assert fleet.database.renew(taken[0], 60)
+    feed.poll()
+    assert feed.rows is rows  # nothing that is shown has changed
+    feed.close()
 
 
 # ── answers ─────────────────────────────────────────────────────────────────────────────────
@@ -273,12 +308,5 @@ def test_a_repository_that_the_settings_do_not_name_is_not_fetched(
         with pytest.raises(FleetError, match="file is not allowed here"):
             seen.store(row)
         settings_path().write_text("transports: [file]\n")
-        elsewhere = Row(**{**vars_of(row), "repository": "file:///nowhere"})
         with pytest.raises(GitError):
-            seen.store(elsewhere)
-
-
-def vars_of(row: Row) -> dict[str, object]:
-    from playbook_supervisor.records import as_mapping
-
-    return dict(as_mapping(row))
+            seen.store(replace(row, repository="file:///nowhere"))

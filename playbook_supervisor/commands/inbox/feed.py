@@ -70,7 +70,7 @@ class Feed:
         self._problems: dict[Path | str, str] = {}  # by what cannot be read
         self._note = ""
         self._rows: dict[str, list[Row]] = {}
-        self._said: dict[str, object] = {}
+        self._said: dict[str, Progress | FleetRow] = {}
         self._looked_at = float("-inf")
         self.listing = Listing()
 
@@ -107,7 +107,9 @@ class Feed:
 
     def find(self, key: str, session_id: str) -> Row | None:
         """The session as it is now, read from its files. Errors as `FleetFeed.find`."""
-        if self.fleet is not None and key == self.fleet.key:
+        with self._lock:
+            known = key in self._repositories
+        if not known and self.fleet is not None:  # the link of a worker's notice names its clone
             return self.fleet.find(session_id)
         with self._lock:
             if (repository := self._repositories.get(key)) is not None:
@@ -164,8 +166,8 @@ class Feed:
         today, fleet = _Today(), self.fleet.rows if self.fleet else ()
         rows = [row for each in self._rows.values() for row in each if today.shows(row)]
         ours = [row for row in fleet if row.open or today.has(row.since)]
-        said: dict[str, object] = {row.topic: row.progress for row in rows}
-        said |= {row.topic: row.told for row in ours}
+        said: dict[str, Progress | FleetRow] = {row.topic: row.progress for row in rows}
+        said |= {row.topic: row for row in ours}
         former = self._said
         changed = [each for each in {**said, **former} if _differ(said.get(each), former.get(each))]
         problem = self.fleet.problem if self.fleet else ""
@@ -224,12 +226,15 @@ def _since(row: AnyRow) -> int:
     return row.since
 
 
-def _differ(one: object, other: object) -> bool:
+def _differ(one: Progress | FleetRow | None, other: Progress | FleetRow | None) -> bool:
     if one is other:
         return False
-    if isinstance(one, Progress) and isinstance(other, Progress):
-        return _state_of(one) != _state_of(other)
-    return one != other
+    return one is None or other is None or _shown(one) != _shown(other)
+
+
+def _shown(each: Progress | FleetRow) -> object:
+    """All that a page shows of a session and that does not change by itself, for comparison."""
+    return _state_of(each) if isinstance(each, Progress) else each.told
 
 
 def _state_of(progress: Progress) -> object:

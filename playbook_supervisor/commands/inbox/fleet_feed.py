@@ -17,6 +17,7 @@ from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
 from playbook_supervisor.drivers.fleet.database.rows import OPEN
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.session_clock import system_clock
 
 KEY = "fleet"
@@ -95,8 +96,6 @@ class FleetFeed:
     `rows` are the sessions as last read, `problem` why they could not be read or is empty.
     """
 
-    key = KEY
-
     def __init__(self, cwd: Path | None = None) -> None:
         self._cwd = cwd
         self._lock = threading.Lock()
@@ -104,6 +103,7 @@ class FleetFeed:
         self._known: FleetDatabase | None = None
         self._views = Views(lambda: self.database().now())
         self._read_at = float("-inf")
+        self._stamp: tuple[int, ...] | None = None
         self.rows: tuple[FleetRow, ...] = ()
         self.problem = ""
 
@@ -112,18 +112,25 @@ class FleetFeed:
         if unless_fresh and time.monotonic() - self._read_at < _FRESH:
             return
         try:
-            seen = fleet(self.database())
+            self._read(self.database())
         except PlaybookError as error:
             self.problem = f"fleet: {error.message}. {error.guidance}".strip()
+            self._stamp = None
             self._close_database()
-        else:
-            later = system_clock() - seen.now
-            sessions = (*seen.sessions, *(FleetSession(row) for row in seen.ended))
-            known = {row.session_id: row for row in self.rows}
-            made = (FleetRow(each, later) for each in sessions)
-            self.rows = tuple(_as_before(known.get(row.session_id), row) for row in made)
-            self.problem = " ".join(seen.notices)
         self._read_at = time.monotonic()
+
+    def _read(self, database: FleetDatabase) -> None:
+        """The rows are read only if one has changed: there may be thousands."""
+        stamp = database.stamp()
+        if stamp == self._stamp:
+            return
+        seen = fleet(database)
+        later = system_clock() - seen.now
+        sessions = (*seen.sessions, *(FleetSession(row) for row in seen.ended))
+        known = {row.session_id: row for row in self.rows}
+        made = (FleetRow(each, later) for each in sessions)
+        self.rows = tuple(_as_before(known.get(row.session_id), row) for row in made)
+        self.problem, self._stamp = " ".join(seen.notices), stamp
 
     def find(self, session_id: str) -> Row | None:
         """The session as its newest snapshot has it; None if the fleet does not have it.
@@ -131,7 +138,7 @@ class FleetFeed:
         Errors as `Views.store`; FleetError PB-FLEET-DATABASE.
         """
         database = self.database()
-        row = database.row(session_id)
+        row = database.row(session_id) if SESSION_ID.match(session_id) else None
         if row is None:
             return None
         store = self._views.store(row)
@@ -164,5 +171,5 @@ class FleetFeed:
 
 
 def _as_before(known: FleetRow | None, row: FleetRow) -> FleetRow:
-    """The row that was there if nothing that is shown has changed; its time may differ a little."""
-    return known if known is not None and known.told == row.told else row
+    """The row that was there if it is the same, which is then not compared any further."""
+    return known if known is not None and known.session == row.session else row

@@ -134,6 +134,12 @@ class FleetDatabase:
 
         return self._run(upkeep.counts, read=True)
 
+    def stamp(self) -> tuple[int, ...]:
+        """Numbers that differ after every change of the rows but the renewal of a lease."""
+        from playbook_supervisor.drivers.fleet.database import upkeep
+
+        return self._run(upkeep.stamp, read=True)
+
     def now(self) -> int:
         """The database's clock, in ms since the epoch."""
         from playbook_supervisor.drivers.fleet.database.transactions import clock

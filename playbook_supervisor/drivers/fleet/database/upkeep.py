@@ -38,6 +38,20 @@ def counts(tx: Transaction) -> Counts:
     )
 
 
+def stamp(tx: Transaction) -> tuple[int, ...]:
+    """Numbers that differ after every change of the rows but the renewal of a lease."""
+    columns, sums = tx.session.c, ("epoch", "job", "failures", "due_at")
+    at_work = columns.state == State.RUNNING
+    query = sa.select(
+        sa.func.count(),
+        sa.func.sum(sa.case((at_work, 1), else_=0)),
+        sa.func.sum(sa.func.length(columns.cancel)),
+        sa.func.max(sa.case((at_work, 0), else_=columns.changed_at)),
+        *(sa.func.sum(columns[name]) for name in sums),
+    )
+    return tuple(int(each or 0) for each in tx.connection.execute(query).one())
+
+
 def restore(tx: Transaction, row: Row) -> bool:
     """Write what git says of a session, if the database does not know it or knows less."""
     try:
