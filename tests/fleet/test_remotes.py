@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook_supervisor.drivers.fleet.remotes import (
-    is_allowed,
     mirror_name,
     normalised,
     repository_name,
@@ -96,26 +95,6 @@ def test_a_file_is_refused_unless_the_worker_allows_that_transport() -> None:
             normalised(address)
     with pytest.raises(FleetError, match="ssh is not allowed here, but: https"):
         normalised("git@forge.example:widgets", ("https", "ext"))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matches"),
-    [
-        ("https://forge.example/acme/*", True),
-        ("https://forge.example/acme/widgets", True),
-        ("https://forge.example/**", True),
-        ("**", True),
-        ("https://forge.example/*", False),
-        ("https://*/widgets", False),
-        ("https://forge.example/acme/widget", False),
-        ("https://forge?example/acme/widgets", False),
-        ("https://forge.example/acme/[w]idgets", False),
-    ],
-)
-def test_a_star_in_a_pattern_does_not_reach_beyond_one_part(pattern: str, matches: bool) -> None:
-    address = "https://forge.example/acme/widgets"
-    assert is_allowed(address, ["git@forge.example:acme/*", pattern]) is matches
-    assert not is_allowed(address, [])
 
 
 def test_each_address_has_a_folder_of_its_own() -> None:

@@ -15,7 +15,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.drivers.fleet import child, outcome
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, State, StoredAnswer
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term, overtaken
-from playbook_supervisor.drivers.fleet.remotes import mirror_name, normalised
+from playbook_supervisor.drivers.fleet.remotes import mirror_name, normalised, repository_name
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
 from playbook_supervisor.errors import FleetError, GitError, PlaybookError, StateError
@@ -107,7 +107,7 @@ class _TakeUp:
         mirror = self._station.mirror(row.repository)
         self._tip = self._claim(mirror)
         ensure_folder(self._folder)
-        self._clone = mirror.checkout(self._tip, self._folder / _folder_name(row.repository))
+        self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
         DiskStore(checkout.find(self._clone.path)).clock.follow(self._station.database.now())
         driven = child.Driven(self._clone.path, self._session, self._station, self._keeper)
         answer = self._station.database.answer_due(self._keeper.lease)
@@ -250,8 +250,3 @@ class _TakeUp:
 
     def _tell(self, sentence: str) -> None:
         self._station.tell(self._session, sentence)
-
-
-def _folder_name(repository: str) -> str:
-    """The last part of a repository's address: some projects want their folder to have its name."""
-    return mirror_name(repository).rpartition("-")[0]

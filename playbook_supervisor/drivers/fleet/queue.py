@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
-"""The name of a pool, which is a queue."""
 MOST_PRIORITY = 1_000
 """Priorities are between minus this and this; the higher goes first."""
 

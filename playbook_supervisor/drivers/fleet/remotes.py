@@ -7,7 +7,7 @@ git, so it contains no credentials, and it names one repository in one way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import first_line, printable
@@ -55,15 +55,6 @@ def normalised(address: str, transports: Sequence[str] = DEFAULT_TRANSPORTS) -> 
     return normal
 
 
-def is_allowed(address: str, patterns: Iterable[str]) -> bool:
-    """Whether a normalised address matches one of the patterns.
-
-    In a pattern, `*` stands for characters other than `/`, and `**` for any:
-    `https://github.com/acme/*`, `git@github.com:acme/**`.
-    """
-    return any(re.fullmatch(_expression(pattern), address) for pattern in patterns)
-
-
 def mirror_name(address: str) -> str:
     """The name of the folder of a repository's mirror: `widgets-3f09ac10be77.git`."""
     return f"{repository_name(address)}-{digest(address.encode())[:_DIGITS]}.git"
@@ -73,12 +64,6 @@ def repository_name(address: str) -> str:
     """A name for the folder of a clone, from the last part of a normalised address: `widgets`."""
     last = re.split(r"[/:]", address)[-1].removesuffix(".git")
     return re.sub(r"[^A-Za-z0-9_-]", "-", last)[:_LONGEST_NAME].strip("-") or "repository"
-
-
-def _expression(pattern: str) -> str:
-    parts = re.split(r"(\*\*|\*)", pattern)
-    wild = {"*": "[^/]*", "**": ".*"}
-    return "".join(wild.get(part) or re.escape(part) for part in parts)
 
 
 def _url(address: str) -> tuple[str, str]:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from playbook_supervisor.drivers.fleet.queue import POOL
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.project.worker_settings import POOL
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.manifest import SESSION_ID
 
