@@ -43,9 +43,7 @@ NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA, ITEMS})
 class Gate(Record):
     """A halt for a human decision, open until `answered_at` is set. Times: ms since the epoch.
 
-    `via` is where the answer was given, `inbox` or `fleet`; empty for a terminal. `role` is the
-    role of the fleet's database that gave it. `request` is what an agent asks for during its step:
-    the call that it wants to make, or its questions.
+    `via` and `role` are as in `Answered`; `request` is the call or the questions of an agent.
     """
 
     id: str

@@ -1,17 +1,30 @@
-"""The fields of a gate's form → the words of an answer, as a person would type them."""
+"""The fields of a gate's form → the words of an answer, as typed; and what an answer led to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
+from playbook_supervisor.commands.inbox.answering import Recorded
+from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Resolution
 
 Fields = Mapping[str, Sequence[str]]
 
 _MOST_QUESTIONS = 16
+SAID = {
+    "resumed": "Your answer is recorded, and the session goes on.",
+    "driven": "Your answer is recorded, and the runner goes on.",
+    "client": "Your answer is recorded. Claude Code goes on at your next message there.",
+    "recorded": "Your answer is recorded. To go on: `playbook resume`, or let the inbox do that "
+    "(`inbox: {resume: true}` in the settings).",
+    "ended": "Your answer is recorded, and the session has ended.",
+    "fleet": "Your answer is recorded. A worker of the fleet journals it, and goes on.",
+}
+"""What an answer has led to, by the word in the address of the page that follows it."""
 
 
 def text_of(fields: Fields) -> str:
@@ -53,6 +66,17 @@ def refusal_of(error: PlaybookError, *, asked: int) -> str:
         "That does not answer this gate: your words name another choice than the button. "
         "Leave that word out, or press its button."
     )
+
+
+def after_answer(row: Row, answered: Recorded) -> str:
+    """The word for what an answer has led to."""
+    if isinstance(answered.snapshot.directive, Finish):
+        return "ended"
+    if answered.resumes:
+        return "resumed"
+    if row.seen.client is not None and row.seen.client.lives:
+        return "client"
+    return "driven" if row.seen.driver is not None else "recorded"
 
 
 def _asks(fields: Fields, number: int) -> bool:

@@ -21,32 +21,28 @@ from starlette.routing import Route
 
 from playbook_supervisor.cli.render import html, inbox_pages
 from playbook_supervisor.cli.web.access import ENTER, Access, Visitor
-from playbook_supervisor.cli.web.answer_form import chosen_of, refusal_of, text_of, typed_of
+from playbook_supervisor.cli.web.answer_form import (
+    SAID,
+    after_answer,
+    chosen_of,
+    refusal_of,
+    text_of,
+    typed_of,
+)
 from playbook_supervisor.cli.web.events import Broker, follow
 from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
 from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import admission, answering, gate_facts
 from playbook_supervisor.commands.inbox.admission import Answerer
-from playbook_supervisor.commands.inbox.answering import Recorded, Submission
+from playbook_supervisor.commands.inbox.answering import Submission
 from playbook_supervisor.commands.inbox.feed import Feed, Row
 from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.system import peer_process
 
 _YEAR = 365 * 24 * 3600
 _ASSETS = {"Cache-Control": "private, max-age=600"}
-_SAID = {
-    "resumed": "Your answer is recorded, and the session goes on.",
-    "driven": "Your answer is recorded, and the runner goes on.",
-    "client": "Your answer is recorded. Claude Code goes on at your next message there.",
-    "recorded": "Your answer is recorded. To go on: `playbook resume`, or let the inbox do that "
-    "(`inbox: {resume: true}` in the settings).",
-    "ended": "Your answer is recorded, and the session has ended.",
-    "fleet": "Your answer is recorded. A worker of the fleet journals it, and goes on.",
-}
-"""What an answer has led to, by the word in the address of the page that follows it."""
 _STATUS = {
     "PB-STATE-CHANGED": 409,
     "PB-FLEET-ANSWERED": 409,
@@ -116,7 +112,7 @@ class InboxApp:
             return visitor
         if (row := self._row(request)) is None:
             return _missing(request)
-        said = _SAID.get(request.query_params.get("after", ""), "")
+        said = SAID.get(request.query_params.get("after", ""), "")
         failure = "" if row.seen.driver or row.fleet else answering.failure(row)
         view = view_of(row.seen)
         return _page(
@@ -172,7 +168,7 @@ class InboxApp:
             self._feed.poll_fleet()
             after = "fleet"
         else:
-            after = _after(row, answering.answer(row, given, who))
+            after = after_answer(row, answering.answer(row, given, who))
             self._feed.poll([row.seen.root / ".playbooks"])
         address = f"{inbox_pages.session_link(row)}?after={after}"
         return RedirectResponse(address, status_code=303)
@@ -270,17 +266,6 @@ class InboxApp:
     def _icon(self, request: Request) -> Response:
         del request
         return Response(html.script("icon.svg"), media_type="image/svg+xml", headers=_ASSETS)
-
-
-def _after(row: Row, answered: Recorded) -> str:
-    """The word for what an answer has led to."""
-    if isinstance(answered.snapshot.directive, Finish):
-        return "ended"
-    if answered.resumes:
-        return "resumed"
-    if row.seen.client is not None and row.seen.client.lives:
-        return "client"
-    return "driven" if row.seen.driver is not None else "recorded"
 
 
 def _page(text: str, status: int = 200) -> Response:
