@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -262,6 +263,32 @@ def test_an_entry_that_is_later_than_its_snapshot_is_found(fleet: Fleet) -> None
     fleet.forge(name, invent)
     fleet.patch.delenv("GIT_COMMITTER_DATE")
     assert codes(fleet.audited()) == {"AUD-COMMITTED"}
+
+
+def test_a_session_that_is_open_although_it_was_merged_is_found(fleet: Fleet) -> None:
+    name = fleet.submit(ASKS).session
+    fleet.take_up(name, launch)
+    git(fleet.remote, "update-ref", "refs/heads/main", f"{REF}{name}")
+    assert codes(fleet.audited()) == {"AUD-MERGED"}
+
+
+def test_a_child_session_that_cannot_be_read_is_none(fleet: Fleet) -> None:
+    name = fleet.submit(CALLS).session
+    fleet.take_up(name, launch)
+
+    def point_elsewhere(folder: Path) -> None:
+        text = (folder / "journal.yaml").read_text()
+        (folder / "journal.yaml").write_text(re.sub(r"session: \S+", "session: ../../x", text))
+
+    fleet.forge(name, point_elsewhere)
+    assert [each.name for each in fleet.audited()] == [name]
+
+
+def test_outside_of_a_repository_there_is_nothing_to_audit(tmp_path: Path) -> None:
+    for every in (True, False):
+        with pytest.raises(StateError) as caught:
+            audit((), every=every, cwd=tmp_path)
+        assert caught.value.code == "PB-STATE-NO-REPOSITORY"
 
 
 def test_a_clone_audits_the_references_that_it_has_fetched(fleet: Fleet) -> None:
