@@ -613,17 +613,30 @@ def test_a_damaged_id_is_left_out(place: address.Address, fleet: FleetDatabase) 
     assert fleet.notices == ("the row of session ../../etc is damaged (id), and left out",)
 
 
+GRANTS = (
+    "GRANT USAGE ON SCHEMA fleet, dbos",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA fleet, dbos",
+)
+
+
 def test_the_role_beside_an_answer_is_the_servers_word(
     served: address.Address, postgres: Server
 ) -> None:
-    postgres.create_role("mallory")
+    postgres.create_role("mallory", "NOSUPERUSER")
     name = served.url.rpartition("/")[2]
+    for statement in GRANTS:
+        postgres.execute(f"{statement} TO mallory", name)
     with FleetDatabase.open(served) as fleet:
         waiting(fleet)
         with FleetDatabase.open(address.parse(postgres.url(name, user="mallory"))) as other:
             assert other.role == "mallory"
             other.role = "playbook"
             other.answer(ID, GATE, "continue", ADA)
+            assert code(lambda: other.answer(ID, GATE, "abort", ADA)) == "PB-FLEET-ANSWERED"
+            submit(other, OTHER)
+            assert (len(other.rows()), len(other.queue.running())) == (2, 3)
+            assert other.sweep(LONG).lost == ()
+        change(served, "UPDATE fleet.answer SET role = 'ada', journaled = false")
         due = fleet.answer_due(take(fleet))
         assert due is not None
         assert due.role == "mallory"

@@ -226,11 +226,17 @@ with FleetDatabase.open(address.find()) as fleet:
 
 @contextmanager
 def workers(
-    place: address.Address, ledger: Path, number: int = 3, seconds: float = 0.6
+    place: address.Address,
+    ledger: Path,
+    number: int = 3,
+    seconds: float = 0.6,
+    packages: Path | None = None,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Workers in processes of their own, which write to the ledger when jobs begin and end."""
-    url = place.url if place.file is None else str(place.file)
-    environment = os.environ | {"PLAYBOOK_FLEET": url}
+    """Workers in processes of their own, which write to the ledger when jobs begin and end.
+
+    Packages in that folder come first.
+    """
+    environment = environment_for(place, packages)
     with ExitStack() as stack:
         started = []
         for each in range(number):
@@ -241,6 +247,12 @@ def workers(
             started.append(process)
         assert eventually(lambda: lines(ledger, "ready") >= number)
         yield started
+
+
+def environment_for(place: address.Address, packages: Path | None = None) -> dict[str, str]:
+    url = place.url if place.file is None else str(place.file)
+    first = {"PYTHONPATH": str(packages)} if packages else {}
+    return os.environ | {"PLAYBOOK_FLEET": url} | first
 
 
 def lines(ledger: Path, word: str) -> int:
@@ -399,3 +411,31 @@ def test_a_hostile_job_runs_nothing(place: address.Address, fleet: FleetDatabase
         time.sleep(1)
     assert seen.taken == [(IDS[3], 1)]
     assert not (made / "harm").exists()
+
+
+# ── versions ────────────────────────────────────────────────────────────────────────────────
+
+OLDER = Path(sys.prefix) / "older-dbos"
+SUBMIT = """
+import sys
+from playbook_supervisor.drivers.fleet import address
+from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
+with FleetDatabase.open(address.find()) as fleet:
+    fleet.submit(NewSession(sys.argv[1], sys.argv[2], "001", "auto-feature", "001"))
+"""
+
+
+@pytest.mark.long
+def test_workers_with_an_older_dbos_share_the_jobs(place: address.Address, tmp_path: Path) -> None:
+    if not OLDER.is_dir():
+        pytest.skip("make .venv/older-dbos could not install it")
+    ledger, seen = tmp_path / "ledger", Seen()
+    with FleetDatabase.open(place) as fleet:
+        submit(fleet, IDS[0])
+        with workers(place, ledger, 1, 0, OLDER):
+            assert eventually(lambda: lines(ledger, "end") == 1)
+        command = [sys.executable, "-c", SUBMIT, IDS[1], SITE]
+        subprocess.run(command, env=environment_for(place, OLDER), check=True)
+        with fleet.queue.work(["default"], 1, seen, "w-9"):
+            assert eventually(lambda: seen.has(1))
+        assert seen.taken == [(IDS[1], 1)]

@@ -96,7 +96,7 @@ def due(tx: Transaction, lease: Lease) -> StoredAnswer | None:
         str(found["gate"]),
         printable(str(found["text"]), keep_newlines=True),
         first_line(str(found["by"])),
-        int(found["at"]),
+        found["at"] if type(found["at"]) is int else 0,
         first_line(str(found["role"])),
         first_line(str(found["via"]), 20),
     )

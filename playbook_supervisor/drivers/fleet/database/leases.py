@@ -62,7 +62,7 @@ def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
         .returning(columns.cancel, columns.cancel_by)
     )
     found = tx.connection.execute(query).one_or_none()
-    return None if found is None else Renewal(sentence(found[0]), sentence(found[1]))
+    return None if found is None else Renewal(sentence(str(found[0])), sentence(str(found[1])))
 
 
 def lift(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from playbook_supervisor.drivers.fleet.database.rows import Row, State, Swept
 from playbook_supervisor.drivers.fleet.database.tables import now_ms
-from playbook_supervisor.drivers.fleet.database.transactions import Transaction
+from playbook_supervisor.drivers.fleet.database.transactions import Transaction, clock
 from playbook_supervisor.drivers.fleet.queue import Job, Queue
 from playbook_supervisor.records import Record
 
@@ -40,6 +40,7 @@ class _Found(Record):
 def sweep(run: Run, queue: Queue, seconds: float, *, thorough: bool) -> Swept:
     """Give jobs back; `thorough` looks for lost ones, too."""
     lease = round(seconds * 1000)
+    began = run(clock) if thorough else 0
     jobs = queue.running(at_work=not thorough)
     found = run(partial(_look, thorough=thorough))
     put_back = [row.id for row in found.lapsed if _put_back_lapsed(run, queue, row)]
@@ -62,7 +63,11 @@ def sweep(run: Run, queue: Queue, seconds: float, *, thorough: bool) -> Swept:
     lost = []
     if thorough:
         living = {(job.session, job.number) for job in jobs}
-        without = [row for row in found.queued if (row.id, row.job) not in living]
+        without = [
+            row
+            for row in found.queued
+            if row.changed_at < began - _SETTLED and (row.id, row.job) not in living
+        ]
         lost = [row.id for row in without if run(partial(_replace, row=row))]
     return Swept(tuple(put_back), tuple(due), tuple(lost), len(stale))
 
@@ -72,14 +77,13 @@ def _look(tx: Transaction, *, thorough: bool) -> _Found:
     lapsed = sa.and_(columns.state == State.RUNNING, columns.lease_until < now_ms())
     queued = columns.state == State.QUEUED
     due = sa.and_(queued, columns.due_at > 0, columns.due_at <= now_ms())
-    settled = columns.changed_at < now_ms() - _SETTLED
-    missing = sa.and_(queued, columns.due_at == 0, columns.job > 0, settled)
+    missing = sa.and_(queued, columns.due_at == 0, columns.job > 0)
     rows, _ = tx.select(sa.or_(lapsed, due, missing) if thorough else sa.or_(lapsed, due))
     return _Found(
         [row for row in rows if row.state is State.RUNNING][:_MOST],
         [row for row in rows if row.due_at and row.state is State.QUEUED][:_MOST],
         [row for row in rows if not row.due_at and row.state is State.QUEUED],
-        int(tx.connection.execute(sa.select(now_ms())).scalar_one()),
+        clock(tx),
     )
 
 
