@@ -26,8 +26,8 @@ from fleet.chains import Answer
 from fleet.machines import GATE, Machine, Site
 
 MACHINE_FAULTS = {
-    "kill the worker": 4,
-    "kill the machine": 4,
+    "kill the worker": 5,
+    "kill the machine": 5,
     "freeze the worker": 2,
     "freeze the machine": 2,
     "end the worker": 1,
@@ -44,6 +44,11 @@ SHARED_FAULTS = {"move the remotes away": 1, "fill the disk": 1}
 KILLS = frozenset({"kill the worker", "kill the machine"})
 _BRIEF = frozenset({*KILLS, "end the worker", "restart the database", "restore the database"})
 _ENDED = ("completed", "failed", "aborted")
+_START = 30.0
+"""Seconds in which a worker may find that it cannot reach the database."""
+_SUBMISSION = "submission"
+_AT_ONCE = 3
+"""Submissions."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Plan:
     sessions: int = 12
     seconds: float = 40.0
     kills: int = 0
-    pause: tuple[float, float] = (1.5, 4.0)
+    pause: tuple[float, float] = (1.0, 3.0)
     repositories: int = 3
     one_in: int = 8
     patience: float = 120.0
@@ -120,7 +125,7 @@ class Chaos:
         self.restores: list[tuple[float, float]] = []
         self._over, self._closing = threading.Event(), threading.Event()
         self._numbers = count(1)
-        self._people = ThreadPoolExecutor(2)
+        self._people = ThreadPoolExecutor(4)
         self._destiny = ThreadPoolExecutor(8)
 
     def run(self) -> None:
@@ -141,9 +146,7 @@ class Chaos:
             self._people.shutdown()
             self._destiny.shutdown()
         for machine in self.workers:
-            status = machine.terminate()
-            if status not in (128 + 15, 0):
-                self.unexpected.append(f"{machine.name}: exit status {status} after SIGTERM")
+            self._terminate(machine)
 
     # ── faults ──────────────────────────────────────────────────────────────────────────────
 
@@ -161,13 +164,20 @@ class Chaos:
             self._strike(fault)
 
     def _watch(self) -> None:
-        """Start a worker that has ended by itself, which it must not."""
+        """Start a worker that has ended by itself.
+
+        It must not, unless it was started while the database could not be reached.
+        """
         for machine in self.workers:
             with self._lock:
                 ended = machine.name not in self._busy and not machine.runs()
             if ended:
-                last = machine.log.read_text().splitlines()[-3:]
-                self.unexpected.append(f"{machine.name} has ended: {last}")
+                said = machine.said()
+                begun = "taken" in said or machine.age() > _START
+                if "PB-FLEET-DATABASE" in said and not begun:
+                    self.counts["starts without a database"] += 1
+                else:
+                    self.unexpected.append(f"{machine.name} has ended: {said[-300:]}")
                 machine.start()
 
     def _strike(self, fault: Fault) -> None:
@@ -240,10 +250,15 @@ class Chaos:
         machine.thaw()
 
     def _end_worker(self, machine: Machine, seconds: float) -> None:
-        status = machine.terminate()
-        if status != 128 + 15:
-            self.unexpected.append(f"{machine.name}: exit status {status} after SIGTERM")
+        self._terminate(machine)
         machine.start()
+
+    def _terminate(self, machine: Machine) -> None:
+        """End a worker as its operator does. At its start, the signal may just kill it."""
+        young = machine.age() < _START and "worker" not in machine.said()
+        status = machine.terminate()
+        if status != 128 + 15 and not (young and status == -15):
+            self.unexpected.append(f"{machine.name}: exit status {status} after SIGTERM")
 
     def _cut_off_remotes(self, machine: Machine, seconds: float) -> None:
         machine.git_way.hold()
@@ -297,19 +312,23 @@ class Chaos:
         while not self._closing.wait(0.3):
             for name in [name for name, job in at_work.items() if job.done()]:
                 at_work.pop(name).result()
-            for name, act in self._due(self._rows()):
+            submitting = sum(name.startswith(_SUBMISSION) for name in at_work)
+            for name, act in self._due(self._rows(), submitting):
                 if name not in at_work:
                     at_work[name] = self._people.submit(act)
         for job in at_work.values():
             job.result()
 
-    def _due(self, rows: dict[str, tuple[str, str]]) -> Iterator[tuple[str, Callable[[], None]]]:
-        going = sum(state not in _ENDED for state, _ in rows.values())
-        further = len(self.asked) < self.plan.sessions
-        if self.plan.kills and not self._over.is_set():
-            further = True
-        if further and going < 2 * len(self.workers) * self.site.slots:
-            yield "submit", self._submit
+    def _due(
+        self, rows: dict[str, tuple[str, str]], submitting: int
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        going = sum(state not in _ENDED for state, _ in rows.values()) + submitting
+        room = 2 * len(self.workers) * self.site.slots - going
+        if not self.plan.kills or self._over.is_set():
+            room = min(room, self.plan.sessions - len(self.asked) - submitting)
+        for _ in range(min(room, _AT_ONCE - submitting)):
+            number = next(self._numbers)
+            yield f"{_SUBMISSION} {number}", partial(self._submit, number)
         for asked in list(self.asked.values()):
             state, gate = rows.get(asked.session, ("", ""))
             late = asked.cancel_after is not None and ledger.now() > asked.at + asked.cancel_after
@@ -318,8 +337,7 @@ class Chaos:
             elif state == "waiting" and gate == GATE and self._unanswered(asked):
                 yield asked.session, partial(self._answer, asked)
             elif state in ("stuck", "failed"):
-                self.counts[f"{state}, tried again"] += 1
-                yield asked.session, partial(self._retry, asked)
+                yield asked.session, partial(self._retry, asked, state)
 
     def _unanswered(self, asked: Asked) -> bool:
         """Whether a gate that waits must be answered: also if the database has forgotten it."""
@@ -328,15 +346,15 @@ class Chaos:
             asked.answers = []
         return not asked.answers
 
-    def _submit(self) -> None:
-        number = next(self._numbers)
+    def _submit(self, number: int) -> None:
         chance = random.Random(f"{self.plan.seed} {number}")  # noqa: S311
         url = self.urls[chance.randrange(len(self.urls))]
         cancelled = chance.randrange(self.plan.one_in) == 0
-        done = self.desk.submit(url)
+        done = self.desk.submit(url, "--branch", f"work-{number}")
         if done.code:
             self.counts["submissions refused during faults"] += 1
             self._expect(done, "PB-FLEET-DATABASE", "PB-GIT-REMOTE")
+            time.sleep(2)
             return
         session = done.out.strip()
         after = chance.uniform(1, 15) if cancelled else None
@@ -374,7 +392,8 @@ class Chaos:
         else:
             asked.cancelled = ledger.now()
 
-    def _retry(self, asked: Asked) -> None:
+    def _retry(self, asked: Asked, state: str) -> None:
+        self.counts[f"{state}, tried again"] += 1
         self.desk.playbook("fleet", "retry", asked.session)
 
     def _expect(self, done: Result, *codes: str) -> None:

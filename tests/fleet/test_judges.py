@@ -205,3 +205,10 @@ def test_a_session_that_is_lost_or_has_not_ended_is_found() -> None:
 def test_a_branch_that_does_not_say_how_its_session_ended_is_found() -> None:
     assert len(chains.unpublished(replace(RIGHT, published=None))) == 1
     assert len(chains.unpublished(replace(RIGHT, published=SNAPSHOT))) == 1
+
+
+def test_a_session_that_was_aborted_before_its_branch_knew_it_is_not_missed_there() -> None:
+    aborted = chain(*RIGHT.links[:-1], replace(END, status="aborted"), published=None)
+    assert chains.unpublished(aborted) == []
+    known = replace(SNAPSHOT, status="in_progress")
+    assert len(chains.unpublished(replace(aborted, published=known))) == 1

@@ -1,0 +1,90 @@
+"""A fleet keeps its promises while its machines, its database and its remotes fail.
+
+docs/decisions/0240-steps-and-git-are-the-judges.md says how it is proved. Variables: FLEET_SEED
+repeats a schedule of faults, and FLEET_REPORT is a file for the report. `make fleet-chaos` takes
+FLEET_SESSIONS, FLEET_MINUTES, FLEET_KILLS and FLEET_DATABASE, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet import reports
+from fleet.chaos import Chaos, Plan
+from fleet.machines import Site
+from fleet.postgres import Server
+
+SEED = int(os.environ.get("FLEET_SEED") or 20261125)
+BEATS = 8
+"""Of each step."""
+LONG = int(os.environ.get("FLEET_MINUTES") or 0)
+
+
+def suffered(plan: Plan, folder: Path, server: Server | None) -> dict[str, Any]:
+    """The report of a run with three workers.
+
+    The clock of one is an hour ahead; with SQLite, all are on one machine, so it is not.
+    """
+    with Site(folder, server) as site:
+        desk = site.machine("desk")
+        workers = [
+            site.machine("m1", work=BEATS),
+            site.machine("m2", work=BEATS, clock=3600 if server else 0),
+            site.machine("m3", work=BEATS, disk=48),
+        ]
+        made = desk.playbook("fleet", "migrate")
+        assert made.code == 0, made.err
+        chaos = Chaos(site, plan, workers, desk)
+        try:
+            chaos.run()
+            return reports.report(chaos)
+        finally:
+            if kept := os.environ.get("FLEET_KEPT"):
+                for machine in workers:
+                    Path(kept, f"{machine.name}.log").write_bytes(machine.log.read_bytes())
+
+
+def judge(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Print the report, and fail if a promise was broken."""
+    text = json.dumps(report, indent=1)
+    with capsys.disabled():
+        print(f"\n{text}")
+    if file := os.environ.get("FLEET_REPORT"):
+        Path(file).write_text(text)
+    assert report["broken"] == {}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("database", ["postgres", pytest.param("sqlite", marks=pytest.mark.long)])
+def test_a_fleet_keeps_its_promises_for_a_minute(
+    database: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server = request.getfixturevalue("postgres") if database == "postgres" else None
+    plan = Plan(seed=SEED, sessions=12, seconds=30.0)
+    judge(suffered(plan, tmp_path / "site", server), capsys)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not LONG, reason="`make fleet-chaos` takes many minutes")
+def test_a_fleet_keeps_its_promises_for_long(
+    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_postgres = os.environ.get("FLEET_DATABASE", "postgres") == "postgres"
+    server = request.getfixturevalue("postgres") if on_postgres else None
+    plan = Plan(
+        seed=int(os.environ.get("FLEET_SEED") or secrets.randbelow(10**6)),
+        sessions=int(os.environ.get("FLEET_SESSIONS") or 60),
+        seconds=LONG * 60.0,
+        kills=int(os.environ.get("FLEET_KILLS") or 0),
+        patience=3600.0,
+    )
+    judge(suffered(plan, tmp_path / "site", server), capsys)
