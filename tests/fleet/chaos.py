@@ -26,14 +26,14 @@ from fleet.chains import Answer
 from fleet.machines import GATE, Machine, Site
 
 MACHINE_FAULTS = {
-    "kill the worker": 5,
-    "kill the machine": 5,
+    "kill the worker": 4,
+    "kill the machine": 4,
     "freeze the worker": 2,
     "freeze the machine": 2,
     "end the worker": 1,
     "cut off the remotes": 1,
 }
-"""And how often each comes, compared with the others."""
+"""And how often each comes in a round of all of them."""
 DATABASE_FAULTS = {
     "cut off the database": 1,
     "restart the database": 1,
@@ -42,6 +42,7 @@ DATABASE_FAULTS = {
 }
 SHARED_FAULTS = {"move the remotes away": 1, "fill the disk": 1}
 KILLS = frozenset({"kill the worker", "kill the machine"})
+CANCELLED = "not needed any more"
 _BRIEF = frozenset({*KILLS, "end the worker", "restart the database", "restore the database"})
 _ENDED = ("completed", "failed", "aborted")
 _START = 30.0
@@ -98,13 +99,13 @@ class Asked:
 
 
 def schedule(plan: Plan, machines: int, names: dict[str, int]) -> Iterator[Fault]:
-    """The faults that the plan's seed determines, without end."""
+    """The faults that the plan's seed determines, without end, each as often as `names` says."""
     chance = random.Random(plan.seed)  # noqa: S311 - it must repeat itself
+    all_of_them = [name for name, times in names.items() for _ in range(times)]
     while True:
-        (name,) = chance.choices(list(names), list(names.values()))
-        yield Fault(
-            name, chance.randrange(machines), chance.uniform(*plan.pause), chance.uniform(0.4, 2.2)
-        )
+        for name in chance.sample(all_of_them, len(all_of_them)):
+            pause, length = chance.uniform(*plan.pause), chance.uniform(0.4, 2.2)
+            yield Fault(name, chance.randrange(machines), pause, length)
 
 
 class Chaos:
@@ -386,7 +387,7 @@ class Chaos:
             asked.answers += accepted
 
     def _cancel(self, asked: Asked) -> None:
-        done = self.desk.playbook("cancel", asked.session, "not needed any more")
+        done = self.desk.playbook("cancel", asked.session, CANCELLED)
         if done.code:
             self._expect(done, "PB-FLEET-DATABASE", "PB-STATE-ENDED", "PB-STATE-NO-SESSION")
         else:

@@ -9,7 +9,8 @@ from statistics import median
 from typing import Any
 
 from fleet import chains, ledger
-from fleet.chaos import KILLS, Chaos
+from fleet.chains import Answer
+from fleet.chaos import CANCELLED, KILLS, Chaos
 from fleet.ledger import Attempt, Overlap
 from fleet.machines import GATE
 
@@ -87,6 +88,8 @@ def _answers(chaos: Chaos, found: dict[str, chains.Chain]) -> list[str]:
     for asked in chaos.asked.values():
         if chain := found.get(asked.session):
             may_count = [*asked.answers, *asked.unknown, *asked.taken_back]
+            if asked.cancelled:  # at a gate, it is the answer
+                may_count.append(Answer(GATE, CANCELLED))
             wrong += chains.answers_unasked(chain, may_count)
             if not asked.cancelled:
                 wrong += chains.answers_lost(chain, asked.answers)

@@ -80,11 +80,13 @@ def test_a_fleet_keeps_its_promises_for_long(
 ) -> None:
     on_postgres = os.environ.get("FLEET_DATABASE", "postgres") == "postgres"
     server = request.getfixturevalue("postgres") if on_postgres else None
+    kills = int(os.environ.get("FLEET_KILLS") or 0)
     plan = Plan(
         seed=int(os.environ.get("FLEET_SEED") or secrets.randbelow(10**6)),
         sessions=int(os.environ.get("FLEET_SESSIONS") or 60),
         seconds=LONG * 60.0,
-        kills=int(os.environ.get("FLEET_KILLS") or 0),
+        kills=kills,
+        pause=(0.4, 1.4) if kills else (1.0, 3.0),
         patience=3600.0,
     )
     judge(suffered(plan, tmp_path / "site", server), capsys)
