@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row, State
-from playbook_supervisor.drivers.fleet.database.rows import ENDED
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED
 from playbook_supervisor.errors import StateError, guidance
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record

@@ -14,7 +14,7 @@ from playbook_supervisor.commands.fleet.viewing import Views
 from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.progress import progress_of, steps_of
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
-from playbook_supervisor.drivers.fleet.database.rows import OPEN
+from playbook_supervisor.drivers.fleet.storage.rows import OPEN
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.manifest import SESSION_ID

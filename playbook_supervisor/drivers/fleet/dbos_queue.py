@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from dbos import error as dbos_errors
 
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.drivers.fleet.database import connections
 from playbook_supervisor.drivers.fleet.queue import MOST_PRIORITY, Job, Limits, Taking
+from playbook_supervisor.drivers.fleet.storage import connections
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.sessions.manifest import SESSION_ID

@@ -1,4 +1,7 @@
-"""Every transaction that the fleet needs, each as one method.
+"""The fleet's database: who may drive which session, what people answered, and the queue.
+
+Git has the sessions themselves. Rows and jobs are in one database, so that a row and its job are
+written in one transaction.
 
 A method that fails with PB-FLEET-DATABASE may or may not have been carried out. It may be called
 again, with the same arguments: what was done is not done twice.
@@ -14,22 +17,20 @@ from types import ModuleType, TracebackType
 from typing import TypeVar
 
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.drivers.fleet.database.rows import (
-    Counts,
-    Lease,
-    NewSession,
-    Renewal,
-    Row,
-    State,
-    StoredAnswer,
-    Swept,
-)
+from playbook_supervisor.drivers.fleet.storage.rows import Counts as Counts
+from playbook_supervisor.drivers.fleet.storage.rows import Lease as Lease
+from playbook_supervisor.drivers.fleet.storage.rows import NewSession as NewSession
+from playbook_supervisor.drivers.fleet.storage.rows import Renewal as Renewal
+from playbook_supervisor.drivers.fleet.storage.rows import Row as Row
+from playbook_supervisor.drivers.fleet.storage.rows import State as State
+from playbook_supervisor.drivers.fleet.storage.rows import StoredAnswer as StoredAnswer
+from playbook_supervisor.drivers.fleet.storage.rows import Swept as Swept
 from playbook_supervisor.errors import FleetError, StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.database.transactions import Transaction
     from playbook_supervisor.drivers.fleet.queue import Queue
+    from playbook_supervisor.drivers.fleet.storage.transactions import Transaction
 
 _BACKSTOP = 60.0  # seconds between two looks for lost jobs
 _EXTRA = "pip install 'playbook-supervisor[fleet]'"
@@ -76,7 +77,7 @@ class FleetDatabase:
         FleetError PB-FLEET-NEWER if they are newer than this program.
         """
         _packages()
-        from playbook_supervisor.drivers.fleet.database import migration
+        from playbook_supervisor.drivers.fleet.storage import migration
 
         migration.migrate(address)
 
@@ -112,7 +113,7 @@ class FleetDatabase:
         FleetError PB-FLEET-TAKEN if another session has the id, StateError PB-STATE-NO-SESSION if
         the session is to come after one that is not known.
         """
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         self._run(lambda tx: answers.submit(tx, new))
 
@@ -122,7 +123,7 @@ class FleetDatabase:
 
     def rows(self, *, open_only: bool = False) -> list[Row]:
         """All rows, oldest first; `notices` says which could not be read."""
-        from playbook_supervisor.drivers.fleet.database import upkeep
+        from playbook_supervisor.drivers.fleet.storage import upkeep
 
         found, bad = self._run(lambda tx: upkeep.rows(tx, open_only=open_only), read=True)
         self.notices = tuple(bad)
@@ -130,19 +131,19 @@ class FleetDatabase:
 
     def counts(self) -> Counts:
         """How many sessions there are in each state."""
-        from playbook_supervisor.drivers.fleet.database import upkeep
+        from playbook_supervisor.drivers.fleet.storage import upkeep
 
         return self._run(upkeep.counts, read=True)
 
     def stamp(self) -> tuple[int, ...]:
         """Numbers that differ after every change of the rows but the renewal of a lease."""
-        from playbook_supervisor.drivers.fleet.database import upkeep
+        from playbook_supervisor.drivers.fleet.storage import upkeep
 
         return self._run(upkeep.stamp, read=True)
 
     def now(self) -> int:
         """The database's clock, in ms since the epoch."""
-        from playbook_supervisor.drivers.fleet.database.transactions import clock
+        from playbook_supervisor.drivers.fleet.storage.transactions import clock
 
         return self._run(clock, read=True)
 
@@ -154,19 +155,19 @@ class FleetDatabase:
 
         After an unknown result, call it no more: the lease may be there, and lapses.
         """
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.take(tx, session_id, job, worker, seconds))
 
     def renew(self, lease: Lease, seconds: float) -> Renewal | None:
         """Let the lease last that long from now. None if it has lapsed or another has it."""
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.renew(tx, lease, seconds))
 
     def lift_epoch(self, lease: Lease, epoch: int) -> Lease | None:
         """The lease with a higher epoch, as the repository knows one. None if another has it."""
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.lift(tx, lease, epoch))
 
@@ -177,13 +178,13 @@ class FleetDatabase:
         the same: the repository has accepted the push. A cancellation that came meanwhile, or an
         answer that is not journaled, gives the session its next job at once.
         """
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.wait(tx, lease, gate, tuple(choices), said))
 
     def finish(self, lease: Lease, state: State) -> bool:
         """The session has ended; if it is completed, those after it get their jobs. As `wait`."""
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.finish(tx, lease, state))
 
@@ -195,19 +196,19 @@ class FleetDatabase:
 
         The new state, queued or stuck; None if another worker has taken the session.
         """
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.put_off(tx, lease, code, said, seconds))
 
     def stick(self, lease: Lease, code: str, said: str) -> bool:
         """The session is stuck until a person mends something. As `wait`."""
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.stick(tx, lease, code, said))
 
     def need(self, lease: Lease, version: str) -> None:
         """Leave the session to workers of that version; it is offered again after a while."""
-        from playbook_supervisor.drivers.fleet.database import leases
+        from playbook_supervisor.drivers.fleet.storage import leases
 
         self._run(lambda tx: leases.need(tx, lease, version))
 
@@ -221,25 +222,25 @@ class FleetDatabase:
         FleetError PB-FLEET-ANSWERED if it was answered, StateError PB-STATE-NO-GATE if the session
         does not wait there, PB-STATE-NO-SESSION if there is none.
         """
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         return self._run(lambda tx: answers.answer(tx, session_id, gate, text, by, self.role, via))
 
     def answer_due(self, lease: Lease) -> StoredAnswer | None:
         """The answer that the holder of the lease must journal first."""
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         return self._run(lambda tx: answers.due(tx, lease))
 
     def journaled(self, lease: Lease, gate: str) -> None:
         """The answer is in the journal, and pushed."""
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         self._run(lambda tx: answers.journaled(tx, lease, gate))
 
     def refuse_answer(self, lease: Lease, gate: str) -> None:
         """Forget an answer that the session does not accept, so that another can be given."""
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         self._run(lambda tx: answers.refuse(tx, lease, gate))
 
@@ -248,13 +249,13 @@ class FleetDatabase:
 
         StateError PB-STATE-ENDED, PB-STATE-NO-SESSION.
         """
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         return self._run(lambda tx: answers.cancel(tx, session_id, text, by))
 
     def retry(self, session_id: str) -> Row:
         """Queue a session that is stuck or has failed, or that was put off. As `cancel`."""
-        from playbook_supervisor.drivers.fleet.database import answers
+        from playbook_supervisor.drivers.fleet.storage import answers
 
         return self._run(lambda tx: answers.retry(tx, session_id))
 
@@ -265,7 +266,7 @@ class FleetDatabase:
 
         Call it every few seconds. Once a minute it also looks for sessions whose job was lost.
         """
-        from playbook_supervisor.drivers.fleet.database.sweep import sweep
+        from playbook_supervisor.drivers.fleet.storage.sweep import sweep
 
         thorough = time.monotonic() - self._looked >= _BACKSTOP
         swept = sweep(self._run, self.queue, lease_seconds, thorough=thorough)
@@ -276,13 +277,13 @@ class FleetDatabase:
     def restore(self, rows: Iterable[Row]) -> int:
         """Write what the repositories say: unknown sessions, and those of which the database knows
         a lower epoch. Unfinished ones get jobs. The number of sessions that were written."""
-        from playbook_supervisor.drivers.fleet.database import upkeep
+        from playbook_supervisor.drivers.fleet.storage import upkeep
 
         return sum(self._run(lambda tx, row=row: upkeep.restore(tx, row)) for row in rows)  # type: ignore[misc]
 
     def prune(self, before_ms: int) -> list[str]:
         """Remove sessions that ended before that time of the database's clock, and their jobs."""
-        from playbook_supervisor.drivers.fleet.database import upkeep
+        from playbook_supervisor.drivers.fleet.storage import upkeep
 
         old = self._run(lambda tx: upkeep.old(tx, before_ms), read=True)
         self.queue.cancel((row.id, number) for row in old for number in range(1, row.job + 1))
@@ -292,7 +293,7 @@ class FleetDatabase:
 
     def _run(self, work: Callable[[Transaction], Result], *, read: bool = False) -> Result:
         """Carry out a transaction; once more if the pool's connection had died before."""
-        from playbook_supervisor.drivers.fleet.database import transactions
+        from playbook_supervisor.drivers.fleet.storage import transactions
 
         for again in (True, False):
             committing = False
@@ -314,7 +315,7 @@ class FleetDatabase:
         return self.queue
 
     def _check(self) -> None:
-        from playbook_supervisor.drivers.fleet.database import migration
+        from playbook_supervisor.drivers.fleet.storage import migration
 
         migration.require_file(self.address)
         number, role = self._run(migration.current, read=True)
@@ -332,7 +333,7 @@ def _user() -> str:
 def _packages() -> tuple[ModuleType, ModuleType]:
     """What uses the extra's packages. StateError PB-STATE-NO-EXTRA without them."""
     try:
-        from playbook_supervisor.drivers.fleet.database import connections, tables
+        from playbook_supervisor.drivers.fleet.storage import connections, tables
     except ImportError as error:
         missing = (error.name or "one").partition(".")[0]
         raise StateError(

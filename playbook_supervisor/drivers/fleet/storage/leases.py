@@ -11,9 +11,9 @@ import random
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.database.rows import ENDED, Lease, Renewal, State
-from playbook_supervisor.drivers.fleet.database.tables import now_ms
-from playbook_supervisor.drivers.fleet.database.transactions import (
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Lease, Renewal, State
+from playbook_supervisor.drivers.fleet.storage.tables import now_ms
+from playbook_supervisor.drivers.fleet.storage.transactions import (
     Transaction,
     ours,
     sentence,

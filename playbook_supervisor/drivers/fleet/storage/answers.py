@@ -7,15 +7,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from playbook_supervisor.drivers.fleet.database.rows import (
+from playbook_supervisor.drivers.fleet.storage.rows import (
     Lease,
     NewSession,
     Row,
     State,
     StoredAnswer,
 )
-from playbook_supervisor.drivers.fleet.database.tables import now_ms
-from playbook_supervisor.drivers.fleet.database.transactions import Transaction, ours, sentence
+from playbook_supervisor.drivers.fleet.storage.tables import now_ms
+from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, ours, sentence
 from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.records import as_mapping

@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.database.rows import Row, State, Swept
-from playbook_supervisor.drivers.fleet.database.tables import now_ms
-from playbook_supervisor.drivers.fleet.database.transactions import Transaction, clock
 from playbook_supervisor.drivers.fleet.queue import Job, Queue
+from playbook_supervisor.drivers.fleet.storage.rows import Row, State, Swept
+from playbook_supervisor.drivers.fleet.storage.tables import now_ms
+from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, clock
 from playbook_supervisor.records import Record
 
 _SETTLED = 10_000  # ms: a session that changed within them may be between two transactions

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.database.rows import (
+from playbook_supervisor.drivers.fleet.storage.rows import (
     ENDED,
     OPEN,
     Counts,
     Row,
     State,
 )
-from playbook_supervisor.drivers.fleet.database.tables import now_ms
-from playbook_supervisor.drivers.fleet.database.transactions import Transaction, words
+from playbook_supervisor.drivers.fleet.storage.tables import now_ms
+from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, words
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.records import as_mapping
 

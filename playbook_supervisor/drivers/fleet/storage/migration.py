@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 import sqlalchemy as sa
 
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.drivers.fleet.database import connections, tables
-from playbook_supervisor.drivers.fleet.database.transactions import Transaction
+from playbook_supervisor.drivers.fleet.storage import connections, tables
+from playbook_supervisor.drivers.fleet.storage.transactions import Transaction
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.system.files import ensure_folder, write_atomically
 from playbook_supervisor.system.locks import locked

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.database.rows import Lease, Row, State, to_row
-from playbook_supervisor.drivers.fleet.database.tables import Tables, now_ms
 from playbook_supervisor.drivers.fleet.queue import Queue
+from playbook_supervisor.drivers.fleet.storage.rows import Lease, Row, State, to_row
+from playbook_supervisor.drivers.fleet.storage.tables import Tables, now_ms
 from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.sessions.session_ids import valid

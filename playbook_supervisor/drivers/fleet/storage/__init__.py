@@ -1,0 +1,1 @@
+"""What the fleet's database stores, and each transaction on it; SQLAlchemy is known here only."""
