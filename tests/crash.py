@@ -145,8 +145,15 @@ class LoggedSupervisor(Supervisor):
 
     log: Log
 
-    def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
-        snapshot = super().answer(gate_id, resolution, text, by)
+    def answer(
+        self,
+        gate_id: str,
+        resolution: Resolution,
+        text: str,
+        by: Principal,
+        at: int | None = None,
+    ) -> Snapshot:
+        snapshot = super().answer(gate_id, resolution, text, by, at)
         self.log.say("answered", gate_id, resolution)
         return snapshot
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from playbook_supervisor.cli.render import inbox_pages
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.commands.inbox.feed import Feed, Row
+from playbook_supervisor.commands.inbox.fleet_feed import FleetRow
 from playbook_supervisor.system import user_state
 
 AS_ROOT = os.geteuid() == 0
@@ -63,8 +64,13 @@ def another(project: Project, name: str) -> Project:
     return Project.copied(project.root, project.root.with_name(name), home=project.home)
 
 
-def ids(rows: tuple[Row, ...]) -> list[str]:
+def ids(rows: Sequence[Row | FleetRow]) -> list[str]:
     return [row.session_id for row in rows]
+
+
+def local(rows: Sequence[Row | FleetRow]) -> tuple[Row, ...]:
+    """Those that are no sessions of a fleet."""
+    return tuple(row for row in rows if isinstance(row, Row))
 
 
 # ── sessions ────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +136,7 @@ def test_a_child_session_is_part_of_the_session_above_it(project: Project, feed:
     put(project)
     assert project.playbook("run", "top", "--agent", "exec:true").code == 4
     feed.poll()
-    (row,) = feed.listing.rows
+    (row,) = local(feed.listing.rows)
     assert ids(feed.listing.waiting) == [row.session_id]
     assert row.seen.gate is not None
     assert row.seen.gate.id == "release#1/ask#1?1"
@@ -183,7 +189,7 @@ def test_the_last_line_of_a_worker_is_shown_until_its_runner_is_killed(
         said = project.root / ".git/playbook" / row.session_id / "said.json"
         said.write_text('{"think#1": "I have an idea"}')
         assert feed.poll([said]) == (row.topic,)
-        assert dict(feed.listing.working[0].progress.lines) == {"think#1": "I have an idea"}
+        assert dict(local(feed.listing.working)[0].progress.lines) == {"think#1": "I have an idea"}
         runner.send_signal(signal.SIGKILL)
     assert eventually(lambda: working(feed) == ())
     assert ids(feed.listing.idle) == [row.session_id]
@@ -191,7 +197,7 @@ def test_the_last_line_of_a_worker_is_shown_until_its_runner_is_killed(
 
 def working(feed: Feed) -> tuple[Row, ...]:
     feed.poll()
-    return feed.listing.working
+    return local(feed.listing.working)
 
 
 # ── repositories ────────────────────────────────────────────────────────────────────────────
