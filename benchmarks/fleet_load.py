@@ -4,8 +4,9 @@ PYTHONPATH=tests:tools python benchmarks/fleet_load.py FOLDER [SECONDS]
 
 Prints one JSON object. First three workers idle for SECONDS (30) at a PostgreSQL of their own. Then
 1,000 sessions wait at gates and 200 are queued, in 40 repositories, while five workers with ten
-slots each carry out 50 more, and are observed for as long. Last, one of two idle workers takes ten
-answers, one after the other. Times of processors are % of a core.
+slots each carry out 50 more, and are observed for as long. Then one of two idle workers takes ten
+answers, one after the other. Last, one of two workers with a lease of 8 s is killed ten times while
+its agent works. Times of processors are % of a core.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 import guard
-from fleet import ledger, postgres
+from fleet import chains, ledger, postgres
 from fleet.machines import HOST, Machine, Site, in_time
 
 from playbook_supervisor.drivers.fleet import address
@@ -30,9 +31,9 @@ from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
 
 WORKERS, SLOTS = 5, 10
 WAITING, QUEUED, REPOSITORIES, RUNNING = 1_000, 200, 40, 50
-ANSWERS = 10
+ANSWERS = KILLS = 10
 TICKS = os.sysconf("SC_CLK_TCK")
-IDS = (f"20261101-{number:05x}" for number in count(1))
+IDS = (f"20261101-{number:03x}" for number in count(1))
 
 
 def main(folder: Path, seconds: float) -> dict[str, object]:
@@ -44,6 +45,7 @@ def main(folder: Path, seconds: float) -> dict[str, object]:
             "idle": idle(folder / "idle", server, seconds),
             "loaded": loaded(folder / "loaded", server, seconds),
             "answer to agent at work, s": answered(folder / "answered", server),
+            "kill to next claim, s": killed(folder / "killed", server),
         }
 
 
@@ -184,6 +186,46 @@ def answered_once(site: Site, desk: Machine, url: str) -> float:
     given = ledger.now()
     assert in_time(lambda: begun(site, name) > 0)
     return begun(site, name) - given
+
+
+def killed(folder: Path, server: postgres.Server) -> dict[str, float]:
+    """From the end of a worker to the next claim of its session, with a lease of 8 s."""
+    with site_of(folder, server, 1, 8.0) as site:
+        machines = [site.machine(f"m{number}", work=100) for number in range(2)]
+        submitted = machines[0].submit(site.remote("r1"))
+        assert submitted.code == 0, submitted.err
+        started(machines)
+        waits = [killed_once(site) for _ in range(KILLS)]
+        return {"median": round(median(waits), 2), "largest": round(max(waits), 2)}
+
+
+def killed_once(site: Site) -> float:
+    """Seconds from a kill to a claim, for the only session."""
+    claims = len(claimed(site))
+    assert in_time(lambda: at_work(site) != "")
+    (machine,) = (each for each in site.machines if each.name == at_work(site))
+    at = ledger.now()
+    machine.kill_worker()
+    machine.start()
+    assert in_time(lambda: len(claimed(site)) > claims)
+    return claimed(site)[claims] - at
+
+
+def at_work(site: Site) -> str:
+    """The machine whose agent gives signs of life."""
+    now = ledger.now()
+    return next((each.machine for each in site.attempts() if now - each.last < 0.5), "")
+
+
+def claimed(site: Site) -> list[float]:
+    """When the only session was claimed."""
+    commits = {
+        link.commit
+        for chain in site.chains().values()
+        for link in chain.links
+        if link.kind == "claim"
+    }
+    return [push.at for push in chains.pushes(site.pushes) if push.new in commits]
 
 
 def begun(site: Site, name: str) -> float:
