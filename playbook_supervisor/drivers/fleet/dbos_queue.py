@@ -2,15 +2,14 @@
 
 DBOS is used as a queue, and not for what it is made for, durable execution: the journal is what
 makes a job repeatable. Its workers recover nothing by themselves, for leases decide which jobs were
-left behind. Three of its inner parts are replaced while a worker runs; `_adapt` says which and why.
+left behind.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import dbos
@@ -18,23 +17,26 @@ import sqlalchemy as sa
 from dbos import error as dbos_errors
 
 from playbook_supervisor.drivers.fleet.address import Address
+from playbook_supervisor.drivers.fleet.dbos_worker import (
+    PROTOCOL,
+    WORKFLOW,
+    DbosWorker,
+    job_id,
+    job_of,
+)
 from playbook_supervisor.drivers.fleet.queue import MOST_PRIORITY, Job, Limits, Taking
 from playbook_supervisor.drivers.fleet.storage import connections
-from playbook_supervisor.errors import FleetError, PlaybookError
+from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.sessions.manifest import SESSION_ID
 
 _APPLICATION = "playbook-fleet"
 _VERSION = "1"  # the same for all workers, so that they share all jobs
-_WORKFLOW = "advance"
-_PROTOCOL = 1
 _SCHEMA = "dbos"
 _POLLING = 0.5  # seconds
 _SELDOM = 3_600.0  # seconds: what we do not use
 _ANY_NUMBER = 1_000_000
 _LIVING = ["ENQUEUED", "PENDING", "DELAYED"]
 _BATCH = 500
-_PAUSE = 0.05  # seconds between two looks at whether the last job has returned
 _logger = logging.getLogger("dbos")
 
 
@@ -68,8 +70,8 @@ class DbosQueue:
         """Put a job, in the caller's transaction."""
         most = MOST_PRIORITY
         options: dbos.EnqueueOptions = {
-            "workflow_name": _WORKFLOW,
-            "workflow_id": _job_id(session, number),
+            "workflow_name": WORKFLOW,
+            "workflow_id": job_id(session, number),
             "queue_name": pool,
             "queue_partition_key": repository,
             "priority": most + 1 - max(-most, min(priority, most)),
@@ -77,11 +79,11 @@ class DbosQueue:
             "application_name": _APPLICATION,
             "serialization_type": dbos.WorkflowSerializationFormat.PORTABLE,
         }
-        self._client.enqueue_in_transaction(connection, options, session, _PROTOCOL)
+        self._client.enqueue_in_transaction(connection, options, session, PROTOCOL)
 
     def put_back(self, session: str, number: int, pool: str = "") -> bool:
         """Give a job to the next worker; False if it has ended."""
-        job = _job_id(session, number)
+        job = job_id(session, number)
         with self._errors():
             found = self._client.list_workflows(
                 workflow_ids=[job], load_input=False, load_output=False
@@ -93,7 +95,7 @@ class DbosQueue:
 
     def cancel(self, jobs: Iterable[tuple[str, int]]) -> None:
         """Remove jobs."""
-        names = [_job_id(session, number) for session, number in jobs]
+        names = [job_id(session, number) for session, number in jobs]
         with self._errors():
             for start in range(0, len(names), _BATCH):
                 self._client.delete_workflows(names[start : start + _BATCH])
@@ -103,7 +105,7 @@ class DbosQueue:
         with self._errors():
             found = self._client.list_workflows(
                 status=["PENDING"] if at_work else _LIVING,
-                name=_WORKFLOW,
+                name=WORKFLOW,
                 load_input=False,
                 load_output=False,
                 application_name=_APPLICATION,
@@ -160,7 +162,7 @@ class DbosQueue:
         with self._errors():
             for pool in pools:
                 self._register(pool, Limits(), "never_update")
-        taker = _Taker(self, pools, slots, advance)
+        taker = DbosWorker(self.put_back, pools, slots, advance)
         config: dbos.DBOSConfig = {
             "name": _APPLICATION,
             "system_database_engine": self._engine,
@@ -211,120 +213,6 @@ class DbosQueue:
                 ) from error
 
 
-class _Taker:
-    """What one worker of this process takes from the queue."""
-
-    def __init__(
-        self,
-        queue: DbosQueue,
-        pools: Sequence[str],
-        slots: int,
-        advance: Callable[[str, int], None],
-    ) -> None:
-        self._queue, self._pools, self._advance = queue, pools, advance
-        self._free = threading.BoundedSemaphore(slots)
-        self._slots = slots
-        self._ready, self._stopped = threading.Event(), threading.Event()
-        self._active: Any = None
-
-    def register(self) -> None:
-        """Tell DBOS what a job does."""
-
-        @dbos.DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
-        def carry_out(session: str, protocol: int) -> None:
-            self._carry_out(session, protocol)
-
-    def begin(self, runtime: Any) -> None:
-        """Take jobs from now on: DBOS has been launched."""
-        self._active = runtime._active_workflows_set
-        self._adapt(runtime._sys_db)
-        self._ready.set()
-
-    def stop(self) -> None:
-        """Take no further jobs."""
-        self._stopped.set()
-        self._ready.set()
-
-    def wait(self) -> None:
-        """Wait until the jobs at work have returned."""
-        for _ in range(self._slots):
-            self._free.acquire()
-
-    def _carry_out(self, session: str, protocol: int) -> None:
-        """The job, in a thread of DBOS. It is put back if it is not for this worker."""
-        self._ready.wait()
-        name, _, number = (dbos.DBOS.workflow_id or "").rpartition(":")
-        if name != session or not SESSION_ID.match(name) or not number.isdigit():
-            return  # it is not one of ours
-        if self._stopped.is_set() or not self._free.acquire(blocking=False):
-            self._leave(name, int(number))
-        try:
-            if protocol != _PROTOCOL:
-                self._stopped.wait(_SELDOM_OFFERED)
-                self._leave(name, int(number))
-            try:
-                self._advance(name, int(number))
-            except Exception:
-                self._leave(name, int(number))
-        finally:
-            self._free.release()
-
-    def _leave(self, session: str, number: int) -> None:
-        with suppress(PlaybookError):  # then a sweep puts it back
-            self._queue.put_back(session, number)
-        raise _Left
-
-    def _adapt(self, system: Any) -> None:
-        """Replace three parts of this process's DBOS.
-
-        - A queue has one number of slots for all workers, and each queue of a worker its own. Here
-          each worker has a number for all its queues.
-        - A job that was taken from this worker would wait in its thread until another has done it,
-          and the process could not end before.
-        - What cannot be written while the database is away is tried without end; the process could
-          not end then, either. A sweep finds what was not written.
-        """
-        get_queue = system.get_queue
-
-        def limited(name: str, **options: Any) -> Any:
-            found = get_queue(name, **options)
-            if found is not None and not options:
-                found._worker_concurrency = self._room(name)
-            return found
-
-        def refuse(*_: Any, **__: Any) -> None:
-            raise _OvertakenError
-
-        _require(system, "get_queue", "await_workflow_result", "_retry_connection_errors")
-        system.get_queue = limited
-        system.await_workflow_result = refuse
-        system._retry_connection_errors = False
-
-    def _room(self, pool: str) -> int:
-        """How many jobs of this pool may be here, those at work included."""
-        if self._stopped.is_set():
-            return 0
-        others = (self._active.count_for_queue(other) for other in self._pools if other != pool)
-        return int(max(0, self._slots - sum(others)))
-
-
-class _Left(BaseException):
-    """The job was put back. DBOS writes no outcome for what is no `Exception`."""
-
-
-class _OvertakenError(Exception):
-    """Another worker has the job."""
-
-
-_SELDOM_OFFERED = 30.0  # seconds that a job of an unknown protocol is kept from other workers
-
-
-def _require(system: Any, *names: str) -> None:
-    missing = [name for name in names if not hasattr(system, name)]
-    if missing:
-        raise dbos_errors.DBOSException(f"this version of DBOS has no {', '.join(missing)}")
-
-
 def _silence() -> None:
     """DBOS tells nothing: what concerns a person, the worker says in its own words.
 
@@ -342,19 +230,14 @@ def _refuse_pickle(*_: Any) -> None:
     raise ValueError("a pickle is not read")
 
 
-def _job_id(session: str, number: int) -> str:
-    return f"{session}:{number}"
-
-
 def _job(found: dbos.WorkflowStatus) -> Job | None:
-    session, _, number = found.workflow_id.rpartition(":")
-    if not SESSION_ID.match(session) or not number.isdigit():
+    job = job_of(found.workflow_id)
+    if job is None:
         return None
     at_work = found.status == "PENDING"
     since = (found.dequeued_at if at_work else None) or found.created_at or 0
     return Job(
-        session,
-        int(number),
+        *job,
         at_work,
         since,
         first_line(found.queue_name or "", 40),
