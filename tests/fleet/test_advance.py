@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -128,6 +131,31 @@ def test_a_worker_whose_lease_another_has_pushes_nothing_more(fleet: Fleet) -> N
     assert any("given up" in sentence for sentence in fleet.told)
 
 
+def test_a_child_that_is_killed_counts_as_a_failure(fleet: Fleet) -> None:
+    session = fleet.submit(script=SLEEPS)
+    with fleet.advancing(session):
+        assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
+        (child,) = (fleet.folder / "one").glob("*/child")
+        os.kill(json.loads(child.read_text())["pid"], signal.SIGTERM)
+    row = fleet.row(session)
+    assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-STATE-INTERRUPTED", 1)
+
+
+def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fleet.submit()
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError("PB-IO-WRITE", "the disk is full")
+
+    monkeypatch.setattr(
+        "playbook_supervisor.drivers.fleet.session_clone.SessionClone.snapshot", full
+    )
+    row = fleet.advance(session)
+    assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-IO-WRITE", 1)
+
+
 def test_a_remote_that_is_away_costs_no_step(fleet: Fleet) -> None:
     session = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 2,"))
     aside = fleet.origin.root.with_name("aside.git")
@@ -164,6 +192,7 @@ def test_a_branch_that_someone_pushed_to_is_not_forced(fleet: Fleet) -> None:
     theirs = fleet.origin.git("rev-parse", f"refs/heads/{branch}")
     row = fleet.advance(session)
     assert (row.state, row.error) == (State.STUCK, "PB-FLEET-BRANCH")
+    assert fleet.kept(session, "plan.md") == "# Plan"
     assert fleet.origin.git("rev-parse", f"refs/heads/{branch}") == theirs
     fleet.origin.git("update-ref", "-d", f"refs/heads/{branch}")
     fleet.database.retry(session)

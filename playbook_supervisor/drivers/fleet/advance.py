@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor import __version__
@@ -99,6 +100,7 @@ class _TakeUp:
         self._clone: SessionClone | None = None
         self._tip: Tip | None = None
         self._refused = ""  # why the last answer does not count
+        self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
 
     def carry_out(self) -> None:
         row = self._keeper.lease.row
@@ -121,10 +123,11 @@ class _TakeUp:
         self._refused = driven.journal(answer)
         if self._refused:
             self._tell(self._refused)
-            self._persist(lambda: database.refuse_answer(lease, answer.gate))
-            return
-        self._push()
-        self._persist(lambda: database.journaled(lease, answer.gate))
+        else:
+            self._push()
+        settle = database.refuse_answer if self._refused else database.journaled
+        with suppress(FleetError):  # then the next take-up finds it again
+            settle(lease, answer.gate)
 
     def _claim(self, mirror: Mirror) -> Tip:
         """The claim, which makes the remote refuse every former worker of the session."""
@@ -147,6 +150,7 @@ class _TakeUp:
         try:
             self._push()
         except PlaybookError as error:
+            self._hindrance = error
             return error.message
         return ""
 
@@ -172,6 +176,15 @@ class _TakeUp:
             else:
                 return
 
+    def _push_result(self, *, branch: bool) -> None:
+        """Push the last snapshot, with the branch if it goes there; else without, and say so."""
+        try:
+            self._push(branch=branch)
+        except FleetError as error:
+            if error.code == "PB-FLEET-BRANCH":
+                self._push()
+            raise
+
     # ── the end of the take-up ──────────────────────────────────────────────────────────────
 
     def _settle(self, driven: child.Driven) -> None:
@@ -180,15 +193,17 @@ class _TakeUp:
         self._keeper.require()
         became = driven.became()
         if became.retry is not None:
-            raise became.retry
-        self._push(branch=became.state is not State.QUEUED)
+            raise self._hindrance or became.retry
+        self._push_result(branch=became.state is not State.QUEUED)
         if became.state is State.WAITING:
             gate, choices, said = became.gate, became.choices, self._refused
             self._persist(lambda: database.wait(lease, gate, choices, said))
             how = f"playbook answer {self._session} {'|'.join(became.choices)}"
             self._tell(f"waits at gate {became.gate}: {how}")
         elif became.state is State.QUEUED:
-            self._persist(lambda: database.put_off(lease, became.code, became.said, seconds=0.0))
+            seconds = 0.0 if self._station.stopping.is_set() else None
+            code, reason = became.code, became.said
+            self._persist(lambda: database.put_off(lease, code, reason, seconds=seconds))
             self._tell(f"put back: {became.said}")
         else:
             self._persist(lambda: database.finish(lease, became.state))

@@ -88,6 +88,8 @@ class Driven:
                 supervisor.abort(words, Principal(by, via="fleet"))
             return
         self._require_admitted(snapshot)
+        if self._station.stopping.is_set():
+            return
         self._run(self._argv(snapshot), supervisor.private, cleared)
 
     def _retries(self, snapshot: Snapshot) -> bool:
