@@ -39,13 +39,14 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import creation, principal, selection
+from playbook_supervisor.sessions import creation, principal, publishing, selection
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 
+_GATE_TIMEOUT = 60.0  # seconds for the commit at a gate of a session of the fleet
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
 
 
@@ -172,7 +173,7 @@ def resume(
         idle=known.idle if drive.idle is None else drive.idle,
         limits=merged,
     )
-    return _drive(
+    result = _drive(
         supervisor,
         agent,
         drive,
@@ -182,6 +183,10 @@ def resume(
         retry=retry,
         before_launch=before_launch,
     )
+    if before_launch is not None and result.why == "waiting":  # the worker pushes the branch now
+        for notice in publishing.at_gate(result.snapshot, timeout=_GATE_TIMEOUT).notices:
+            observer.on_notice(notice)
+    return result
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:

@@ -58,6 +58,8 @@ class Judge:
     `runs_checks` say whether it may wait for programs that conditions start, and for the project's
     own checks, which may take an hour (if not, such a check is left outstanding).
     `copies`: keep copies of the files with each change; a long drive makes them when it waits.
+    `commits`: commit the session's folder where the settings call for it; git then runs the hooks
+    and filters of the repository.
     """
 
     def __init__(
@@ -69,9 +71,10 @@ class Judge:
         runs_programs: bool = True,
         runs_checks: bool = True,
         copies: bool = False,
+        commits: bool = True,
     ) -> None:
         self.store, self.id = store, session_id
-        self.exports, self.copies = exports, copies
+        self.exports, self.copies, self.commits = exports, copies, commits
         self.runs_programs, self.runs_checks = runs_programs, runs_checks
         self.root = store.checkout.root
         self.watch: Watch = _unwatched
@@ -99,7 +102,7 @@ class Judge:
         return take_snapshot(self.store, opened, events)
 
     def _published(self, snapshot: Snapshot) -> Snapshot:
-        if not snapshot.events:
+        if not snapshot.events or not self.commits:
             return snapshot
         from playbook_supervisor.sessions import publishing
 

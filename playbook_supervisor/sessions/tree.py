@@ -218,6 +218,7 @@ def child_at(node: Supervisor, place: str) -> Supervisor:
         runs_programs=node.runs_programs,
         runs_checks=node.runs_checks,
         copies=node.copies,
+        commits=node.commits,
     )
     child.max_depth = max_depth
     child.watch = lambda attempt, check: node.watch(within(place, attempt), check)

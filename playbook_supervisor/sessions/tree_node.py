@@ -43,6 +43,7 @@ class TreeNode(Judge):
         runs_programs: bool = True,
         runs_checks: bool = True,
         copies: bool = False,
+        commits: bool = True,
     ) -> None:
         super().__init__(
             store,
@@ -51,6 +52,7 @@ class TreeNode(Judge):
             runs_programs=runs_programs,
             runs_checks=runs_checks,
             copies=copies,
+            commits=commits,
         )
         self.parent, self.place = parent, place
         self.children: dict[str, Supervisor] = {}

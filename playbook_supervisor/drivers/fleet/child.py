@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
@@ -22,7 +23,6 @@ from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError,
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions import publishing
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.selection import OPEN
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _ABORTING = 60.0  # seconds that the child may take to end what runs
 _PRINTED = 1 << 20  # bytes of the child's output that are kept
-_GIT = 60.0  # seconds for the commit at a gate
 _OURS = frozenset(
     {"PLAYBOOK_FLEET", "PLAYBOOK_SESSION", "PGPASSFILE", "PGPASSWORD", "PGSERVICE", "PGSERVICEFILE"}
 )
@@ -65,7 +64,8 @@ class Driven:
         vouching = f"the database role {answer.role}"
         person = Principal(answer.by, vouching, via=answer.via or "fleet", role=answer.role)
         try:
-            gate_answer.answer(supervisor, snapshot, answer.text, person, answer.at)
+            decided = gate_answer.resolution(answer.text, asked.choices, snapshot.question)
+            supervisor.answer(asked.id, decided, answer.text, person, answer.at)
         except (ArgumentError, PolicyError) as error:
             return f"the answer of {first_line(answer.by, 80)} does not count: {error.message}"
         return ""
@@ -73,24 +73,27 @@ class Driven:
     # ── the child ───────────────────────────────────────────────────────────────────────────
 
     def drive(self, cleared: Callable[[], str]) -> None:
-        """Drive it to its end or to a gate, unless it is over or cancelled.
+        """Drive it to its end or to a gate, unless it is over; abort it if it is cancelled.
 
         `cleared` is called before each launch; it returns why not, or nothing.
         """
-        supervisor = self._supervisor()
-        snapshot = supervisor.look()
-        if snapshot.manifest.status not in OPEN and not self._retries(snapshot):
+        snapshot = self._supervisor().look()
+        going_on = snapshot.manifest.status in OPEN or self._retries(snapshot)
+        if going_on and not (self._keeper.cancelled[0] or self._station.stopping.is_set()):
+            self._require_admitted(snapshot)
+            self._run(self._argv(snapshot), cleared)
+        if self._keeper.cancelled[0]:
+            self._abort(cleared)
+
+    def _abort(self, cleared: Callable[[], str]) -> None:
+        """End the session, unless its child has; a second child commits that."""
+        supervisor, (words, by) = self._supervisor(), self._keeper.cancelled
+        if supervisor.look().manifest.status not in OPEN:
             return
-        words, by = self._keeper.cancelled
-        if words:
-            with driver_lock.driving(supervisor.private, "abort"):
-                supervisor.end_workers()
-                supervisor.abort(words, Principal(by, via="fleet"))
-            return
-        self._require_admitted(snapshot)
-        if self._station.stopping.is_set():
-            return
-        self._run(self._argv(snapshot), supervisor.private, cleared)
+        with driver_lock.driving(supervisor.private, "abort"):
+            supervisor.abort(words, Principal(by, via="fleet"))
+        if not self._station.stopping.is_set():
+            self._run(self._resume, cleared)
 
     def _retries(self, snapshot: Snapshot) -> bool:
         return snapshot.manifest.status is SessionStatus.FAILED and self._keeper.lease.row.retry
@@ -106,10 +109,14 @@ class Driven:
                 f"the settings of worker {self._station.name} do not allow the agent {kind}",
             )
 
-    def _argv(self, snapshot: Snapshot) -> list[str]:
+    @property
+    def _resume(self) -> list[str]:
         # Without -P, modules in the clone would be imported, and an agent may write there.
-        argv = [sys.executable, "-P", "-m", "playbook_supervisor", "resume", self._session]
-        argv += ["--json", "--kill"]
+        program = [sys.executable, "-P", "-m", "playbook_supervisor"]
+        return [*program, "resume", self._session, "--json", "--kill"]
+
+    def _argv(self, snapshot: Snapshot) -> list[str]:
+        argv = self._resume
         if self._retries(snapshot):
             argv.append("--retry")
         most = self._station.settings.max_cost_usd
@@ -118,7 +125,7 @@ class Driven:
             argv += ["--max-cost-usd", f"{min(most, known):g}"]
         return argv
 
-    def _run(self, argv: list[str], private: Path, cleared: Callable[[], str]) -> None:
+    def _run(self, argv: list[str], cleared: Callable[[], str]) -> None:
         beside = self._root.parent
         with clearance.Clearances(beside / "clearance", cleared) as clearances:
             environment = {name: each for name, each in os.environ.items() if name not in _OURS}
@@ -132,17 +139,17 @@ class Driven:
                 notice=self._station.term.notice,
                 cap=_PRINTED,
             )
-            clearances.admit(process.pid)
-            self._keeper.on_renewed = process.prolong
-            self._keeper.on_lost = process.stop
-            self._keeper.on_cancel = lambda words, by: self._abort(private, words, by)
-            ending = threading.Thread(target=self._stop_with_worker, args=(process,), daemon=True)
-            ending.start()
             try:
+                clearances.admit(process.pid)
+                self._keeper.watch(
+                    process.prolong, partial(self._ask_to_abort, process), process.stop
+                )
+                _in_background(self._stop_with_worker, process)
                 for _ in process.lines(self._log):
                     pass
             finally:
                 self._keeper.forget()
+                process.stop()
         self._ended = outcome.of_child(process.returncode or 0, process.stdout)
 
     def _stop_with_worker(self, process: Worker) -> None:
@@ -152,19 +159,20 @@ class Driven:
                 process.stop()
                 return
 
-    def _abort(self, private: Path, words: str, by: str) -> None:
+    def _ask_to_abort(self, process: Worker, words: str, by: str) -> None:
         """Ask the child to abort the session, in a thread: leases are renewed meanwhile."""
         if self._aborting.acquire(blocking=False):
-            request = Request("abort", words, by)
-            threading.Thread(target=self._ask_to_abort, args=(private, request)).start()
+            _in_background(self._end, process, Request("abort", words, by))
 
-    def _ask_to_abort(self, private: Path, request: Request) -> None:
+    def _end(self, process: Worker, request: Request) -> None:
         try:
+            private = self._supervisor().private
             driver_lock.send_request(private, request, timeout=_ABORTING)
-        except PlaybookError as error:  # the next renewal asks again
-            self._log(f"not aborted yet: {error.message}")
+        except PlaybookError as error:
+            self._log(f"not aborted, and ended instead: {error.message}")
+            process.stop()
         finally:
-            self._aborting.release()
+            self._aborting.release()  # a child that was only starting is asked again
 
     def _log(self, line: str) -> None:
         self._station.log(self._session, line)
@@ -172,14 +180,26 @@ class Driven:
     # ── afterwards ──────────────────────────────────────────────────────────────────────────
 
     def became(self) -> Became:
-        """What the session is now. At a gate its folder is committed, for the branch to show it."""
+        """What the session is now."""
         supervisor = self._supervisor()
         snapshot = supervisor.look()
         entries = supervisor.store.journal(self._session).entries
-        became = outcome.of_session(snapshot, entries[-1] if entries else None, self._ended)
-        if became.gate and became.retry is None:
-            publishing.at_gate(snapshot, timeout=_GIT)
-        return became
+        return outcome.of_session(snapshot, entries, self._ended)
 
     def _supervisor(self) -> Supervisor:
-        return Supervisor(DiskStore(checkout.find(self._root)), self._session, copies=True)
+        """The session as the worker looks at it: it starts no program in the clone, for an agent
+        may have chosen it, and it would run without a leash."""
+        store = DiskStore(checkout.find(self._root))
+        return Supervisor(
+            store,
+            self._session,
+            exports=False,
+            runs_programs=False,
+            runs_checks=False,
+            copies=True,
+            commits=False,
+        )
+
+
+def _in_background(work: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=work, args=arguments, daemon=True).start()

@@ -85,6 +85,20 @@ class LeaseKeeper:
         self._closed.set()
         self._thread.join()
 
+    def watch(
+        self,
+        on_renewed: Callable[[float], None],
+        on_cancel: Callable[[str, str], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """Tell these from now on, and at once what was missed since the lease was taken."""
+        self.on_renewed, self.on_cancel, self.on_lost = on_renewed, on_cancel, on_lost
+        on_renewed(self.deadline)
+        if not self.held:
+            on_lost()
+        elif self.cancelled[0]:
+            on_cancel(*self.cancelled)
+
     def forget(self) -> None:
         """Tell no one any more."""
         self.on_renewed = self.on_cancel = self.on_lost = _ignore
@@ -124,9 +138,10 @@ class LeaseKeeper:
         try:
             with self._turn:
                 renewal = self._database.renew(self.lease, self._term.seconds)
-        except PlaybookError as error:
-            self._tell(f"the lease is not renewed: {error.message}")
+        except Exception as error:  # whatever it is, agents end in time if it does not pass
+            said = error.message if isinstance(error, PlaybookError) else type(error).__name__
             self._renewed = asked - self._term.renewal + _AGAIN
+            self._tell(f"the lease is not renewed: {said}")
             return
         if renewal is None:
             self._lose()

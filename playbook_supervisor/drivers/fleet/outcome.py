@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Sequence
 
 from playbook_supervisor.drivers.fleet.database import State
 from playbook_supervisor.errors import AgentError, PlaybookError, StateError
@@ -49,11 +50,13 @@ class Became(Record):
     retry: PlaybookError | None = None
 
 
-def of_session(snapshot: Snapshot, last: Entry | None, ended: PlaybookError | None) -> Became:
-    """What the session became. `last` is its last entry, `ended` the error that ended its child."""
+def of_session(
+    snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None
+) -> Became:
+    """What the session became. `ended` is the error that ended its child."""
     asked, status = snapshot.directive, snapshot.manifest.status
-    if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and _unreachable(last):
-        assert last is not None  # noqa: S101 - see the condition
+    if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and unreachable(entries):
+        last = entries[-1]
         return Became(State.QUEUED, retry=AgentError(last.error_code, "the agent is unreachable"))
     if status in _ENDS:
         return Became(_ENDS[status])
@@ -64,13 +67,17 @@ def of_session(snapshot: Snapshot, last: Entry | None, ended: PlaybookError | No
     return Became(State.QUEUED, retry=ended)
 
 
-def _unreachable(last: Entry | None) -> bool:
-    """Whether the last attempt ended before its agent took a turn."""
+def unreachable(entries: Sequence[Entry]) -> bool:
+    """Whether the last attempt ended before its agent took a turn, and nothing else has settled
+    since it was launched: so all that has settled is pushed."""
+    if not entries or entries[-1].error_code not in _UNREACHABLE:
+        return False
+    *others, last = entries
+    launched = last.launched_at or last.started_at
     return (
-        last is not None
-        and last.status is EntryStatus.FAILED
-        and last.error_code in _UNREACHABLE
+        last.status is EntryStatus.FAILED
         and not last.agent.get("turns")
+        and all(each.completed_at and each.completed_at <= launched for each in others)
     )
 
 
