@@ -23,7 +23,7 @@ from program import Result
 
 from fleet import ledger
 from fleet.chains import Answer
-from fleet.machines import GATE, Machine, Site
+from fleet.machines import GATE, Machine, Site, in_time
 
 MACHINE_FAULTS = {
     "kill the worker": 4,
@@ -54,7 +54,7 @@ _AT_ONCE = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens. Faults come every so many seconds, between `pause`, for `seconds` in all.
+    """What happens. Once steps are at work, faults come, between `pause` apart, for `seconds`.
 
     With `kills`, there are further faults until there were so many, and further sessions that keep
     the workers busy. Of `one_in` sessions, one is cancelled; two people answer each second one.
@@ -152,6 +152,7 @@ class Chaos:
     # ── faults ──────────────────────────────────────────────────────────────────────────────
 
     def _storm(self) -> None:
+        in_time(lambda: len(self.site.attempts()) >= len(self.workers))
         names = MACHINE_FAULTS | SHARED_FAULTS | (DATABASE_FAULTS if self.site.server else {})
         until = time.monotonic() + self.plan.seconds
         for fault in schedule(self.plan, len(self.workers), names):

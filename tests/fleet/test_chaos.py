@@ -2,7 +2,7 @@
 
 docs/decisions/0240-steps-and-git-are-the-judges.md says how it is proved. Variables: FLEET_SEED
 repeats a schedule of faults, and FLEET_REPORT is a file for the report. `make fleet-chaos` takes
-FLEET_SESSIONS, FLEET_MINUTES, FLEET_KILLS and FLEET_DATABASE, too.
+FLEET_SESSIONS, FLEET_MINUTES, FLEET_KILLS, FLEET_PAUSE and FLEET_DATABASE, too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from fleet.machines import Site
 from fleet.postgres import Server
 
 SEED = int(os.environ.get("FLEET_SEED") or 20261125)
-BEATS = 8
+BEATS = 10
 """Of each step."""
+PAUSE = tuple(map(float, filter(None, os.environ.get("FLEET_PAUSE", "").split("-"))))
+"""Seconds between two faults, `2-5`: the least and the most."""
 LONG = int(os.environ.get("FLEET_MINUTES") or 0)
 
 
@@ -58,6 +60,7 @@ def judge(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     if file := os.environ.get("FLEET_REPORT"):
         Path(file).write_text(text)
     assert report["broken"] == {}
+    assert report["kills"] > 0
 
 
 @pytest.mark.timeout(900)
@@ -81,12 +84,13 @@ def test_a_fleet_keeps_its_promises_for_long(
     on_postgres = os.environ.get("FLEET_DATABASE", "postgres") == "postgres"
     server = request.getfixturevalue("postgres") if on_postgres else None
     kills = int(os.environ.get("FLEET_KILLS") or 0)
+    pause: tuple[float, float] = (0.4, 1.4) if kills else (1.0, 3.0)
     plan = Plan(
         seed=int(os.environ.get("FLEET_SEED") or secrets.randbelow(10**6)),
         sessions=int(os.environ.get("FLEET_SESSIONS") or 60),
         seconds=LONG * 60.0,
         kills=kills,
-        pause=(0.4, 1.4) if kills else (1.0, 3.0),
+        pause=PAUSE or ((0.4, 1.4) if kills else (1.0, 3.0)),
         patience=3600.0,
     )
     judge(suffered(plan, tmp_path / "site", server), capsys)
