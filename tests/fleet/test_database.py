@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from held import eventually
 
+from fleet import migrated
 from fleet.postgres import Server
 from fleet.proxy import Proxy
 from playbook_supervisor.drivers.fleet import address
@@ -42,11 +43,8 @@ LONG, SHORT = 60.0, 0.05
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> address.Address:
     """The address of a database with its tables, of both kinds."""
     if request.param == "sqlite":
-        found = address.of_file(tmp_path / "fleet" / "fleet.sqlite")
-    else:
-        found = address.parse(request.getfixturevalue("database"))
-    FleetDatabase.migrate(found)
-    return found
+        return migrated.of_file(tmp_path)
+    return migrated.of_server(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture
@@ -56,11 +54,9 @@ def fleet(place: address.Address) -> Iterator[FleetDatabase]:
 
 
 @pytest.fixture
-def served(database: str) -> address.Address:
+def served(postgres: Server) -> address.Address:
     """The address of a database of a server, with its tables."""
-    found = address.parse(database)
-    FleetDatabase.migrate(found)
-    return found
+    return migrated.of_server(postgres)
 
 
 def submit(fleet: FleetDatabase, id_: str = ID, *, after: str = "", url: str = SITE) -> None:
@@ -704,8 +700,7 @@ def test_a_file_that_is_no_database_is_an_error_of_ours(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_process_locks_is_given_up(tmp_path: Path) -> None:
-    place = address.of_file(tmp_path / "fleet.sqlite")
-    FleetDatabase.migrate(place)
+    place = migrated.of_file(tmp_path)
     other = sqlite3.connect(tmp_path / "fleet.sqlite", isolation_level=None)
     with FleetDatabase.open(place) as fleet:
         submit(fleet)
