@@ -18,7 +18,7 @@ from playbook_supervisor.system.leash import abandoned
 from playbook_supervisor.system.process_groups import signal_name
 from playbook_supervisor.system.processes import Worker
 
-Why = Literal["wall", "idle", "stop"]
+Why = Literal["wall", "idle", "stop", "deadline"]
 
 LAST_LINES = 15  # how many of a program's last lines a failure quotes as its cause
 
@@ -128,15 +128,15 @@ def harmless(text: str, call: Call) -> str:
 
 def ended_early(why: Why, call: Call, name: str, output: str = "") -> Outcome:
     """The outcome where a deadline or `stop` ended the call."""
+    stopped = (
+        "PB-AGENT-CRASHED",
+        f"{name} was stopped before it ended",
+        "`playbook resume` runs the step again.",
+    )
     code, message, guidance = {
         "wall": ("PB-AGENT-TIMEOUT", f"{name} ran for more than {_seconds(call.wall)}", ""),
         "idle": ("PB-AGENT-TIMEOUT", f"{name} printed nothing for {_seconds(call.idle)}", ""),
-        "stop": (
-            "PB-AGENT-CRASHED",
-            f"{name} was stopped before it ended",
-            "`playbook resume` runs the step again.",
-        ),
-    }[why]
+    }.get(why, stopped)
     return failed(code, message, name=name, guidance=guidance, output=output)
 
 
