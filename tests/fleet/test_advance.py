@@ -80,8 +80,11 @@ def test_a_cancelled_session_is_aborted_at_its_gate(fleet: Fleet) -> None:
     session = fleet.submit()
     fleet.advance(session)
     fleet.database.cancel(session, "not needed", ADA)
-    assert fleet.advance(session).state is State.ABORTED
+    row = fleet.advance(session)
+    assert row.state is State.ABORTED
     assert "not needed" in fleet.journal(session)
+    subject = fleet.origin.git("log", "-1", "--format=%s", row.branch)
+    assert subject == f"Record session {session}: aborted"
 
 
 def test_a_cancelled_session_is_aborted_while_its_agent_works(fleet: Fleet) -> None:
@@ -152,6 +155,7 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
     monkeypatch.setattr(
         "playbook_supervisor.drivers.fleet.session_clone.SessionClone.snapshot", full
     )
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._HINDERED", 0.1)
     row = fleet.advance(session)
     assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-IO-WRITE", 1)
 

@@ -6,6 +6,7 @@ repository already. What this worker cannot do now is put off; what no worker ca
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,13 @@ from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term, overtaken
 from playbook_supervisor.drivers.fleet.remotes import mirror_name, normalised, repository_name
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
-from playbook_supervisor.errors import FleetError, GitError, PlaybookError, StateError
+from playbook_supervisor.errors import (
+    FleetError,
+    GitError,
+    PlaybookError,
+    StateError,
+    StorageError,
+)
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project.worker_settings import WorkerSettings
@@ -31,6 +38,8 @@ from playbook_supervisor.system.leash_process import now
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push
+_NOT_TAKEN = 5.0  # seconds until a job whose session could not be taken is given back
+_HINDERED = 30.0  # seconds to try again to make a snapshot: a full disk may have room again
 _DATABASE_AWAY = 600.0  # seconds to try to write what git knows already
 _STOPPING = 15.0  # the same once the worker is asked to stop
 
@@ -64,13 +73,18 @@ class Station(Record):
 
 
 def advance(station: Station, session_id: str, job: int) -> None:
-    """Take the session, unless another worker holds it, and advance it. Nothing is raised."""
+    """Take the session, unless another worker holds it, and advance it.
+
+    Only an error of the database that keeps it from being taken is raised, after a pause: the job
+    is not done.
+    """
     asked = now()
     try:
         lease = station.database.take(session_id, job, station.name, station.term.seconds)
     except PlaybookError as error:
         station.tell(session_id, f"not taken: {error.message}")
-        return
+        station.stopping.wait(_NOT_TAKEN)
+        raise
     if lease is None:
         return
 
@@ -96,7 +110,8 @@ class _TakeUp:
     def __init__(self, station: Station, keeper: LeaseKeeper) -> None:
         self._station, self._keeper = station, keeper
         self._session = keeper.lease.session
-        self._folder = station.folder / f"{self._session}-{keeper.lease.epoch}"
+        own = f"{self._session}-{keeper.lease.epoch}-{secrets.token_hex(3)}"
+        self._folder = station.folder / own
         self._clone: SessionClone | None = None
         self._tip: Tip | None = None
         self._refused = ""  # why the last answer does not count
@@ -151,11 +166,15 @@ class _TakeUp:
             self._push()
         except PlaybookError as error:
             self._hindrance = error
-            return error.message
-        return ""
+        except Exception as error:
+            self._hindrance = outcome.unexpected(error)
+        return self._hindrance.message if self._hindrance else ""
 
     def _push(self, *, branch: bool = False) -> None:
-        """Push a snapshot. As long as the lease holds, it is tried again: work is expensive."""
+        """Push a snapshot. As long as the lease holds, it is tried again: work is expensive.
+
+        What does not concern the remote, such as a full disk, is given less time.
+        """
         assert self._clone is not None  # noqa: S101 - it was checked out
         assert self._tip is not None  # noqa: S101 - it was claimed
         pause, until = _FIRST_PAUSE, 0.0
@@ -165,10 +184,12 @@ class _TakeUp:
                 self._tip = self._clone.snapshot(
                     self._tip, branch=branch, children=self._clone.other_sessions(self._session)
                 )
-            except GitError as error:
+            except (GitError, StorageError) as error:
                 if self._station.stopping.is_set():
                     until = until or time.monotonic() + _STOPPING
-                if error.code != "PB-GIT-REMOTE" or 0 < until < time.monotonic():
+                elif error.code != "PB-GIT-REMOTE":
+                    until = until or time.monotonic() + _HINDERED
+                if 0 < until < time.monotonic():
                     raise
                 self._tell(f"not pushed yet: {error.message}")
                 time.sleep(pause)
@@ -192,9 +213,11 @@ class _TakeUp:
         database, lease = self._station.database, self._keeper.lease
         self._keeper.require()
         became = driven.became()
-        if became.retry is not None:
-            raise self._hindrance or became.retry
+        if became.retry is not None and self._hindrance is None:
+            raise became.retry
         self._push_result(branch=became.state is not State.QUEUED)
+        if became.retry is not None and self._hindrance is not None:
+            raise self._hindrance
         if became.state is State.WAITING:
             gate, choices, said = became.gate, became.choices, self._refused
             self._persist(lambda: database.wait(lease, gate, choices, said))

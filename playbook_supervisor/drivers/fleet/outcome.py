@@ -50,9 +50,7 @@ class Became(Record):
     retry: PlaybookError | None = None
 
 
-def of_session(
-    snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None
-) -> Became:
+def of_session(snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None) -> Became:
     """What the session became. `ended` is the error that ended its child."""
     asked, status = snapshot.directive, snapshot.manifest.status
     if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and unreachable(entries):

@@ -11,7 +11,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.drivers import driver_lock
@@ -52,6 +52,7 @@ def work(
     `tell` is given a session, or nothing, and a sentence. A second signal changes nothing: agents
     end within seconds. Errors of the folder and of the database at the start are raised.
     """
+    tell, log = _until_deaf(tell), _until_deaf(log)
     stopping = threading.Event()
     received: list[int] = []
 
@@ -74,6 +75,16 @@ def work(
         if jobs.active:
             tell("", f"stopping: {counted(jobs.active, 'session')} put back or pushed first")
     return received[0] if received else 0
+
+
+def _until_deaf(say: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    """Whether anyone listens, such as a terminal that was closed, is no matter of a session."""
+
+    def said(session_id: str, sentence: str) -> None:
+        with suppress(OSError):
+            say(session_id, sentence)
+
+    return said
 
 
 class _Jobs:

@@ -1,0 +1,156 @@
+"""What can go wrong in the middle of a take-up: a call that fails, a child that does not react."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from held import eventually
+
+from fleet.station import ADA, WORKS, Fleet
+from playbook_supervisor.drivers.fleet import outcome
+from playbook_supervisor.drivers.fleet.advance import advance
+from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
+from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term
+from playbook_supervisor.drivers.fleet.session_clone import SessionClone
+from playbook_supervisor.drivers.fleet.worker import work
+from playbook_supervisor.errors import FleetError, GitError
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.leash_process import now
+
+SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
+_ADVANCE = "playbook_supervisor.drivers.fleet.advance"
+
+
+def child(fleet: Fleet) -> int:
+    """The process that drives the session of the worker `one`."""
+    (file,) = (fleet.folder / "one").glob("*/child")
+    pid = int(json.loads(file.read_text())["pid"])
+    (program,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(program)
+
+
+def test_a_job_whose_session_cannot_be_taken_is_not_done(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fleet.submit()
+    monkeypatch.setattr(f"{_ADVANCE}._NOT_TAKEN", 0.0)
+
+    def away(*_: object) -> None:
+        raise FleetError("PB-FLEET-DATABASE", "it is away")
+
+    monkeypatch.setattr(FleetDatabase, "take", away)
+    with pytest.raises(FleetError):
+        advance(fleet.station("one"), session, 1)
+    assert fleet.told == ["not taken: it is away"]
+
+
+def test_a_cancelled_session_whose_runner_does_not_react_is_aborted_all_the_same(
+    fleet: Fleet,
+) -> None:
+    session = fleet.submit(script=SLEEPS)
+    fleet.term = Term(9.0)
+    with fleet.advancing(session):
+        assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
+        os.kill(child(fleet), signal.SIGSTOP)
+        fleet.database.cancel(session, "not needed", ADA)
+    assert fleet.row(session).state is State.ABORTED
+    assert "not needed" in fleet.journal(session)
+
+
+def test_work_is_not_lost_because_a_snapshot_cannot_be_made_for_a_moment(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fleet.submit()
+    fails = iter((True, False, True, False))
+    snapshot = SessionClone.snapshot
+
+    def full(*args: object, **options: object) -> object:
+        if next(fails, False):
+            raise GitError("PB-GIT-FAILED", "no space left on the device")
+        return snapshot(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SessionClone, "snapshot", full)
+    assert fleet.advance(session).state is State.WAITING
+    assert fleet.journal(session).count("step_id: plan") == 1
+
+
+def test_a_bug_while_a_launch_is_cleared_gives_the_session_back(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fleet.submit()
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionClone, "snapshot", broken)
+        row = fleet.advance(session)
+    assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-BUG", 1)
+
+
+def test_an_unreachable_agent_is_tried_again_only_if_nothing_else_would_be() -> None:
+    def entry(step: str, **values: Any) -> Entry:
+        made = Entry(step, EntryStatus.DONE, Decision.AUTO, started_at=10, completed_at=20)
+        return replace(made, **values)
+
+    failed: dict[str, Any] = {"status": EntryStatus.FAILED, "error_code": "PB-AGENT-RATE"}
+    before = entry("plan")
+    last = entry("tasks", started_at=20, completed_at=30, **failed)
+    assert outcome.unreachable([before, last])
+    assert not outcome.unreachable([entry("beside", started_at=20, completed_at=25), last])
+    assert not outcome.unreachable([entry("beside", started_at=20, completed_at=None), last])
+    assert not outcome.unreachable([before, replace(last, agent={"turns": 2})])
+    assert not outcome.unreachable([])
+
+
+def test_a_lease_that_was_lost_before_the_child_began_ends_it_at_once(fleet: Fleet) -> None:
+    session = fleet.submit()
+    lease = fleet.database.take(session, 1, "one", 0.1)
+    assert lease is not None
+    happened: list[str] = []
+    with LeaseKeeper(fleet.database, lease, Term(0.1), now(), fleet.told.append) as keeper:
+        assert eventually(lambda: not keeper.held)
+        keeper.watch(lambda _: None, lambda *_: None, lambda: happened.append("lost"))
+    assert happened == ["lost"]
+
+
+def test_a_renewal_that_fails_for_whatever_reason_is_tried_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 4,"))
+    fleet.term = Term(6.0)
+    renew = FleetDatabase.renew
+    fails = iter((ZeroDivisionError("oops"), OSError("closed")))
+
+    def sometimes(*args: object) -> object:
+        for error in fails:
+            raise error
+        return renew(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FleetDatabase, "renew", sometimes)
+    assert fleet.advance(session).state is State.WAITING
+    assert fleet.told.count("the lease is not renewed: ZeroDivisionError") == 1
+
+
+def test_a_worker_whose_terminal_is_gone_goes_on(fleet: Fleet) -> None:
+    session = fleet.submit()
+
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    work(fleet.database, fleet.settings, drain=True, tell=gone, log=gone)
+    assert fleet.row(session).state is State.WAITING
+
+
+def test_what_a_former_take_up_left_is_not_in_the_way(fleet: Fleet) -> None:
+    session = fleet.submit()
+    (fleet.folder / "one" / f"{session}-1" / fleet.origin.root.stem).mkdir(parents=True)
+    (fleet.folder / "one" / f"{session}-1" / fleet.origin.root.stem / "file").touch()
+    assert fleet.advance(session).state is State.WAITING
