@@ -26,7 +26,7 @@ from playbook_supervisor.system.files import ensure_folder, remove
 from playbook_supervisor.system.locks import locked
 from playbook_supervisor.system.process_groups import worker_alive
 
-_MOST_BETWEEN_SWEEPS = 20.0  # seconds
+_MOST_BETWEEN_SWEEPS = 5.0  # seconds
 _DRAIN_INTERVAL = 0.5  # seconds between two looks at whether the queue is empty
 _PRIVATE = 0o700
 _LOCK = "lock"
