@@ -84,8 +84,7 @@ def test_a_fleet_keeps_its_promises_for_long(
     on_postgres = os.environ.get("FLEET_DATABASE", "postgres") == "postgres"
     server = request.getfixturevalue("postgres") if on_postgres else None
     kills = int(os.environ.get("FLEET_KILLS") or 0)
-    pause: tuple[float, float] = (0.4, 1.4) if kills else (1.0, 3.0)
-    usual = (0.4, 1.4) if kills else (1.0, 3.0)
+    usual: tuple[float, float] = (0.4, 1.4) if kills else (1.0, 3.0)
     least, _, most = PAUSE.partition("-")
     plan = Plan(
         seed=int(os.environ.get("FLEET_SEED") or secrets.randbelow(10**6)),
