@@ -10,9 +10,11 @@ from typing import Any
 
 from fleet import chains, ledger
 from fleet.chains import Answer
-from fleet.chaos import CANCELLED, KILLS, Chaos
+from fleet.chaos import Chaos
+from fleet.faults import KILLS
 from fleet.ledger import Attempt, Overlap
 from fleet.machines import GATE
+from fleet.people import CANCELLED
 
 THAW = 1.5
 """Seconds after the thaw of a whole machine in which its leash, frozen too, ends its agents."""
@@ -23,10 +25,10 @@ def report(chaos: Chaos) -> dict[str, Any]:
     attempts, found = chaos.site.attempts(), chaos.site.chains()
     settled = {session: chain.tip.done for session, chain in found.items()}
     overlaps = ledger.overlaps(attempts)
-    thawed = [each for each in overlaps if _after_thaw(each, chaos.thaws)]
+    thawed = [each for each in overlaps if _after_thaw(each, chaos.happened.thaws)]
     unknown = sorted(found.keys() - chaos.asked.keys())
     broken = {
-        "unexpected": chaos.unexpected,
+        "unexpected": chaos.happened.unexpected,
         "sessions lost, or ended as they must not": _ends(chaos, found),
         "settled steps begun again": ledger.begun_after(attempts, settled),
         "an attempt's id given twice": ledger.repeated(attempts),
@@ -53,8 +55,8 @@ def report(chaos: Chaos) -> dict[str, Any]:
         "sessions": len(chaos.asked),
         "ended": _counted(chain.tip.status for chain in found.values()),
         "sessions that a failed submission left at a remote": unknown,
-        "faults": dict(sorted(chaos.counts.items())),
-        "kills": sum(chaos.counts[name] for name in KILLS),
+        "faults": dict(sorted(chaos.happened.counts.items())),
+        "kills": sum(chaos.happened.counts[name] for name in KILLS),
         "steps begun": len(attempts),
         "steps cut off": ledger.cut_off(attempts),
         "ended, but not accepted": sum(each.ended for each in attempts)
@@ -137,7 +139,7 @@ def _next_claims(
             claimed.setdefault(push.ref.rpartition("/")[2], []).append(push.at)
     cut = {
         (at, each.session)
-        for at, name, machine in chaos.faults
+        for at, name, machine in chaos.happened.faults
         if name in KILLS
         for each in attempts
         if each.machine == machine and not each.ended

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from fleet import reports
-from fleet.chaos import Chaos, Plan
+from fleet.chaos import Chaos
+from fleet.faults import Plan
 from fleet.machines import Site
 from fleet.postgres import Server
 
