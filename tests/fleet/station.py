@@ -58,9 +58,11 @@ class Fleet:
     logged: list[str] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
-    def submit(self, playbook: str = "three", script: str = WORKS, *args: str) -> str:
-        """Queue a session; its id."""
-        drive = DriveOptions(agent=self.project.script(script))
+    def submit(
+        self, playbook: str = "three", script: str = WORKS, *args: str, agent: str = ""
+    ) -> str:
+        """Queue a session whose agent carries out the script, or is another one; its id."""
+        drive = DriveOptions(agent=agent or self.project.script(script))
         submission = Submission(playbook, args, drive=drive)
         return submit(self.database, submission, cwd=self.project.root).session_id
 
