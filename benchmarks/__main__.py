@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from importlib.util import cache_from_source
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import hooks
 import sample
@@ -68,6 +69,17 @@ After a write in one session, only that session is read again, and the folders o
 listed: 2 ms. Reading all sessions of that repository took 18 ms. The list is rendered once for each
 change. When each browser had it rendered, the same load took 22 % of a core.
 
+## The fleet
+
+`PYTHONPATH=tests:tools python benchmarks/fleet_load.py FOLDER` makes the rows of the fleet, with a
+PostgreSQL server of its own that does not wait for the disk. Processor times are those of the
+workers and of the server's processes, without agents and the sessions that drive them. Answers are
+taken from a queue that workers ask every half second; the rest is the clone, and the start of the
+session. After a kill, the lease of 8 seconds has to lapse; a usual one lasts 90.
+
+`make fleet-chaos` and `make fleet-soak` say what is kept while everything fails
+([decision 0240](decisions/0240-steps-and-git-are-the-judges.md)).
+
 ## Killed runs
 
 `CLAUDE_KILLS=200 python -m pytest -n0 --timeout=0 tests/claude -k random_moments` kills runs with
@@ -110,6 +122,7 @@ def _measured(folder: Path) -> Iterator[Row]:
     yield from _tree(folder / "tree")
     yield from _headless(folder / "headless")
     yield from _inbox(folder / "inbox")
+    yield from _fleet(folder / "fleet")
 
 
 # ── what is measured ────────────────────────────────────────────────────────────────────────
@@ -247,12 +260,7 @@ def _inbox(folder: Path) -> Iterator[Row]:
     """The inbox with 50 browsers, from what Linux tells of its process; skipped elsewhere."""
     if sys.platform != "linux":
         return
-    folder.mkdir()
-    argv = [sys.executable, str(HERE / "inbox_load.py"), str(folder)]
-    paths = os.pathsep.join(str(HERE.parent / name) for name in ("tests", "tools"))
-    environment = {**ENVIRONMENT, "PYTHONPATH": paths}
-    said = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    found: dict[str, float] = json.loads(said)
+    found: dict[str, float] = _load("inbox_load.py", folder)
     for name, what in (("idle_alone", "no browser"), ("idle", "50 browsers that listen")):
         what = f"the inbox, 200 sessions in 20 repositories, nothing happens, {what}, of a core"
         yield Row(what, f"{found[name]:.2f} %", "1.00 %", found[name] <= 1, "")
@@ -278,6 +286,53 @@ def _inbox(folder: Path) -> Iterator[Row]:
     yield Row(
         "Ctrl-C until the inbox has ended, 50 browsers that listen",
         *(f"{found['end']:.2f} s", "2.00 s", found["end"] <= 2, ""),
+    )
+
+
+def _fleet(folder: Path) -> Iterator[Row]:
+    """Workers and their database, from what Linux tells of them; skipped without PostgreSQL."""
+    if sys.platform != "linux" or not any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        return
+    found: dict[str, dict[str, float]] = _load("fleet_load.py", folder)
+    idle, loaded = found["idle"], found["loaded"]
+    yield Row(
+        "an idle worker of a fleet, of a core",
+        *(f"{idle['a worker, %']:.1f} %", "4.0 %", idle["a worker, %"] <= 4),
+        f"{idle['start, CPU s']:.2f} s of processor to start",
+    )
+    memory = idle["a worker, MiB"]
+    yield Row("its memory", f"{memory:.0f} MiB", "80 MiB", memory <= 80, "")
+    database = idle["the database, %"]
+    yield Row(
+        "the database of a fleet with three idle workers, of a core",
+        *(f"{database:.1f} %", "5.0 %", database <= 5, ""),
+    )
+    database = loaded["the database, %"]
+    yield Row(
+        "the same with 1,000 sessions waiting, 200 queued and 50 running on five workers",
+        *(f"{database:.1f} %", "10.0 %", database <= 10),
+        f"a worker {loaded['a worker, %']:.1f} %, {loaded['a worker, MiB']:.0f} MiB",
+    )
+    took = loaded["status --fleet, s"]
+    yield Row("`playbook status --fleet` of these", f"{took:.2f} s", "1.00 s", took <= 1, "")
+    for what, key, bar in (
+        ("from an answer until the next agent is at work", "answer to agent at work, s", 5.0),
+        ("from the kill of a worker until its session is claimed", "kill to next claim, s", 18.0),
+    ):
+        usual, most = found[key]["median"], found[key]["largest"]
+        yield Row(
+            what, f"{usual:.1f} s", f"{bar:.0f} s", most <= bar, f"at most {most:.1f} s in 10"
+        )
+
+
+def _load(program: str, folder: Path) -> Any:
+    """What a program beside this one prints, as JSON. It may use what the tests use."""
+    folder.mkdir()
+    argv = [sys.executable, str(HERE / program), str(folder)]
+    paths = os.pathsep.join(str(HERE.parent / name) for name in ("tests", "tools"))
+    environment = {**ENVIRONMENT, "PYTHONPATH": paths}
+    return json.loads(
+        subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True).stdout
     )
 
 
