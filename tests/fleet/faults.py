@@ -140,7 +140,7 @@ class Storm:
                 ended = machine.name not in self._busy and not machine.runs()
             if ended:
                 said = machine.said()
-                begun = "taken" in said or machine.age() > _START
+                begun = "taken" in said or "put back" in said
                 if "PB-FLEET-DATABASE" in said and not begun:
                     self._happened.counts["starts without a database"] += 1
                 else:
