@@ -69,6 +69,7 @@ fuzz: .venv/installed-dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto -m hypothesis --timeout=0
 	CRASH_KILLS=1000 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash.py
 	CRASH_SHARDS=32 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py
+	FLEET_STRIDE=1 $(BIN)/python -m pytest -n auto --timeout=0 tests/fleet/test_crash_points.py
 	CLAUDE_KILLS=200 $(BIN)/python -m pytest -n0 --timeout=0 tests/claude -k random_moments
 
 # docs/decisions/0240-steps-and-git-are-the-judges.md explains the variables and the report.

@@ -35,6 +35,7 @@ settings.register_profile(
     "full",
     deadline=None,  # a busy machine is not a defect
     derandomize=True,  # the same examples every time; `make fuzz` looks for new ones
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("short", parent=settings.get_profile("full"), max_examples=30)

@@ -64,17 +64,13 @@ def judge(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert report["kills"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("database", ["postgres", pytest.param("sqlite", marks=pytest.mark.long)])
 def test_a_fleet_keeps_its_promises_for_a_minute(
-    database: str,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = request.getfixturevalue("postgres") if database == "postgres" else None
     plan = Plan(seed=SEED, sessions=12, seconds=30.0)
-    judge(suffered(plan, tmp_path / "site", server), capsys)
+    judge(suffered(plan, tmp_path / "site", postgres), capsys)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ the start of a child. Another worker then brings the session to the same end.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -37,8 +38,8 @@ STEPS = {"one#1", "two#1", "three#1", "four#1"}
 LEASE = 3.0  # seconds
 MOST = 40
 """More points than a take-up has."""
-IN_THE_SUITE = (4, 11, 18)
-LONG = pytest.mark.long
+STRIDE = int(os.environ.get("FLEET_STRIDE") or 5)
+"""Of so many points one is tried, and the last; `make fuzz` tries all."""
 
 
 @pytest.fixture
@@ -102,13 +103,8 @@ def go_on(fleet: Fleet, session: str, state: State) -> None:
     assert fleet.row(session).state is state, fleet.told
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        each if each in IN_THE_SUITE else pytest.param(each, marks=LONG)
-        for each in range(1, MOST + 1)
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("point", sorted({*range(1, MOST, STRIDE), MOST}))
 def test_a_worker_killed_at_any_point_costs_nothing_that_has_settled(
     fleet: Fleet, steps: Path, point: int
 ) -> None:

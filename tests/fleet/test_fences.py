@@ -12,6 +12,7 @@ from fleet.chains import Link
 from fleet.machines import Machine, Site, in_time
 from fleet.postgres import Server
 
+pytestmark = pytest.mark.long
 UNLEASHED = str(Path(__file__).with_name("unleashed.py"))
 LEASE = 4.0  # seconds
 BEATS = 50
