@@ -348,7 +348,7 @@ def test_a_clone_whose_git_directory_is_gone_is_refused(submitted: Site, how: st
     git(submitted.folder, "init", "-q")
     if how == "elsewhere":
         write(clone.path, ".git", f"gitdir: {submitted.folder}/.git\n")
-    refused("PB-GIT-FAILED", lambda: clone.snapshot(tip))
+    refused("PB-STATE-NO-REPOSITORY", lambda: clone.snapshot(tip))
     assert submitted.chain()[0] == tip.commit
 
 

@@ -32,7 +32,6 @@ from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project.worker_settings import WorkerSettings
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import ensure_folder, remove
 from playbook_supervisor.system.leash_process import now
 
@@ -125,8 +124,8 @@ class _TakeUp:
         self._tip = self._claim(mirror)
         ensure_folder(self._folder)
         self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
-        DiskStore(checkout.find(self._clone.path)).clock.follow(self._station.database.now())
-        driven = child.Driven(self._clone.path, self._session, self._station, self._keeper)
+        DiskStore(self._clone.here()).clock.follow(self._station.database.now())
+        driven = child.Driven(self._clone, self._session, self._station, self._keeper)
         answer = self._station.database.answer_due(self._keeper.lease)
         if answer is not None:
             self._journal(driven, answer)

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
 from playbook_supervisor.drivers.driver_lock import Request
@@ -19,6 +18,7 @@ from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.database import StoredAnswer
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper
 from playbook_supervisor.drivers.fleet.outcome import Became
+from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError, PolicyError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
@@ -28,7 +28,6 @@ from playbook_supervisor.sessions.selection import OPEN
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
 from playbook_supervisor.system.processes import Worker
 
 TYPE_CHECKING = False
@@ -44,10 +43,12 @@ _OURS = frozenset(
 
 
 class Driven:
-    """The session in its clone at `root`, under a lease."""
+    """The session in its clone, under a lease."""
 
-    def __init__(self, root: Path, session_id: str, station: Station, keeper: LeaseKeeper) -> None:
-        self._root, self._session = root, session_id
+    def __init__(
+        self, clone: SessionClone, session_id: str, station: Station, keeper: LeaseKeeper
+    ) -> None:
+        self._clone, self._session = clone, session_id
         self._station, self._keeper = station, keeper
         self._ended: PlaybookError | None = None
         self._aborting = threading.Lock()
@@ -126,13 +127,13 @@ class Driven:
         return argv
 
     def _run(self, argv: list[str], cleared: Callable[[], str]) -> None:
-        beside = self._root.parent
+        beside = self._clone.path.parent
         with clearance.Clearances(beside / "clearance", cleared) as clearances:
             environment = {name: each for name, each in os.environ.items() if name not in _OURS}
             self._keeper.require()
             process = Worker(
                 argv,
-                cwd=self._root,
+                cwd=self._clone.path,
                 env={**environment, **clearances.environment},
                 worker_file=beside / "child",
                 deadline=self._keeper.deadline,
@@ -189,9 +190,8 @@ class Driven:
     def _supervisor(self) -> Supervisor:
         """The session as the worker looks at it: it starts no program in the clone, for an agent
         may have chosen it, and it would run without a leash."""
-        store = DiskStore(checkout.find(self._root))
         return Supervisor(
-            store,
+            DiskStore(self._clone.here()),
             self._session,
             exports=False,
             runs_programs=False,

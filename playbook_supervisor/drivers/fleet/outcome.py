@@ -18,7 +18,10 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 _UNREACHABLE = frozenset(
     {"PB-AGENT-API", "PB-AGENT-LIMIT", "PB-AGENT-LOGIN", "PB-AGENT-NONE", "PB-AGENT-RATE"}
 )
-_LASTING = ("PB-ARG-", "PB-CHECK-", "PB-POLICY-", "PB-STATE-", "PB-FLEET-BRANCH")
+_LASTING = (
+    *("PB-ARG-", "PB-CHECK-", "PB-POLICY-", "PB-STATE-"),
+    *("PB-FLEET-BRANCH", "PB-IO-ESCAPE"),
+)
 _PASSING = frozenset({"PB-STATE-BUSY", "PB-STATE-DRIVEN", "PB-STATE-INTERRUPTED"})
 _ENDS = {
     SessionStatus.COMPLETED: State.COMPLETED,
@@ -29,6 +32,8 @@ _SENTENCES = {
     "PB-GIT-REMOTE": "the repository cannot be reached, or refuses",
     "PB-GIT-FAILED": "git failed on the worker",
     "PB-FLEET-BRANCH": "someone pushed to the session's branch",
+    "PB-IO-ESCAPE": "a file of the session leads out of its clone",
+    "PB-STATE-NO-REPOSITORY": "the session's clone was removed or replaced on the worker",
     "PB-IO-WRITE": "the worker cannot write to its disk",
     "PB-BUG": "the worker has met a bug, and logged it",
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor import __version__
 from playbook_supervisor.drivers.fleet.remote_refs import RefusedError
 from playbook_supervisor.drivers.fleet.session_tip import FALLBACK, HEADS, REF, Tip, is_branch
-from playbook_supervisor.errors import FleetError, GitError, PlaybookError
+from playbook_supervisor.errors import FleetError, GitError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import session_ids
@@ -75,6 +75,7 @@ class SessionClone:
         self._git_dir = path / ".git"
         self._own = Plumbing(self._git_dir / _OWN, path)
         self._created: set[str] = set()
+        self._made: tuple[tuple[int, int], ...] = ()  # which folders it and its git directory are
 
     # ── making it ───────────────────────────────────────────────────────────────────────────
 
@@ -112,6 +113,7 @@ class SessionClone:
             protocols=("file",),
         )
         checked(self.path, ("clone",), done)
+        self._made = self._folders()
         self._its_git.ask("config", "remote.origin.url", self._mirror.url)
         if not (self._git_dir / _ORIGIN_HEAD).exists():  # the default branch was renamed
             target = f"refs/remotes/origin/{self._mirror.default_branch(ask=True)}"
@@ -188,6 +190,22 @@ class SessionClone:
         at = self._mirror.move(made, tip.commit, moved)
         return self.snapshot(at, branch=branch, children=children) if at else made
 
+    def here(self) -> checkout.Checkout:
+        """The clone as it is now. StateError PB-STATE-NO-REPOSITORY if an agent has put something
+        else in its place: what is elsewhere is neither read nor pushed."""
+        if not self._made or self._folders() != self._made:
+            raise StateError(
+                "PB-STATE-NO-REPOSITORY", f"{self.path} is no clone any more", where=str(self.path)
+            )
+        return checkout.find(self.path)
+
+    def _folders(self) -> tuple[tuple[int, int], ...]:
+        try:
+            found = [each.lstat() for each in (self.path, self._git_dir)]
+        except OSError:
+            return ()
+        return tuple((each.st_dev, each.st_ino) for each in found)
+
     def other_sessions(self, session_id: str) -> tuple[str, ...]:
         """The sessions in the clone but for this one, its children among them."""
         return tuple(
@@ -214,17 +232,12 @@ class SessionClone:
     def _now(self) -> int | None:
         """The session's time, if the machine's clock shows another one: no journal is from after
         its snapshot (docs/decisions/0236-a-sessions-clock-never-goes-back.md)."""
-        clock = SessionClock(checkout.find(self.path).runtime)
+        clock = SessionClock(self.here().runtime)
         return clock() if clock.ahead else None
 
     def _heads(self, known: str) -> _Heads:
         """Where the clone is, its files being hostile data; `known` was its branch before."""
-        here = checkout.find(self.path)
-        real = os.path.realpath(self._git_dir)
-        if os.fspath(here.git_dir) != real:
-            raise GitError(
-                "PB-GIT-FAILED", f"{self.path} is no clone any more", where=str(self.path)
-            )
+        here = self.here()
         if is_branch(here.branch):
             return _Heads(here.branch, here.head, here.head)
         begun = (self._rebased(name) for name in _REBASES)
