@@ -156,8 +156,13 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
         "playbook_supervisor.drivers.fleet.session_clone.SessionClone.snapshot", full
     )
     monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._HINDERED", 0.1)
-    row = fleet.advance(session)
-    assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-IO-WRITE", 1)
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._UNFIT", 3.0)
+    with fleet.advancing(session):
+        assert eventually(lambda: fleet.row(session).failures == 1)
+        put_off = time.monotonic()
+    assert time.monotonic() - put_off > 2, "other sessions are left to other workers meanwhile"
+    row = fleet.row(session)
+    assert (row.state, row.error) == (State.QUEUED, "PB-IO-WRITE")
 
 
 def test_a_remote_that_is_away_costs_no_step(fleet: Fleet) -> None:

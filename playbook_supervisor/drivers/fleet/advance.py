@@ -38,6 +38,7 @@ from playbook_supervisor.system.leash_process import now
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push
 _NOT_TAKEN = 5.0  # seconds until a job whose session could not be taken is given back
+_UNFIT = 30.0  # seconds that a worker leaves sessions to others, if it cannot write to its disk
 _HINDERED = 30.0  # seconds to try again to make a snapshot: a full disk may have room again
 _DATABASE_AWAY = 600.0  # seconds to try to write what git knows already
 _STOPPING = 15.0  # the same once the worker is asked to stop
@@ -250,6 +251,9 @@ class _TakeUp:
         else:
             self._tell(f"put off: {said} [{error.code}]")
             self._persist(lambda: database.put_off(lease, error.code, said))
+            if isinstance(error, StorageError):  # it would fail with every session
+                self.clean_up()
+                self._station.stopping.wait(_UNFIT)
 
     def _needs(self, error: PlaybookError) -> str:
         """The version that the session needs; empty if this error, or this program, is none."""
