@@ -202,19 +202,13 @@ def killed(folder: Path, server: postgres.Server) -> dict[str, float]:
 def killed_once(site: Site) -> float:
     """Seconds from a kill to a claim, for the only session."""
     claims = len(claimed(site))
-    assert in_time(lambda: at_work(site) != "")
-    (machine,) = (each for each in site.machines if each.name == at_work(site))
+    assert in_time(lambda: ledger.at_work(site.ledger) != set())
+    (machine,) = (each for each in site.machines if each.name in ledger.at_work(site.ledger))
     at = ledger.now()
     machine.kill_worker()
     machine.start()
     assert in_time(lambda: len(claimed(site)) > claims)
     return claimed(site)[claims] - at
-
-
-def at_work(site: Site) -> str:
-    """The machine whose agent gives signs of life."""
-    now = ledger.now()
-    return next((each.machine for each in site.attempts() if now - each.last < 0.5), "")
 
 
 def claimed(site: Site) -> list[float]:

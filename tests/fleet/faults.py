@@ -58,12 +58,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, the machine that it strikes, what comes before, and how long it lasts in leases."""
+    """A fault, the machine that it strikes, what comes before, and how long it lasts in leases.
+
+    One that is aimed waits for a while until a step is at work, and strikes its machine.
+    """
 
     name: str
     machine: int
     pause: float
     length: float
+    aimed: bool
 
 
 @dataclass
@@ -94,7 +98,8 @@ def schedule(plan: Plan, machines: int, names: dict[str, int]) -> Iterator[Fault
     while True:
         for name in chance.sample(all_of_them, len(all_of_them)):
             pause, length = chance.uniform(*plan.pause), chance.uniform(0.4, 2.2)
-            yield Fault(name, chance.randrange(machines), pause, length)
+            aimed = chance.random() < 0.7
+            yield Fault(name, chance.randrange(machines), pause, length, aimed)
 
 
 class Storm:
@@ -121,14 +126,28 @@ class Storm:
         until = time.monotonic() + self._plan.seconds
         with ThreadPoolExecutor(8) as self._destiny:
             for fault in schedule(self._plan, len(self._workers), names):
-                due = time.monotonic() + fault.pause
-                while time.monotonic() < due:
-                    self.watch()
-                    time.sleep(0.1)
+                self._wait(fault)
                 killed = sum(self._happened.counts[name] for name in KILLS)
                 if time.monotonic() > until and killed >= self._plan.kills:
                     return
                 self._strike(fault)
+
+    def _wait(self, fault: Fault) -> None:
+        """Wait for the time of a fault and, if it is aimed, for a step that it can cut off."""
+        due = time.monotonic() + fault.pause
+        latest = due + 2 * self._site.lease
+        while (now := time.monotonic()) < latest:
+            self.watch()
+            if now > due and (not fault.aimed or self._at_work()):
+                return
+            time.sleep(0.1)
+
+    def _at_work(self) -> list[Machine]:
+        """The machines that no fault has struck and on which a step is at work."""
+        at_work = ledger.at_work(self._site.ledger)
+        return [
+            each for each in self._workers if each.name in at_work and each.name not in self._busy
+        ]
 
     def watch(self) -> None:
         """Start a worker that has ended by itself.
@@ -156,6 +175,8 @@ class Storm:
                 free = [each for each in free if each.disk]
             if not free:
                 return
+            if fault.aimed:
+                free = [each for each in self._at_work() if each in free] or free
             wanted = self._workers[fault.machine]
             machine = wanted if wanted in free else free[0]
             self._busy.add(machine.name)

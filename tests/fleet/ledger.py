@@ -14,6 +14,7 @@ from pathlib import Path
 BEAT = 0.2
 """Seconds between two signs of life of a step."""
 
+_NEWEST = 65_536  # bytes
 FROZEN = 1.5
 """Seconds without a sign of life after which a step counts as frozen."""
 
@@ -127,6 +128,18 @@ def attempts(lines: Iterable[str]) -> list[Attempt]:
             session, step, directive, machine, int(pid), beats, ended=event == "end"
         )
     return sorted(found.values(), key=lambda each: each.began)
+
+
+def at_work(path: Path) -> set[str]:
+    """The machines on which a step gives signs of life now."""
+    if not path.exists():
+        return set()
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _NEWEST))
+        lines = file.read().decode().splitlines()[1:]  # the first one may be a part of a line
+    last = {tuple(line.split(" ")[1:5]): line.split(" ") for line in lines}
+    recent = now() - 1
+    return {words[6] for words in last.values() if words[0] != "end" and float(words[5]) > recent}
 
 
 # ── judges ──────────────────────────────────────────────────────────────────────────────────

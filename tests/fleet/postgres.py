@@ -117,10 +117,11 @@ class Server:
         return self._client("pg_dump", "--format=custom", self.url(database))
 
     def restore(self, database: str, copy: bytes) -> None:
-        """Replace the database by that copy. Its clients are cut off."""
+        """Replace the database by that copy, at once. Its clients are cut off."""
+        restored = self.create()
+        self._client("pg_restore", "--exit-on-error", f"--dbname={self.url(restored)}", input=copy)
         self.execute(f"DROP DATABASE {database} WITH (FORCE)")
-        self.execute(f"CREATE DATABASE {database}")
-        self._client("pg_restore", "--exit-on-error", f"--dbname={self.url(database)}", input=copy)
+        self.execute(f"ALTER DATABASE {restored} RENAME TO {database}")
 
     # ── faults ──────────────────────────────────────────────────────────────────────────────
 

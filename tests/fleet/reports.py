@@ -143,7 +143,7 @@ def _next_claims(
         if name in KILLS
         for each in attempts
         if each.machine == machine and not each.ended
-        if each.began <= at and at - 0.5 <= each.last <= at + 0.5
+        if each.began <= at + 1 and at - 1 <= each.last <= at + 1
     }
     later = ((at, [time for time in claimed.get(session, ()) if time > at]) for at, session in cut)
     return [min(times) - at for at, times in later if times]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from held import eventually
 
 from fleet import chains, ledger
 from fleet.chains import Answer, Chain, Link
@@ -57,7 +58,9 @@ class TestTheLedger:
             "FLEET_WORK": "2",
         }
         before = ledger.now()
-        subprocess.run([program], env=os.environ | called, cwd=tmp_path, check=True)
+        with subprocess.Popen([program], env=os.environ | called, cwd=tmp_path):
+            assert eventually(lambda: ledger.at_work(file) == {"m1"})
+        assert ledger.at_work(file) == set()
         (found,) = ledger.read(file)
         assert (found.directive, found.number, found.ended) == ("plan#2", 2, True)
         assert before <= found.began <= found.last - 2 * ledger.BEAT <= ledger.now()
