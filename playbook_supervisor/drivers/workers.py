@@ -22,7 +22,7 @@ from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.log_file import LogFile
 from playbook_supervisor.system.process_groups import kill_worker
 
-_FILES_PER_WORKER, _OTHER_FILES = 8, 64  # file descriptors: pipes and process start; the rest
+_FILES_PER_WORKER, _OTHER_FILES = 16, 64  # descriptors: 12 while it starts, 6 later; the rest
 _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
 
 
