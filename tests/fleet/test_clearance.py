@@ -113,6 +113,7 @@ def test_each_launch_is_asked_for_once_and_is_journaled_by_then(project: Project
     ]
 
 
+@pytest.mark.measured
 def test_a_refusal_starts_nothing_and_the_launch_stays_journaled(project: Project) -> None:
     session = Session(project)
     code, err = session.driven(lambda: "another worker\nhas claimed it")
@@ -317,6 +318,7 @@ def test_a_runner_that_is_never_admitted_is_refused(
     assert "is not the session's runner" in said
 
 
+@pytest.mark.measured
 def test_a_runner_believes_no_process_that_has_not_started_it(tmp_path: Path) -> None:
     """An agent may put a socket of its own into the folder."""
     with started(python(LISTENS, tmp_path), tmp_path) as agent:
@@ -328,6 +330,7 @@ def test_a_runner_believes_no_process_that_has_not_started_it(tmp_path: Path) ->
     assert said.endswith(f"process {agent.pid}, which has not started this one, listens there")
 
 
+@pytest.mark.measured
 def test_a_runner_whose_worker_has_ended_launches_nothing(tmp_path: Path) -> None:
     (said,) = told(python(ASKS, 1), tmp_path)
     assert "its worker cannot be asked: No such file" in said
