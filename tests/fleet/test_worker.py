@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,10 @@ from program import Result
 from project import Process
 
 from fleet.station import WORKS, Fleet
+from playbook_supervisor.drivers.fleet.database import Swept
+from playbook_supervisor.drivers.fleet.worker import work
+from playbook_supervisor.errors import FleetError
+from playbook_supervisor.records import replace
 
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
 pytestmark = pytest.mark.measured
@@ -109,3 +114,66 @@ def test_what_cannot_be_queued_leaves_nothing_behind(
     assert "secret" not in done.err
     assert fleet.origin.git("for-each-ref") == before
     assert fleet.database.rows() == []
+
+
+def test_what_was_queued_is_told_as_json(fleet: Fleet) -> None:
+    done = fleet.project.playbook("submit", "three", "--agent", "exec:./agent", "--json")
+    told = json.loads(done.out)
+    assert (told["playbook"], told["pool"]) == ("three", "default")
+    assert told["session"] == fleet.database.rows()[0].id
+
+
+def test_a_branch_belongs_to_one_open_session(fleet: Fleet) -> None:
+    words = ("submit", "three", "--agent", "exec:./agent")
+    assert fleet.project.playbook(*words, "--branch", "mine").code == 0
+    done = fleet.project.playbook(*words, "--branch", "mine")
+    assert "PB-GIT-TAKEN" in done.err
+    assert fleet.project.playbook(*words).code == 0
+    assert fleet.project.playbook(*words).code == 0
+    assert len({row.branch for row in fleet.database.rows()}) == 3
+
+
+def test_a_checkout_without_a_remote_has_nothing_to_submit(fleet: Fleet) -> None:
+    fleet.project.git("remote", "rename", "origin", "elsewhere")
+    assert fleet.project.playbook("submit", "three", "--agent", "exec:./agent").code == 0
+    fleet.project.git("remote", "remove", "elsewhere")
+    done = fleet.project.playbook("submit", "three")
+    assert "has no remote" in done.err
+    assert "--repo URL" in done.err
+
+
+def test_commands_that_claude_code_would_lack_are_missed_before_anything_is_queued(
+    fleet: Fleet,
+) -> None:
+    fleet.project.git("rm", "-q", "-r", ".claude")
+    fleet.project.commit("Remove the commands")
+    fleet.project.git("push", "-q")
+    done = fleet.project.playbook("submit", "three", "--agent", "claude")
+    assert "PB-CHECK-COMMAND" in done.err
+    assert fleet.database.rows() == []
+
+
+def test_a_database_that_is_away_is_told_once_and_its_return_too(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fleet.submit()
+    away = FleetError("PB-FLEET-DATABASE", "the database is away")
+    found = iter([away, away, Swept(lost=(session,)), away])
+
+    def sweep(*_: object) -> Swept:
+        match next(found, None):
+            case FleetError() as error:
+                raise error
+            case swept:
+                return swept or Swept()
+
+    monkeypatch.setattr(type(fleet.database), "sweep", sweep)
+    settings = replace(fleet.settings, lease=4.0)
+
+    def tell(_: str, sentence: str) -> None:
+        fleet.told.append(sentence)
+
+    assert work(fleet.database, settings, drain=True, tell=tell, log=tell) == 0
+    assert fleet.told.count("the database is away; trying again") in (1, 2)
+    assert "the database is back" in fleet.told
+    assert fleet.row(session).state == "waiting"
