@@ -121,6 +121,36 @@ def test_a_lease_that_was_lost_before_the_child_began_ends_it_at_once(fleet: Fle
     assert happened == ["lost"]
 
 
+def test_a_lease_that_another_worker_has_is_neither_renewed_nor_raised(fleet: Fleet) -> None:
+    session = fleet.submit()
+    lease = fleet.database.take(session, 1, "one", 90.0)
+    assert lease is not None
+    lost: list[str] = []
+    with LeaseKeeper(fleet.database, lease, Term(1.5), now(), fleet.told.append) as keeper:
+        keeper.watch(lambda _: None, lambda *_: None, lambda: lost.append("lost"))
+        assert fleet.database.lift_epoch(lease, 7) is not None
+        assert eventually(lambda: lost == ["lost"])
+        with pytest.raises(FleetError, match="no longer holds the lease"):
+            keeper.require()
+    with LeaseKeeper(fleet.database, lease, Term(), now(), fleet.told.append) as keeper:
+        with pytest.raises(FleetError, match="no longer holds the lease"):
+            keeper.lift(9)
+        assert not keeper.held
+    row = fleet.row(session)
+    assert (row.epoch, row.state) == (7, State.RUNNING)
+
+
+def test_a_child_learns_at_once_of_a_cancellation_that_came_before_it(fleet: Fleet) -> None:
+    session = fleet.submit()
+    fleet.database.cancel(session, "not needed", ADA)
+    lease = fleet.database.take(session, 1, "one", 90.0)
+    assert lease is not None
+    words: list[str] = []
+    with LeaseKeeper(fleet.database, lease, Term(), now(), fleet.told.append) as keeper:
+        keeper.watch(lambda _: None, lambda *said: words.extend(said), lambda: None)
+    assert words == ["not needed", ADA]
+
+
 def test_a_renewal_that_fails_for_whatever_reason_is_tried_again(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
