@@ -158,14 +158,13 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
 ) -> None:
     session = fleet.submit()
     away = FleetError("PB-FLEET-DATABASE", "the database is away")
-    found = iter([away, away, Swept(lost=(session,)), away])
+    found = [away, away, Swept(lost=(session,)), away]
 
     def sweep(*_: object) -> Swept:
-        match next(found, None):
-            case FleetError() as error:
-                raise error
-            case swept:
-                return swept or Swept()
+        swept = found.pop(0) if found else Swept()
+        if isinstance(swept, FleetError):
+            raise swept
+        return swept
 
     monkeypatch.setattr(type(fleet.database), "sweep", sweep)
     settings = replace(fleet.settings, lease=4.0)
