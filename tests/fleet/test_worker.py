@@ -158,7 +158,7 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
 ) -> None:
     session = fleet.submit()
     away = FleetError("PB-FLEET-DATABASE", "the database is away")
-    found = [away, away, Swept(lost=(session,)), away]
+    found: list[FleetError | Swept] = [away, away, Swept(lost=(session,)), away]
 
     def sweep(*_: object) -> Swept:
         swept = found.pop(0) if found else Swept()
