@@ -1,6 +1,6 @@
 """Machines of a fleet: each has a home and a worker of its own, and its own ways to the others.
 
-All run on this one. What tells a machine's processes apart is a variable in their environment.
+All run on this one. What tells a machine's processes apart is their home.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from program import Result
 
 from fleet import chains, ledger
 from fleet.git_server import GitServer
+from fleet.guardian import Guardian, processes
 from fleet.postgres import Server
 from fleet.proxy import Proxy
 
@@ -42,7 +43,6 @@ steps:
 """
 STEPS = ("one", "two-stubborn", "three", "four", "five-stubborn", "six")
 GATE = "four#1?1"
-_MARK = "FLEET_MACHINE"
 _CLOCK = "clock.so"
 
 
@@ -59,6 +59,7 @@ class Site:
     def __enter__(self) -> Site:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._stack = ExitStack()
+        self._stack.enter_context(Guardian(self.folder))
         self.remotes = self.folder / "remotes"
         self.remotes.mkdir()
         self.ledger, self.pushes = self.folder / "ledger", self.folder / "pushes"
@@ -171,7 +172,7 @@ class Machine:
             "PLAYBOOK_FLEET": self.address,
             "FLEET_LEDGER": str(self.site.ledger),
             "FLEET_WORK": str(self.work),
-            _MARK: self.name,
+            "FLEET_MACHINE": self.name,
         }
         if self.clock:
             library = str(self.site.folder / _CLOCK)
@@ -281,8 +282,6 @@ class Machine:
             self.kill()
         if self.worker:
             self.worker.wait()
-        if self.disk:
-            remove_disk(self.state)
 
     def fill_disk(self) -> Path:
         """Use up the space of its state folder. Remove the file to end it."""
@@ -293,16 +292,7 @@ class Machine:
         return file
 
     def _processes(self) -> list[int]:
-        wanted = f"{_MARK}={self.name}".encode()
-        home = f"HOME={self.home}".encode()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                given = (process / "environ").read_bytes().split(b"\0")
-                state = (process / "stat").read_bytes().rpartition(b")")[2].split()[0]
-                if wanted in given and home in given and state != b"Z":
-                    found.append(int(process.name))
-        return found
+        return processes(self.home)
 
     def _signal(self, number: signal.Signals, pids: Sequence[int] | set[int]) -> None:
         for pid in pids:
@@ -321,17 +311,12 @@ def moved_clock(folder: Path) -> Path | None:
 
 
 def small_disk(folder: Path, mebibytes: int) -> bool:
-    """Give a folder a disk of its own; False if this account cannot."""
+    """Give a folder a disk of its own, which the guardian removes; False if that cannot be."""
     mount = shutil.which("mount")
     if os.getuid() != 0 or mount is None:
         return False
     command = [mount, "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(folder)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def remove_disk(folder: Path) -> None:
-    """Undo `small_disk`."""
-    subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
 def in_time(happened: Callable[[], bool], seconds: float = 90.0) -> bool:
