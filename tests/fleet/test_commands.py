@@ -69,7 +69,9 @@ def row_of(database: FleetDatabase, id_: str) -> Row:
 def submit(database: FleetDatabase, id_: str, url: str = SITE, *, after: str = "") -> None:
     by = "Ada Example <ada@example.org>"
     database.submit(
-        NewSession(id_, url, FEATURE, "auto-feature", FEATURE, after=after, submitted_by=by)
+        NewSession(
+            id_, url, f"{FEATURE}-{id_}", "auto-feature", FEATURE, after=after, submitted_by=by
+        )
     )
 
 
@@ -208,7 +210,7 @@ def test_status_shows_first_what_waits_for_a_person(up: Project, database: Fleet
 
 def test_status_says_why_a_session_does_not_run(up: Project, database: FleetDatabase) -> None:
     def queue(id_: str, pool: str = "default") -> Lease:
-        database.submit(NewSession(id_, SITE, FEATURE, "auto-feature", FEATURE, pool))
+        database.submit(NewSession(id_, SITE, f"{FEATURE}-{id_}", "auto-feature", FEATURE, pool))
         return take(database, id_)
 
     database.put_off(queue(IDS[0]), "PB-GIT-REMOTE", "the repository cannot be reached")

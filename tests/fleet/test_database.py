@@ -61,7 +61,9 @@ def served(postgres: Server) -> address.Address:
 
 def submit(fleet: FleetDatabase, id_: str = ID, *, after: str = "", url: str = SITE) -> None:
     fleet.submit(
-        NewSession(id_, url, "001-hello", "auto-feature", "001", after=after, submitted_by=ADA)
+        NewSession(
+            id_, url, f"001-hello-{id_}", "auto-feature", "001", after=after, submitted_by=ADA
+        )
     )
 
 

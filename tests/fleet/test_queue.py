@@ -44,7 +44,7 @@ def fleet(place: address.Address) -> Iterator[FleetDatabase]:
 def submit(
     fleet: FleetDatabase, id_: str, url: str = SITE, *, pool: str = "default", priority: int = 0
 ) -> None:
-    fleet.submit(NewSession(id_, url, "001", "auto-feature", "001", pool, priority))
+    fleet.submit(NewSession(id_, url, id_, "auto-feature", "001", pool, priority))
 
 
 class Seen:
@@ -418,7 +418,7 @@ import sys
 from playbook_supervisor.drivers.fleet import address
 from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
 with FleetDatabase.open(address.find()) as fleet:
-    fleet.submit(NewSession(sys.argv[1], sys.argv[2], "001", "auto-feature", "001"))
+    fleet.submit(NewSession(sys.argv[1], sys.argv[2], sys.argv[1], "auto-feature", "001"))
 """
 
 

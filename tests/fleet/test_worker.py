@@ -13,7 +13,7 @@ from program import Result
 from project import Process
 
 from fleet.station import WORKS, Fleet
-from playbook_supervisor.drivers.fleet.database import Swept
+from playbook_supervisor.drivers.fleet.database import Row, Swept
 from playbook_supervisor.drivers.fleet.worker import work
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.records import replace
@@ -131,6 +131,20 @@ def test_a_branch_belongs_to_one_open_session(fleet: Fleet) -> None:
     assert fleet.project.playbook(*words).code == 0
     assert fleet.project.playbook(*words).code == 0
     assert len({row.branch for row in fleet.database.rows()}) == 3
+
+
+def test_two_who_submit_at_once_get_a_branch_each(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = fleet.submit()
+    rows = type(fleet.database).rows
+    blind: Iterator[list[Row]] = iter([[]])
+    monkeypatch.setattr(
+        type(fleet.database), "rows", lambda *_, **kind: next(blind, rows(fleet.database, **kind))
+    )
+    second = fleet.submit()
+    assert fleet.row(first).branch != fleet.row(second).branch
+    assert len(fleet.origin.git("for-each-ref", "refs/playbook").splitlines()) == 2
 
 
 def test_a_checkout_without_a_remote_has_nothing_to_submit(fleet: Fleet) -> None:

@@ -102,7 +102,12 @@ def submit(
             after=submission.after,
             submitted_by=identity(here),
         )
-        _queue(database, mirror, tip, new)
+        try:
+            _queue(database, mirror, tip, new)
+        except GitError as error:
+            if error.code != "PB-GIT-TAKEN" or submission.branch:
+                raise
+            return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
     return Submitted(
         session_id,
         new.playbook,

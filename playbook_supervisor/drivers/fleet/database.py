@@ -110,8 +110,8 @@ class FleetDatabase:
     def submit(self, new: NewSession) -> None:
         """Store a session with its job; after an unfinished session, without one.
 
-        FleetError PB-FLEET-TAKEN if another session has the id, StateError PB-STATE-NO-SESSION if
-        the session is to come after one that is not known.
+        FleetError PB-FLEET-TAKEN if another session has the id, GitError PB-GIT-TAKEN if an open
+        one has the branch, StateError PB-STATE-NO-SESSION if it is to come after an unknown one.
         """
         from playbook_supervisor.drivers.fleet.storage import answers
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playbook_supervisor.drivers.fleet.storage.rows import (
+    OPEN,
     Lease,
     NewSession,
     Row,
@@ -16,7 +17,7 @@ from playbook_supervisor.drivers.fleet.storage.rows import (
 )
 from playbook_supervisor.drivers.fleet.storage.tables import now_ms
 from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, ours, sentence
-from playbook_supervisor.errors import FleetError, StateError
+from playbook_supervisor.errors import FleetError, GitError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.session_ids import valid
@@ -47,8 +48,26 @@ def submit(tx: Transaction, new: NewSession) -> None:
                 "PB-FLEET-TAKEN", f"the fleet has another session {new.id}", where=new.repository
             )
         return
+    _require_free(tx, new)
     if ready:
         tx.queue(tx.get(new.id))
+
+
+def _require_free(tx: Transaction, new: NewSession) -> None:
+    """GitError PB-GIT-TAKEN if another open session works on the branch; one asks at a time."""
+    if tx.connection.dialect.name == "postgresql":
+        key = sa.func.hashtextextended(f"{new.repository} {new.branch}", 0)
+        tx.connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+    columns = tx.session.c
+    others = sa.select(columns.id).where(
+        columns.repository == new.repository,
+        columns.branch == new.branch,
+        columns.state.in_(OPEN),
+        columns.id != new.id,
+    )
+    if (other := tx.connection.execute(others).scalars().first()) is not None:
+        message = f"session {first_line(str(other))} works on the branch {first_line(new.branch)}"
+        raise GitError("PB-GIT-TAKEN", message, where=new.repository)
 
 
 def answer(
