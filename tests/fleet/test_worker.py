@@ -190,3 +190,10 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
     assert fleet.told.count("the database is away; trying again") in (1, 2)
     assert "the database is back" in fleet.told
     assert fleet.row(session).state == "waiting"
+
+
+def test_tab_completes_the_open_sessions_of_the_fleet(fleet: Fleet) -> None:
+    session = fleet.submit()
+    line = f"playbook cancel {session[:4]}"
+    asked = {"_PLAYBOOK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
+    assert session in fleet.project.playbook(env=asked).out

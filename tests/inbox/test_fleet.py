@@ -19,9 +19,14 @@ from inbox.serving import Served, serving
 from inbox.test_answers import Page
 from inbox.test_events import Listener
 from playbook_supervisor.commands.fleet.viewing import Views
+from playbook_supervisor.commands.inbox.admission import (
+    Answerer,
+    require_owner,
+    require_person_anywhere,
+)
 from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
 from playbook_supervisor.drivers.fleet.database import Lease, State
-from playbook_supervisor.errors import FleetError, GitError
+from playbook_supervisor.errors import FleetError, GitError, StateError
 from playbook_supervisor.project.worker_settings import path as settings_path
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.process_groups import MARK
@@ -310,3 +315,16 @@ def test_a_repository_that_the_settings_do_not_name_is_not_fetched(
         settings_path().write_text("transports: [file]\n")
         with pytest.raises(GitError):
             seen.store(replace(row, repository="file:///nowhere"))
+
+
+def test_claude_code_decides_nothing_in_the_inbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    someone = Answerer("Ada <ada@example.org>")
+    require_person_anywhere(someone)  # whom no process of this machine has brought
+    require_owner([tmp_path / "gone"], "invite people")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    with pytest.raises(StateError, match="not Claude Code"):
+        require_person_anywhere(someone)
+    with pytest.raises(StateError, match="not Claude Code"):
+        require_owner([tmp_path], "invite people")
