@@ -448,3 +448,8 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 def test_a_runner_of_no_fleet_asks_no_one() -> None:
     assert clearance.from_environment() is None
+
+
+def test_a_folder_that_is_gone_holds_no_socket(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot listen at"):
+        Listener(tmp_path / "gone", lambda _: "", lambda _: "")
