@@ -7,7 +7,7 @@ import re
 import click
 
 from playbook_supervisor.cli import completers, options, output
-from playbook_supervisor.commands.fleet.opening import opened as opened
+from playbook_supervisor.commands.fleet.opening import opened
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 

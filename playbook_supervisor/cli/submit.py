@@ -59,8 +59,8 @@ def submit(
       playbook submit auto-change "add --json" --repo https://github.com/acme/site.git
       playbook submit auto-validate 013 --after 20260219-a7k
     """
-    from playbook_supervisor.cli.fleet import opened
     from playbook_supervisor.commands.fleet import submitting
+    from playbook_supervisor.commands.fleet.opening import opened
 
     drive = options.drive_options(values)
     submission = submitting.Submission(

@@ -38,8 +38,8 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
       playbook worker --pools default,nightly --slots 4
       playbook worker --drain
     """
-    from playbook_supervisor.cli.fleet import opened
     from playbook_supervisor.commands.fleet import working
+    from playbook_supervisor.commands.fleet.opening import opened
 
     level = options.level()
 

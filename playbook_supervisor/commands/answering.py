@@ -9,6 +9,7 @@ from playbook_supervisor.commands import changed_settings, locate
 from playbook_supervisor.drivers import gate_answer
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.manifest import SESSION_ID
@@ -51,7 +52,10 @@ def answer(
     if gate and gate != asked.id:
         wrong = f"the gate {gate} is not open; the open one is {asked.id}"
         raise StateError("PB-STATE-REFUSED", wrong)
-    answered = gate_answer.answer(supervisor, snapshot, text, person)
+    decided = gate_answer.resolution(text, asked.choices, snapshot.question)
+    answered = supervisor.answer(asked.id, decided, text, person)
+    if decided is Resolution.ABORT and asked.member.within:
+        answered = gate_answer.end_tree(supervisor).after(answered)
     if said := changed_settings.notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playbook_supervisor.drivers import driver_lock
-from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import read_answer
-from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -30,24 +28,6 @@ def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> 
         where=question,
         guidance=f"Begin or end with one of: {', '.join(choices)}; as in `{choices[1]}: REASON`.",
     )
-
-
-def answer(
-    supervisor: Supervisor, snapshot: Snapshot, text: str, by: Principal, at: int | None = None
-) -> Snapshot:
-    """Record a person's answer at the snapshot's open gate, given now or at that time, in ms.
-
-    Errors as `resolution`; PolicyError.
-    """
-    asked = snapshot.directive
-    if not isinstance(asked, Ask):
-        message = f"session {supervisor.id} is not waiting at a gate"
-        raise StateError("PB-STATE-NO-GATE", message)
-    decided = resolution(text, asked.choices, snapshot.question)
-    answered = supervisor.answer(asked.id, decided, text, by, at)
-    if decided is Resolution.ABORT and asked.member.within:
-        return end_tree(supervisor).after(answered)
-    return answered
 
 
 def end_tree(supervisor: Supervisor) -> Snapshot:

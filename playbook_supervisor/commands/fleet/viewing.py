@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from types import TracebackType
 
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.drivers.fleet.database import Row
@@ -58,12 +57,7 @@ class Views:
     def __enter__(self) -> Views:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def store(self, row: Row) -> DiskStore:

@@ -13,7 +13,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TypeVar
 
 from playbook_supervisor.drivers.fleet.address import Address
@@ -84,12 +84,7 @@ class FleetDatabase:
     def __enter__(self) -> FleetDatabase:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
