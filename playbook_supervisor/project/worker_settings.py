@@ -85,8 +85,8 @@ def load(*, shared: bool = False) -> WorkerSettings:
     """The settings of this user's workers; the defaults without a file.
 
     FleetError PB-FLEET-SETTINGS names the first problem and lists all, and refuses settings without
-    `repositories` if the database is `shared`: whoever can write there chooses what a worker runs.
-    StorageError PB-IO-READ.
+    `repositories` if the database is `shared`: anyone who can write there chooses what a
+    worker runs. StorageError PB-IO-READ.
     """
     file = path()
     try:

@@ -145,7 +145,7 @@ class Connection:
 
 
 def _closed(connection: socket.socket) -> bool:
-    """Whether the other end is closed and has left nothing to read, or ours is closed."""
+    """Whether our end is closed, or the other end is and nothing is left to read."""
     import select
 
     try:

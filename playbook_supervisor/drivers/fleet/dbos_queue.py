@@ -216,7 +216,7 @@ class DbosQueue:
 def _silence() -> None:
     """DBOS tells nothing: what concerns a person, the worker says in its own words.
 
-    It also reads no pickles: whoever can write to the database could run code on every worker.
+    It also reads no pickles: anyone who can write to the database could run code on every worker.
     """
     if not _logger.handlers:
         _logger.addHandler(logging.NullHandler())

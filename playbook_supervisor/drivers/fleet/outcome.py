@@ -104,7 +104,7 @@ def unexpected(error: Exception) -> PlaybookError:
 
 
 def lasts(error: PlaybookError) -> bool:
-    """Whether another attempt, on whichever worker, would end like this one."""
+    """Whether another attempt, on any worker, would end like this one."""
     return error.code.startswith(_LASTING) and error.code not in _PASSING
 
 
