@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from fleet import migrated
 from fleet import postgres as servers
 from fleet.station import fleet as fleet
+from playbook_supervisor.drivers.fleet import address
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +36,11 @@ def postgres(server: servers.Server) -> servers.Server:
 def database(postgres: servers.Server) -> str:
     """The address of an empty database, with its password."""
     return postgres.url(postgres.create())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> address.Address:
+    """The address of a database with its tables, of both kinds."""
+    if request.param == "sqlite":
+        return migrated.of_file(tmp_path)
+    return migrated.of_server(request.getfixturevalue("postgres"))

@@ -39,14 +39,6 @@ ADA, ZOE = "Ada <ada@example.org>", "Zoe <zoe@example.org>"
 LONG, SHORT = 60.0, 0.05
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> address.Address:
-    """The address of a database with its tables, of both kinds."""
-    if request.param == "sqlite":
-        return migrated.of_file(tmp_path)
-    return migrated.of_server(request.getfixturevalue("postgres"))
-
-
 @pytest.fixture
 def fleet(place: address.Address) -> Iterator[FleetDatabase]:
     with FleetDatabase.open(place) as opened:

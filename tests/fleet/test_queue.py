@@ -28,13 +28,6 @@ IDS = [f"20261125-{letter}7k" for letter in "abcdefghijkl"]
 LONG = 60.0
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> address.Address:
-    if request.param == "sqlite":
-        return migrated.of_file(tmp_path)
-    return migrated.of_server(request.getfixturevalue("postgres"))
-
-
 @pytest.fixture
 def fleet(place: address.Address) -> Iterator[FleetDatabase]:
     with FleetDatabase.open(place) as opened:
