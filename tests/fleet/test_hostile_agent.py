@@ -166,8 +166,10 @@ ATTACKS = {
     "nothing": ('rm -rf -- "$PWD"', GONE),
     "a link": ('here=$PWD; cd / && rm -rf "$here" && ln -s "$LOOT/victim" "$here"', GONE),
     "a session elsewhere": (
-        'cp -r .playbooks/sessions "$LOOT/kept" && rm -rf ".playbooks/sessions/$PLAYBOOK_SESSION"'
-        ' && ln -s "$LOOT/kept/$PLAYBOOK_SESSION" .playbooks/sessions/',
+        # The runner writes there meanwhile, so the first try may fail.
+        'cp -r .playbooks/sessions "$LOOT/kept"\n'
+        'until rm -rf ".playbooks/sessions/$PLAYBOOK_SESSION"'
+        ' && ln -s "$LOOT/kept/$PLAYBOOK_SESSION" .playbooks/sessions/; do :; done',
         (State.STUCK, "PB-IO-ESCAPE"),
     ),
     "a forged journal": (
