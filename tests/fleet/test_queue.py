@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import dbos
 import pytest
 from held import eventually
 
@@ -49,7 +51,7 @@ class Seen:
         self.taken: list[tuple[str, int]] = []
         self.at_once = self.most = 0
 
-    def __call__(self, session: str, number: int) -> None:
+    def __call__(self, session: str, number: int) -> bool:
         with self._lock:
             self.taken.append((session, number))
             self.at_once += 1
@@ -57,6 +59,7 @@ class Seen:
         time.sleep(self._seconds)
         with self._lock:
             self.at_once -= 1
+        return True
 
     def has(self, number: int) -> bool:
         return len(self.taken) >= number
@@ -114,10 +117,11 @@ def test_a_job_whose_worker_fails_is_put_back(fleet: FleetDatabase) -> None:
     submit(fleet, IDS[0])
     calls = []
 
-    def advance(session: str, number: int) -> None:
+    def advance(session: str, number: int) -> bool:
         calls.append(number)
         if len(calls) == 1:
             raise FleetError("PB-FLEET-DATABASE", "it is away")
+        return True
 
     with fleet.queue.work(["default"], 1, advance, "w-1"):
         assert eventually(lambda: not fleet.queue.running())
@@ -128,9 +132,9 @@ def test_a_job_that_was_put_back_no_longer_belongs_to_its_worker(fleet: FleetDat
     submit(fleet, IDS[0])
     began, go_on = threading.Semaphore(0), threading.Event()
 
-    def advance(session: str, number: int) -> None:
+    def advance(session: str, number: int) -> bool:
         began.release()
-        go_on.wait(30)
+        return go_on.wait(30)
 
     with fleet.queue.work(["default"], 2, advance, "w-1"):
         assert began.acquire(timeout=30)
@@ -140,6 +144,44 @@ def test_a_job_that_was_put_back_no_longer_belongs_to_its_worker(fleet: FleetDat
     assert fleet.queue.running() == []  # and the first call has ended, too
     assert not fleet.queue.put_back(IDS[0], 1)
     assert not fleet.queue.put_back(IDS[1], 1)
+
+
+def test_a_job_that_its_worker_cannot_end_stays_until_it_is_put_back(fleet: FleetDatabase) -> None:
+    submit(fleet, IDS[0])
+    left = threading.Event()
+
+    def lost(session: str, number: int) -> bool:
+        left.set()
+        return False
+
+    with fleet.queue.work(["default"], 1, lost, "w-1"):
+        assert left.wait(30)
+    assert [(job.session, job.at_work) for job in fleet.queue.running()] == [(IDS[0], True)]
+    assert fleet.queue.put_back(IDS[0], 1)
+    with fleet.queue.work(["default"], 1, Seen(), "w-2"):
+        assert eventually(lambda: not fleet.queue.running())
+
+
+def test_a_job_that_ends_while_it_is_put_back_is_not_taken_for_one_that_goes_on(
+    fleet: FleetDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(fleet, IDS[0])
+    began, go_on = threading.Event(), threading.Event()
+    resume = dbos.DBOSClient.resume_workflow
+
+    def advance(session: str, number: int) -> bool:
+        began.set()
+        return go_on.wait(30)
+
+    def too_late(*args: Any, **options: Any) -> Any:
+        go_on.set()
+        assert eventually(lambda: not fleet.queue.running())
+        return resume(*args, **options)
+
+    monkeypatch.setattr(dbos.DBOSClient, "resume_workflow", too_late)
+    with fleet.queue.work(["default"], 1, advance, "w-1"):
+        assert began.wait(30)
+        assert not fleet.queue.put_back(IDS[0], 1)
 
 
 def test_jobs_are_removed_whatever_their_state(fleet: FleetDatabase) -> None:
@@ -209,6 +251,7 @@ with FleetDatabase.open(address.find()) as fleet:
         tell("begin", session, row.repository, time.monotonic())
         time.sleep(seconds)
         tell("end", session, row.repository, time.monotonic())
+        return True
     with fleet.queue.work(["default"], 3, advance, worker):
         tell("ready", worker)
         sys.stdin.read()

@@ -51,6 +51,16 @@ def test_a_job_whose_session_cannot_be_taken_is_not_done(
     assert fleet.told == ["not taken: it is away"]
 
 
+def test_a_job_ends_only_if_its_worker_may_write_what_became_of_the_session(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, lost = fleet.submit(), fleet.submit()
+    assert advance(fleet.station("one"), ours, 1)
+    assert fleet.row(ours).state is State.WAITING
+    monkeypatch.setattr(FleetDatabase, "wait", lambda *_: False)
+    assert not advance(fleet.station("one"), lost, 1)
+
+
 def test_a_cancelled_session_whose_runner_does_not_react_is_aborted_all_the_same(
     fleet: Fleet,
 ) -> None:

@@ -72,11 +72,12 @@ class Station(Record):
         return Mirror(self.mirrors / mirror_name(accepted), accepted, self.settings.transports)
 
 
-def advance(station: Station, session_id: str, job: int) -> None:
-    """Take the session, unless another worker holds it, and advance it.
+def advance(station: Station, session_id: str, job: int) -> bool:
+    """Take the session, unless another worker holds it, and advance it; whether its job has ended.
 
-    Only an error of the database that keeps it from being taken is raised, after a pause: the job
-    is not done.
+    It has once the session's row says what comes next. If this worker has lost the session, or
+    cannot write to the row, the job must stay, or the session would have none. Only an error of
+    the database that keeps the session from being taken is raised, after a pause.
     """
     asked = now()
     try:
@@ -86,7 +87,7 @@ def advance(station: Station, session_id: str, job: int) -> None:
         station.stopping.wait(_NOT_TAKEN)
         raise
     if lease is None:
-        return
+        return True
 
     def tell(sentence: str) -> None:
         station.tell(session_id, sentence)
@@ -102,6 +103,7 @@ def advance(station: Station, session_id: str, job: int) -> None:
             take_up.give_up(outcome.unexpected(error))
         finally:
             take_up.clean_up()
+    return take_up.written
 
 
 class _TakeUp:
@@ -116,6 +118,7 @@ class _TakeUp:
         self._tip: Tip | None = None
         self._refused = ""  # why the last answer does not count
         self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
+        self.written = False  # the row says what became of the session
 
     def carry_out(self) -> None:
         row = self._keeper.lease.row
@@ -268,7 +271,7 @@ class _TakeUp:
         until, pause = time.monotonic() + _DATABASE_AWAY, _FIRST_PAUSE
         while True:
             try:
-                write()
+                self.written = bool(write())
             except FleetError as error:
                 limit = until
                 if self._station.stopping.is_set():

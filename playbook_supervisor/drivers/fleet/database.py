@@ -201,11 +201,12 @@ class FleetDatabase:
 
         return self._run(lambda tx: leases.stick(tx, lease, code, said))
 
-    def need(self, lease: Lease, version: str) -> None:
-        """Leave the session to workers of that version; it is offered again after a while."""
+    def need(self, lease: Lease, version: str) -> bool:
+        """Leave the session to workers of that version; it is offered again after a while. As
+        `wait`."""
         from playbook_supervisor.drivers.fleet.storage import leases
 
-        self._run(lambda tx: leases.need(tx, lease, version))
+        return self._run(lambda tx: leases.need(tx, lease, version))
 
     # ── people ──────────────────────────────────────────────────────────────────────────────
 

@@ -85,13 +85,16 @@ class DbosQueue:
         """Give a job to the next worker; False if it has ended."""
         job = job_id(session, number)
         with self._errors():
-            found = self._client.list_workflows(
-                workflow_ids=[job], load_input=False, load_output=False
-            )
-            if not found or found[0].status not in _LIVING:
+            found = self._living(job)
+            if found is None:
                 return False
-            self._client.resume_workflow(job, queue_name=pool or found[0].queue_name)
-        return True
+            self._client.resume_workflow(job, queue_name=pool or found.queue_name)
+            # Its worker may have ended it in between: then nothing was resumed.
+            return self._living(job) is not None
+
+    def _living(self, job: str) -> dbos.WorkflowStatus | None:
+        found = self._client.list_workflows(workflow_ids=[job], load_input=False, load_output=False)
+        return found[0] if found and found[0].status in _LIVING else None
 
     def cancel(self, jobs: Iterable[tuple[str, int]]) -> None:
         """Remove jobs."""
@@ -155,7 +158,7 @@ class DbosQueue:
         self,
         pools: Sequence[str],
         slots: int,
-        advance: Callable[[str, int], None],
+        advance: Callable[[str, int], bool],
         worker: str,
     ) -> Iterator[Taking]:
         """Take jobs until the `with` ends."""

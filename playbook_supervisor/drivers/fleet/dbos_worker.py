@@ -31,7 +31,7 @@ class DbosWorker:
         put_back: Callable[[str, int], object],
         pools: Sequence[str],
         slots: int,
-        advance: Callable[[str, int], None],
+        advance: Callable[[str, int], bool],
     ) -> None:
         self._put_back, self._pools, self._advance = put_back, pools, advance
         self._free = threading.BoundedSemaphore(slots)
@@ -79,9 +79,11 @@ class DbosWorker:
                 self._stopped.wait(_OFFERED_AGAIN)
                 self._leave(*job)
             try:
-                self._advance(*job)
+                ended = self._advance(*job)
             except Exception:
                 self._leave(*job)
+            if not ended:
+                raise _Left
         finally:
             self._free.release()
 
@@ -125,7 +127,7 @@ class DbosWorker:
 
 
 class _Left(BaseException):
-    """The job was put back. DBOS writes no outcome for what is no `Exception`."""
+    """The job has not ended. DBOS writes no outcome for what is no `Exception`."""
 
 
 class _OvertakenError(Exception):

@@ -89,10 +89,13 @@ class Queue(Protocol):
         self,
         pools: Sequence[str],
         slots: int,
-        advance: Callable[[str, int], None],
+        advance: Callable[[str, int], bool],
         worker: str,
     ) -> AbstractContextManager[Taking]:
         """Take jobs, until the `with` ends, and call `advance` with each in a thread.
+
+        It returns whether the job has ended. One that has not stays as it is until a sweep finds
+        whose it is; after an exception it is put back at once.
 
         At most `slots` are at work at once. The end of the `with` waits until the calls return. One
         `with` at a time in a process. `worker` is unique for each start.

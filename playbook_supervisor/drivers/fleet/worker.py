@@ -95,14 +95,14 @@ class _Jobs:
         self._turn = threading.Lock()
         self.active = 0
 
-    def carry_out(self, session_id: str, job: int) -> None:
+    def carry_out(self, session_id: str, job: int) -> bool:
         with self._turn:
             self.active += 1
         try:
-            if self._station.stopping.is_set():
-                self._put_back(session_id, job)
-            else:
-                advance(self._station, session_id, job)
+            if not self._station.stopping.is_set():
+                return advance(self._station, session_id, job)
+            self._put_back(session_id, job)
+            return False
         finally:
             with self._turn:
                 self.active -= 1

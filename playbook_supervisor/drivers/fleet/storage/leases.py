@@ -168,11 +168,14 @@ def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
     return True
 
 
-def need(tx: Transaction, lease: Lease, version: str) -> None:
+def need(tx: Transaction, lease: Lease, version: str) -> bool:
     """Leave the session to a worker of that version or a newer one."""
     row = ours(tx, lease)
-    if row is not None and row.released != lease.epoch:
+    if row is None:
+        return False
+    if row.released != lease.epoch:
         _later(tx, row.id, _FOR_A_NEWER, needs=version, released=lease.epoch)
+    return True
 
 
 def pause(failures: int) -> float:
