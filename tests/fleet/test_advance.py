@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from held import eventually
 
-from fleet.station import ADA, WORKS, Fleet
+from fleet.station import ADA, THREE, WORKS, Fleet
 from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.database import State
 from playbook_supervisor.drivers.fleet.lease import Term
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.formats.versions import is_newer
 
+FREE = THREE.replace("name: three", "name: free").replace(", autonomy: gate_always", "")
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
 
 
@@ -134,14 +135,26 @@ def test_a_worker_whose_lease_another_has_pushes_nothing_more(fleet: Fleet) -> N
     assert any("given up" in sentence for sentence in fleet.told)
 
 
-def test_a_child_that_is_killed_counts_as_a_failure(fleet: Fleet) -> None:
-    session = fleet.submit(script=SLEEPS)
+@pytest.mark.parametrize(("at", "failures"), [("plan", 3), ("implement", 1)])
+def test_a_child_that_is_killed_counts_as_a_failure_in_a_row_unless_a_step_was_done(
+    fleet: Fleet, at: str, failures: int
+) -> None:
+    fleet.project.write(".playbooks/playbooks/free.yaml", FREE)
+    fleet.project.commit("Add a playbook without gates")
+    fleet.project.git("push", "-q", "origin", "HEAD")
+    session = fleet.submit("free", script=WORKS.replace(f"{at}: {{", f"{at}: {{seconds: 30, "))
+    for _ in range(2):
+        lease = fleet.database.take(session, fleet.row(session).job, "two", 60.0)
+        assert lease
+        fleet.database.put_off(lease, "PB-GIT-REMOTE", "away")
+        fleet.database.retry(session)
     with fleet.advancing(session):
-        assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
+        assert eventually(lambda: f"step_id: {at}" in fleet.journal(session))
         (child,) = (fleet.folder / "one").glob("*/child")
         os.kill(json.loads(child.read_text())["pid"], signal.SIGTERM)
     row = fleet.row(session)
-    assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-STATE-INTERRUPTED", 1)
+    assert (row.state, row.error) == (State.QUEUED, "PB-STATE-INTERRUPTED")
+    assert row.failures == failures
 
 
 def test_a_snapshot_that_cannot_be_made_puts_the_session_off(

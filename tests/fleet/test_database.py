@@ -272,6 +272,31 @@ def test_a_session_that_waits_begins_to_count_failures_anew(fleet: FleetDatabase
     assert row(fleet).said == "that answer was refused"
 
 
+def test_a_session_that_has_progressed_begins_to_count_failures_anew(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    for _ in range(3):
+        fleet.put_off(take(fleet), "PB-GIT-REMOTE", "away")
+        fleet.retry(ID)
+    fleet.put_off(take(fleet), "PB-GIT-REMOTE", "away", progressed=True)
+    assert row(fleet).failures == 1
+
+
+@pytest.mark.parametrize("failures", [1, 20], ids=["stuck", "put off too often"])
+def test_a_cancelled_session_with_which_no_worker_can_go_on_has_ended(
+    fleet: FleetDatabase, failures: int
+) -> None:
+    submit(fleet)
+    for _ in range(failures - 1):
+        fleet.put_off(take(fleet), "PB-GIT-REMOTE", "away")
+        fleet.retry(ID)
+    give_up = fleet.stick if failures == 1 else fleet.put_off
+    give_up(take(fleet), "PB-GIT-REMOTE", "away")
+    assert row(fleet).state is State.STUCK
+    fleet.cancel(ID, "not needed", ADA)
+    give_up(take(fleet), "PB-GIT-REMOTE", "away")
+    assert (row(fleet).state, row(fleet).error) == (State.ABORTED, "PB-GIT-REMOTE")
+
+
 def test_a_session_that_was_put_off_gets_its_job_when_it_is_due(fleet: FleetDatabase) -> None:
     submit(fleet)
     fleet.put_off(take(fleet), "", "back in a moment", seconds=0.3)

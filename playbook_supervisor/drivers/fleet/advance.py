@@ -118,6 +118,7 @@ class _TakeUp:
         self._tip: Tip | None = None
         self._refused = ""  # why the last answer does not count
         self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
+        self._cleared = 0  # times that the child might launch: each but the first follows a step
         self.written = False  # the row says what became of the session
 
     def carry_out(self) -> None:
@@ -167,6 +168,7 @@ class _TakeUp:
         """Whether the child may launch its next steps: empty, or why not."""
         try:
             self._push()
+            self._cleared += 1
         except PlaybookError as error:
             self._hindrance = error
         except Exception as error:
@@ -228,8 +230,7 @@ class _TakeUp:
             self._tell(f"waits at gate {became.gate}: {how}")
         elif became.state is State.QUEUED:
             seconds = 0.0 if self._station.stopping.is_set() else None
-            code, reason = became.code, became.said
-            self._persist(lambda: database.put_off(lease, code, reason, seconds=seconds))
+            self._put_off(became.code, became.said, seconds)
             self._tell(f"put back: {became.said}")
         else:
             self._persist(lambda: database.finish(lease, became.state))
@@ -249,14 +250,21 @@ class _TakeUp:
             self._tell(f"left to a newer worker: {said}")
             self._persist(lambda: database.need(lease, needs))
         elif outcome.lasts(error):
-            self._tell(f"stuck: {said} [{error.code}]")
+            became = "ended, not in its journal" if self._keeper.cancelled[0] else "stuck"
+            self._tell(f"{became}: {said} [{error.code}]")
             self._persist(lambda: database.stick(lease, error.code, said))
         else:
             self._tell(f"put off: {said} [{error.code}]")
-            self._persist(lambda: database.put_off(lease, error.code, said))
+            self._put_off(error.code, said)
             if isinstance(error, StorageError):  # it would fail with every session
                 self.clean_up()
                 self._station.stopping.wait(_UNFIT)
+
+    def _put_off(self, code: str, said: str, seconds: float | None = None) -> None:
+        database, lease, progressed = self._station.database, self._keeper.lease, self._cleared > 1
+        self._persist(
+            lambda: database.put_off(lease, code, said, seconds=seconds, progressed=progressed)
+        )
 
     def _needs(self, error: PlaybookError) -> str:
         """The version that the session needs; empty if this error, or this program, is none."""

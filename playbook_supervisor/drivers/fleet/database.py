@@ -184,19 +184,29 @@ class FleetDatabase:
         return self._run(lambda tx: leases.finish(tx, lease, state))
 
     def put_off(
-        self, lease: Lease, code: str, said: str, *, seconds: float | None = None
+        self,
+        lease: Lease,
+        code: str,
+        said: str,
+        *,
+        seconds: float | None = None,
+        progressed: bool = False,
     ) -> State | None:
         """Give the session its next job after a pause that doubles with each failure, and stop at
         the twentieth; with `seconds`, after those, and it counts as no failure.
 
-        The new state, queued or stuck; None if another worker has taken the session.
+        Those before it do not count if the session has `progressed` since. The new state: queued,
+        stuck, or aborted if it was cancelled; None if another worker has taken the session.
         """
         from playbook_supervisor.drivers.fleet.storage import leases
 
-        return self._run(lambda tx: leases.put_off(tx, lease, code, said, seconds))
+        return self._run(
+            lambda tx: leases.put_off(tx, lease, code, said, seconds, progressed=progressed)
+        )
 
     def stick(self, lease: Lease, code: str, said: str) -> bool:
-        """The session is stuck until a person mends something. As `wait`."""
+        """The session is stuck until a person mends something, or aborted if it was cancelled. As
+        `wait`."""
         from playbook_supervisor.drivers.fleet.storage import leases
 
         return self._run(lambda tx: leases.stick(tx, lease, code, said))

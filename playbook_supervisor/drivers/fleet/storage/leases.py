@@ -8,10 +8,11 @@ last lease that was given back.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Lease, Renewal, State
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Lease, Renewal, Row, State
 from playbook_supervisor.drivers.fleet.storage.tables import now_ms
 from playbook_supervisor.drivers.fleet.storage.transactions import (
     Transaction,
@@ -140,7 +141,13 @@ def finish(tx: Transaction, lease: Lease, state: State) -> bool:
 
 
 def put_off(
-    tx: Transaction, lease: Lease, code: str, said: str, seconds: float | None = None
+    tx: Transaction,
+    lease: Lease,
+    code: str,
+    said: str,
+    seconds: float | None = None,
+    *,
+    progressed: bool = False,
 ) -> State | None:
     """Give the session its next job later; the twentieth failure in a row makes it stuck."""
     row = ours(tx, lease)
@@ -148,23 +155,24 @@ def put_off(
         return None
     if row.released == lease.epoch:
         return row.state
-    failures = row.failures + (seconds is None)
+    failures = (0 if progressed else row.failures) + (seconds is None)
     told = {"error": code, "said": sentence(said), "failures": failures, "released": lease.epoch}
     if failures >= MOST_FAILURES:
-        tx.change(row, state=State.STUCK, worker="", lease_until=0, due_at=0, **told)
-        return State.STUCK
+        return _stick(tx, row, told)
     _later(tx, row.id, pause(failures) if seconds is None else seconds, **told)
     return State.QUEUED
 
 
 def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
-    """A person must mend something before the session goes on."""
+    """A person must mend something before the session goes on.
+
+    One that was cancelled has ended: no worker can write that into its journal.
+    """
     row = ours(tx, lease)
     if row is None:
         return False
     if row.released != lease.epoch:
-        told = {"error": code, "said": sentence(said), "released": lease.epoch}
-        tx.change(row, state=State.STUCK, worker="", lease_until=0, due_at=0, **told)
+        _stick(tx, row, {"error": code, "said": sentence(said), "released": lease.epoch})
     return True
 
 
@@ -182,6 +190,12 @@ def pause(failures: int) -> float:
     """Seconds until the next attempt, after that many failures in a row."""
     base = min(_FIRST_PAUSE * 2.0 ** (failures - 1), _LONGEST_PAUSE)
     return base * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def _stick(tx: Transaction, row: Row, told: Mapping[str, object]) -> State:
+    state = State.ABORTED if row.cancel else State.STUCK
+    tx.change(row, state=state, worker="", lease_until=0, due_at=0, **told)
+    return state
 
 
 def _later(tx: Transaction, session_id: str, seconds: float, **told: object) -> None:
