@@ -50,6 +50,8 @@ class Plan:
     seconds: float = 40.0
     kills: int = 0
     pause: tuple[float, float] = (1.0, 3.0)
+    faults: frozenset[str] = frozenset()
+    """The names of those that may strike; empty for all."""
     repositories: int = 3
     one_in: int = 8
     patience: float = 120.0
@@ -123,6 +125,9 @@ class Storm:
     def rage(self) -> None:
         """Let faults strike as the plan says, and then heal everything."""
         names = MACHINE_FAULTS | SHARED_FAULTS | (DATABASE_FAULTS if self._site.server else {})
+        if wanted := self._plan.faults:
+            assert wanted <= names.keys(), wanted - names.keys()
+            names = {name: times for name, times in names.items() if name in wanted}
         until = time.monotonic() + self._plan.seconds
         with ThreadPoolExecutor(8) as self._destiny:
             for fault in schedule(self._plan, len(self._workers), names):

@@ -2,7 +2,7 @@
 
 docs/decisions/0240-steps-and-git-are-the-judges.md says how it is proved. Variables: FLEET_SEED
 repeats a schedule of faults, and FLEET_REPORT is a file for the report. `make fleet-chaos` takes
-FLEET_SESSIONS, FLEET_MINUTES, FLEET_KILLS, FLEET_PAUSE and FLEET_DATABASE, too.
+FLEET_SESSIONS, FLEET_MINUTES, FLEET_KILLS, FLEET_FAULTS, FLEET_PAUSE and FLEET_DATABASE, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ BEATS = 10
 """Of each step."""
 PAUSE = os.environ.get("FLEET_PAUSE", "")
 """Seconds between two faults, `2-5`: the least and the most."""
+FAULTS = os.environ.get("FLEET_FAULTS", "")
+"""The names of those that may strike, with commas between them; empty for all."""
 LONG = int(os.environ.get("FLEET_MINUTES") or 0)
 
 
@@ -89,6 +91,8 @@ def test_a_fleet_keeps_its_promises_for_long(
         seconds=LONG * 60.0,
         kills=kills,
         pause=(float(least), float(most or least)) if least else usual,
+        faults=frozenset(filter(None, FAULTS.split(","))),
+        repositories=6,
         patience=3600.0,
     )
     judge(suffered(plan, tmp_path / "site", server), capsys)
