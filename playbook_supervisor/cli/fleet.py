@@ -174,17 +174,30 @@ def prune(*, older_than: float, refs: bool) -> int:
 
 
 @options.command
-@click.argument("session", metavar="SESSION", shell_complete=completers.fleet_sessions)
-def retry(session: str) -> int:
-    """Queue a stuck or failed session again.
+@click.argument(
+    "sessions", metavar="[SESSION]...", nargs=-1, shell_complete=completers.fleet_sessions
+)
+@click.option("--stuck", is_flag=True, help="All that are stuck.")
+def retry(sessions: tuple[str, ...], *, stuck: bool) -> int:
+    """Queue stuck or failed sessions again.
 
     A failed step runs again, as with `playbook resume --retry`.
+
+    \b
+    Examples:
+      playbook fleet retry a7k
+      playbook fleet retry --stuck
     """
+    if bool(sessions) == stuck:
+        raise click.UsageError("name sessions, or use --stuck")
     with opened() as database:
         from playbook_supervisor.commands.fleet import cancelling
 
-        row = cancelling.retry(database, session)
-    output.write(f"{row.id} is queued again")
+        for session in sessions:
+            output.write(f"{cancelling.retry(database, session).id} is queued again")
+        if stuck:
+            rows = cancelling.retry_stuck(database)
+            output.write(f"{counted(len(rows), 'session')} queued again")
     return 0
 
 

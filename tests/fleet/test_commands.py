@@ -443,7 +443,13 @@ def test_an_answer_here_imports_nothing_of_the_fleet(up: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("answer", IDS[0], "continue"), ("cancel", IDS[0]), ("fleet", "retry", IDS[0])]
+    "command",
+    [
+        ("answer", IDS[0], "continue"),
+        ("cancel", IDS[0]),
+        ("fleet", "retry", IDS[0]),
+        ("fleet", "retry", "--stuck"),
+    ],
 )
 def test_an_agents_shell_decides_nothing(
     up: Project, database: FleetDatabase, command: tuple[str, ...]
@@ -480,13 +486,22 @@ def test_retry_queues_what_is_stuck_or_failed(up: Project, database: FleetDataba
     end(database, IDS[1], State.FAILED)
     end(database, IDS[2], State.ABORTED)
     wait(database, IDS[3])
-    for id_ in IDS[:2]:
-        assert up.playbook("fleet", "retry", id_).out == f"{id_} is queued again\n"
-        row = row_of(database, id_)
-        assert row.state is State.QUEUED
+    said = up.playbook("fleet", "retry", *IDS[:2]).out
+    assert said == f"{IDS[0]} is queued again\n{IDS[1]} is queued again\n"
+    assert {row_of(database, id_).state for id_ in IDS[:2]} == {State.QUEUED}
     assert refused(up.playbook("fleet", "retry", IDS[2]), "PB-STATE-ENDED")
     said = refused(up.playbook("fleet", "retry", IDS[3]), "PB-STATE-REFUSED")
     assert "is waiting" in said
+
+
+def test_all_that_is_stuck_can_be_retried_at_once(up: Project, database: FleetDatabase) -> None:
+    stick(database, IDS[0])
+    stick(database, IDS[1])
+    end(database, IDS[2], State.FAILED)
+    assert up.playbook("fleet", "retry", "--stuck").out == "2 sessions queued again\n"
+    assert [row_of(database, id_).state for id_ in IDS[:3]] == ["queued", "queued", "failed"]
+    for wrong in ((), (IDS[0], "--stuck")):
+        assert up.playbook("fleet", "retry", *wrong).code == 1
 
 
 # ── limits ──────────────────────────────────────────────────────────────────────────────────

@@ -44,5 +44,16 @@ def retry(database: FleetDatabase, session: str) -> Row:
     )
 
 
+def retry_stuck(database: FleetDatabase) -> list[Row]:
+    """Queue all stuck sessions again, such as after a remote was away for hours.
+
+    StateError PB-STATE-HUMAN-ONLY.
+    """
+    persons.require_person("fleet retry")
+    return [
+        database.retry(row.id) for row in database.rows(open_only=True) if row.state is State.STUCK
+    ]
+
+
 def _ended(row: Row, guidance: str) -> StateError:
     return StateError("PB-STATE-ENDED", f"session {row.id} is {row.state}", guidance=guidance)
