@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
+_LEAST_SPACE = 1 << 20
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _IN_THE_WAY = "Move it away; `playbook repair {session} --restore` restores a session's files."
 
@@ -117,6 +118,17 @@ def _sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def require_space(folder: Path) -> None:
+    """StorageError PB-IO-WRITE if hardly anything can be written to the disk of a folder."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError as error:
+        raise unwritable("cannot write in", folder, error) from error
+    if disk.f_bavail * disk.f_frsize < _LEAST_SPACE:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise unwritable("cannot write in", folder, full)
 
 
 def sweep(folder: Path) -> None:

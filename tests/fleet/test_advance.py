@@ -16,6 +16,7 @@ from fleet.station import ADA, THREE, WORKS, Fleet
 from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.database import State
 from playbook_supervisor.drivers.fleet.lease import Term
+from playbook_supervisor.drivers.fleet.session_ref import Mirror
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.formats.versions import is_newer
 
@@ -197,6 +198,32 @@ def test_a_remote_that_cannot_be_reached_puts_the_session_off(fleet: Fleet) -> N
     assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-GIT-REMOTE", 1)
     assert row.due_at > row.changed_at
     assert str(fleet.origin.root) not in row.said
+
+
+def test_a_worker_without_space_leaves_the_session_to_others(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playbook_supervisor.system.files._LEAST_SPACE", 1 << 60)
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._UNFIT", 0.0)
+    session = fleet.submit()
+    row = fleet.advance(session)
+    assert (row.state, row.error) == (State.QUEUED, "PB-IO-WRITE")
+    assert fleet.subjects(session) == ["Snapshot"]
+
+
+def test_a_mirror_is_tidied_once_the_session_has_been_let_go(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, states = fleet.submit(), []
+
+    def fail(_: Mirror) -> None:
+        states.append(fleet.row(session).state)
+        raise GitError("PB-GIT-FAILED", "it cannot be packed")
+
+    monkeypatch.setattr(Mirror, "tidy", fail)
+    assert fleet.advance(session).state is State.WAITING
+    assert states == [State.WAITING]
+    assert fleet.logged[-1] == "its mirror is not packed: it cannot be packed"
 
 
 def test_a_branch_that_someone_pushed_to_is_not_forced(fleet: Fleet) -> None:

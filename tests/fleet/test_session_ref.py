@@ -668,7 +668,34 @@ def test_all_sessions_are_read_at_once_and_damaged_ones_are_named(submitted: Sit
 # ── one mirror, many processes ──────────────────────────────────────────────────────────────
 
 
-def test_several_workers_share_a_mirror_from_its_first_use_on(submitted: Site) -> None:
+def loose(mirror: Mirror) -> int:
+    return int(mirror.git.ask("count-objects").split()[0])
+
+
+def test_a_mirror_stays_small_and_what_shares_its_objects_stays_whole(
+    submitted: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip, clone = submitted.claimed("here")
+    mirror = submitted.mirror("here")
+    for number in range(600):
+        write(clone.path, f"made/{number}", f"{number}\n")
+    tip = clone.snapshot(tip)
+    mirror.tidy()
+    assert loose(mirror) > 600
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref._LOOSE", 1)
+    mirror.tidy()
+    assert loose(mirror) < 10
+    assert git(clone.path, "fsck", "--no-dangling") == ""
+    write(clone.path, "made/0", "again\n")
+    clone.snapshot(tip)
+    there = submitted.mirror("there")
+    assert files(there.checkout(there.tip(ID), submitted.path()).path) == files(clone.path)
+
+
+def test_several_workers_share_a_mirror_from_its_first_use_on(
+    submitted: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref._LOOSE", 1)
     for number in range(12):
         forged(submitted, f"20261125-s{number:02}")
     errors: list[BaseException] = []
@@ -681,6 +708,7 @@ def test_several_workers_share_a_mirror_from_its_first_use_on(submitted: Site) -
                 mirror.tips()
                 mirror.tip(ID)
                 git(submitted.remote, "update-ref", "-d", f"refs/heads/b{number}/{turn}")
+                mirror.tidy()
         except BaseException as error:
             errors.append(error)
 

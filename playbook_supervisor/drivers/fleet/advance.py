@@ -32,7 +32,7 @@ from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project.worker_settings import WorkerSettings
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system.files import ensure_folder, remove
+from playbook_supervisor.system.files import ensure_folder, remove, require_space
 from playbook_supervisor.system.leash_process import now
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
@@ -103,6 +103,7 @@ def advance(station: Station, session_id: str, job: int) -> bool:
             take_up.give_up(outcome.unexpected(error))
         finally:
             take_up.clean_up()
+    take_up.tidy_up()
     return take_up.written
 
 
@@ -114,6 +115,7 @@ class _TakeUp:
         self._session = keeper.lease.session
         own = f"{self._session}-{keeper.lease.epoch}-{secrets.token_hex(3)}"
         self._folder = station.folder / own
+        self._mirror: Mirror | None = None
         self._clone: SessionClone | None = None
         self._tip: Tip | None = None
         self._refused = ""  # why the last answer does not count
@@ -123,9 +125,10 @@ class _TakeUp:
 
     def carry_out(self) -> None:
         row = self._keeper.lease.row
+        require_space(self._station.folder)
         if is_newer(row.needs, __version__):
             raise StateError("PB-STATE-NEWER", f"it needs playbook {row.needs}")
-        mirror = self._station.mirror(row.repository)
+        self._mirror = mirror = self._station.mirror(row.repository)
         self._tip = self._claim(mirror)
         ensure_folder(self._folder)
         self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
@@ -299,6 +302,14 @@ class _TakeUp:
             remove(self._folder)
         except PlaybookError as error:  # the next start of a worker here removes it
             self._tell(f"its clone is not removed: {error.message}")
+
+    def tidy_up(self) -> None:
+        """Keep the mirror small, once the session has been let go."""
+        if self._mirror is not None and not self._station.stopping.is_set():
+            try:
+                self._mirror.tidy()
+            except PlaybookError as error:
+                self._station.log(self._session, f"its mirror is not packed: {error.message}")
 
     def _tell(self, sentence: str) -> None:
         self._station.tell(self._session, sentence)

@@ -39,6 +39,11 @@ SECONDS, FIRST = 600.0, 3600.0
 One that no bytes come back from ends sooner (`git_plumbing`)."""
 
 _BRANCHES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_LOOSE = 1_000  # files of objects that are not packed; 4 MiB on most disks
+_TIDY = (
+    *("-c", "gc.autoDetach=false", "-c", "gc.pruneExpire=never"),
+    *("gc", "--auto", "--quiet"),
+)
 _READY = "playbook-mirror"  # the file that says that the mirror is complete
 _ATTRIBUTES = b"* -text -ident !working-tree-encoding\n"
 """Files travel byte by byte, whatever the repository's attributes say of line ends."""
@@ -205,6 +210,14 @@ class Mirror:
         return found if (found.epoch, found.worker) == (tip.epoch, tip.worker) else None
 
     # ── the folder ──────────────────────────────────────────────────────────────────────────
+
+    def tidy(self) -> None:
+        """Pack what has come in, once that is much: each snapshot adds some files.
+
+        Git decides when, and one at a time. No object is dropped, for clones share them.
+        GitError PB-GIT-FAILED.
+        """
+        self.git.ask("-c", f"gc.auto={_LOOSE}", *_TIDY)
 
     def _fetch(self, *refspecs: str) -> None:
         self._prepare()
