@@ -31,6 +31,21 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
+# ── space ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_disk_without_space_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.require_space(tmp_path)
+    with pytest.raises(StorageError) as caught:
+        files.require_space(tmp_path / "nowhere")
+    assert caught.value.cause == "No such file or directory"
+    monkeypatch.setattr(files, "_LEAST_SPACE", 1 << 60)
+    with pytest.raises(StorageError) as caught:
+        files.require_space(tmp_path)
+    assert (caught.value.code, caught.value.where) == ("PB-IO-WRITE", str(tmp_path))
+    assert caught.value.cause == "No space left on device"
+
+
 # ── folders ─────────────────────────────────────────────────────────────────────────────────
 
 
