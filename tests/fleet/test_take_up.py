@@ -14,7 +14,7 @@ from held import eventually
 from fleet.station import ADA, WORKS, Fleet
 from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.advance import advance
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
+from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession, State
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.worker import work
@@ -59,6 +59,32 @@ def test_a_job_ends_only_if_its_worker_may_write_what_became_of_the_session(
     assert fleet.row(ours).state is State.WAITING
     monkeypatch.setattr(FleetDatabase, "wait", lambda *_: False)
     assert not advance(fleet.station("one"), lost, 1)
+
+
+@pytest.mark.parametrize("returns", [True, False], ids=["back", "away for good"])
+def test_a_submission_whose_database_goes_away_is_queued_or_leaves_nothing(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, returns: bool
+) -> None:
+    monkeypatch.setattr("playbook_supervisor.commands.fleet.submitting._PAUSE", 0.0)
+    monkeypatch.setattr("playbook_supervisor.commands.fleet.submitting._PATIENCE", 0.5)
+    submit, before = FleetDatabase.submit, fleet.origin.git("for-each-ref")
+    calls = []
+
+    def broken(database: FleetDatabase, new: NewSession) -> None:
+        calls.append(new.id)
+        if returns:
+            submit(database, new)
+        if len(calls) == 1 or not returns:
+            raise FleetError("PB-FLEET-DATABASE", "the connection broke")
+
+    monkeypatch.setattr(FleetDatabase, "submit", broken)
+    if returns:
+        assert fleet.advance(fleet.submit()).state is State.WAITING
+        assert len(calls) == 2
+    else:
+        with pytest.raises(FleetError):
+            fleet.submit()
+        assert fleet.origin.git("for-each-ref") == before
 
 
 def test_a_cancelled_session_whose_runner_does_not_react_is_aborted_all_the_same(

@@ -6,6 +6,7 @@ session is pushed to a ref of its own first, and queued then; if that fails, the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,13 @@ from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
 from playbook_supervisor.drivers.step_kinds import require_executable
-from playbook_supervisor.errors import ArgumentError, GitError, PlaybookError, StateError
+from playbook_supervisor.errors import (
+    ArgumentError,
+    FleetError,
+    GitError,
+    PlaybookError,
+    StateError,
+)
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.project import features, worker_settings
@@ -32,6 +39,8 @@ from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_process import ask, identity
+
+_PATIENCE, _PAUSE = 10.0, 1.0  # seconds, while the database is away
 
 
 class Submission(Record):
@@ -224,9 +233,19 @@ def _created(clone: SessionClone, submission: Submission, session_id: str, now: 
 
 
 def _queue(database: FleetDatabase, mirror: Mirror, tip: Tip, new: NewSession) -> None:
-    try:
-        database.submit(new)
-    except BaseException:
-        with suppress(PlaybookError):
-            mirror.drop(tip)
-        raise
+    """Queue it, or remove its ref.
+
+    It is tried again while the database is away: a connection may break after the commit, and then
+    a row without a ref would be left.
+    """
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return database.submit(new)
+        except BaseException as error:
+            away = isinstance(error, FleetError) and error.code == "PB-FLEET-DATABASE"
+            if not away or time.monotonic() > until:
+                with suppress(PlaybookError):
+                    mirror.drop(tip)
+                raise
+        time.sleep(_PAUSE)
