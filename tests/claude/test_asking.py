@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from held import eventually
 from project import Project
 
 from claude.client import Client
@@ -387,6 +388,8 @@ def test_killed_while_a_person_decides_it_continues_with_the_answer(
 
     def killing(request: Request) -> Reply | None:
         person(request)
+        # The client writes its transcript in a moment; before, nothing can be continued.
+        assert eventually(lambda: can_continue(agent, continued(planning, person, ALLOW)))
         client.kill()
         return None
 
