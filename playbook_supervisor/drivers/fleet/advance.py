@@ -120,7 +120,7 @@ class _TakeUp:
         self._tip: Tip | None = None
         self._refused = ""  # why the last answer does not count
         self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
-        self._cleared = 0  # times that the child might launch: each but the first follows a step
+        self._cleared = 0  # launches of the child: all but the first follow a settled attempt
         self.written = False  # the row says what became of the session
 
     def carry_out(self) -> None:
