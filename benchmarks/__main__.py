@@ -81,10 +81,11 @@ session. After a kill, the lease of 8 seconds has to lapse; a usual one lasts 90
 ([decision 0240](decisions/0240-steps-and-git-are-the-judges.md)). In an hour with 500 sessions on
 three workers and a fault every 5 to 10 seconds (`FLEET_PAUSE=5-10`), 150 kills and 72 freezes among
 them, 430 sessions were completed and 70 were aborted as people had asked, all within 43 minutes;
-the later faults struck idle workers. Of 2,986 steps that began, 274 were cut off and began again. No settled step began again, no answer was lost, no two
-agents of a session were at work at once but for 0.01 seconds after the thaw of a whole machine, and
-no session lost its job. From a kill to the next claim it took 13 seconds in the median and 42 at
-most, with a lease of 8 seconds, while slots were busy and the database failed, too.
+the later faults struck idle workers. Of 2,986 steps that began, 274 were cut off and began again.
+No settled step began again, no answer was lost, no two agents of a session were at work at once but
+for 0.01 seconds after the thaw of a whole machine, and no session lost its job. From a kill to the
+next claim it took 13 seconds in the median and 42 at most, with a lease of 8 seconds, while slots
+were busy and the database failed, too.
 
 ## Killed runs
 
