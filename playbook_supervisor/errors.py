@@ -47,7 +47,7 @@ class PlaybookError(Exception):
         self.position = position
         self.session = ""
         self.resume_token = ""
-        self._guidance = guidance or _GUIDANCE.get(code, "")
+        self._guidance = guidance or _GUIDANCE.get(code, _UNKNOWN)
         self.cause = cause
         self.details = details
 
@@ -116,10 +116,15 @@ def with_session(template: str, session: str) -> str:
     return template.replace(" {session}", f" {session}" if session else "")
 
 
-def guidance(code: str, session: str) -> str:
-    """The guidance of a code, with commands for that session."""
-    return with_session(_GUIDANCE.get(code, ""), session)
+def guidance(code: str, session: str, own: str = "") -> str:
+    """The guidance of an error, its `own` or that of its code, with commands for that session."""
+    if own and own != CODES.get(code):
+        return own
+    return with_session(_GUIDANCE.get(code, _UNKNOWN), session)
 
+
+_UNKNOWN = "Correct what the message names, then `playbook resume {session} --retry`."
+"""The guidance of a code that is not ours, as a package's, and gives none."""
 
 _GUIDANCE: dict[str, str] = {
     # files that people write

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from playbook_supervisor.errors import CODES
+from playbook_supervisor.errors import CODES, StateError, guidance
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "playbook_supervisor"
@@ -212,6 +212,13 @@ class TestErrorCodes:
             for code in codes_in(path)
             if code not in CODES
         )
+
+    def test_of_a_package_have_guidance_too(self) -> None:
+        """A package may fail with a code and a message alone."""
+        error = StateError("PB-STEP-OWN", "the printer is on fire")
+        error.session = "20260219-a7k"
+        said = "Correct what the message names, then `playbook resume 20260219-a7k --retry`."
+        assert error.guidance == guidance("PB-STEP-OWN", "20260219-a7k") == said
 
     def test_that_have_guidance_are_raised(self) -> None:
         elsewhere = (path for path in MODULES if path.name != "errors.py")

@@ -7,7 +7,7 @@ from functools import partial
 
 from playbook_supervisor.agents.protocol import resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
-from playbook_supervisor.formats.sanitize import did_you_mean, printable
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,10 +146,12 @@ def _load(entry_point: EntryPoint) -> Factory:
     try:
         factory: Factory = entry_point.load()
     except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        what = f"the agent {entry_point.name} of {entry_point.value} cannot be loaded"
         raise AgentError(
             "PB-AGENT-NONE",
-            f"the agent {entry_point.name} of {entry_point.value} cannot be loaded",
-            cause=f"{type(error).__name__}: {error}",
+            f"{what}: {first_line(cause, 200)}",
+            cause=cause,
             guidance="Reinstall the package that provides it, or name another agent.",
         ) from error
     return factory

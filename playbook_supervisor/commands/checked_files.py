@@ -32,14 +32,15 @@ def named_files(words: Sequence[str]) -> Iterator[str]:
 def project_files() -> tuple[str, ...]:
     """Every playbook, policy and template of the project, its settings and its index.
 
-    StateError PB-STATE-NO-REPOSITORY, PB-STATE-NOT-INITIALISED.
+    StateError PB-STATE-NO-REPOSITORY, PB-STATE-NOT-INITIALISED; ArgumentError if there is nothing.
     """
     root = _root()
     if not (root / library.TOP).is_dir():
         raise StateError(
             "PB-STATE-NOT-INITIALISED", f"{root} has no {library.TOP}/", where=str(root)
         )
-    return tuple(map(_shown, _of_project(root / library.TOP)))
+    found = tuple(map(_shown, _of_project(root / library.TOP)))
+    return found or tuple(_in_folder(root / library.TOP))
 
 
 def _root() -> Path:

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
     Problems = tuple[Problem, ...]
 
+_FOLDER = ".playbooks/playbooks"
+_NO_PLAYBOOK = Problem(
+    _FOLDER,
+    (1, 1),
+    "warning",
+    "PB-ARG-PLAYBOOK",
+    "there is no playbook",
+    "Write one there; `playbook init` can begin with one of ours.",
+)
+
 
 def check(names: Sequence[str]) -> tuple[FileReport, ...]:
     """All problems and warnings of what the names mean (kai FR8, cat FR-2). Changes nothing.
@@ -35,8 +45,11 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
     if not names or not all(map(os.path.isfile, names)):
         from playbook_supervisor.commands.checked_files import named_files, project_files
 
-        named = named_files(names) if names else project_files()
-    return check_files(named)
+        named = tuple(named_files(names)) if names else project_files()
+    checked = check_files(named)
+    if names or any(Path(each).parent.name == "playbooks" for each in named):
+        return checked
+    return (*checked, FileReport(_FOLDER, (_NO_PLAYBOOK,)))
 
 
 def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:

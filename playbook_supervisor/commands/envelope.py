@@ -73,7 +73,8 @@ def _folders(store: SessionStore, session_id: str) -> Iterator[Path]:
 def _error(result: DriveResult) -> Json:
     if result.why == "failed":
         entries = reversed(result.entries)
-        return error(next(each for each in entries if each.status is EntryStatus.FAILED))
+        failed = next(each for each in entries if each.status is EntryStatus.FAILED)
+        return error(failed, result.snapshot.session_id)
     if result.why == "paused":
         code, message = "PB-STATE-PAUSED", "a person has paused the run"
     elif result.signal == DEADLINE:
@@ -85,11 +86,13 @@ def _error(result: DriveResult) -> Json:
     return {"code": code, "message": message, "guidance": cure}
 
 
-def error(entry: Entry) -> Json:
-    """Why an attempt failed. Journals of the original tools hold no code."""
+def error(entry: Entry, session: str) -> Json:
+    """Why an attempt of the session failed. Journals of the original tools hold no code."""
+    code = entry.error_code or "PB-AGENT-FAILED"
     shape = {
-        "code": entry.error_code or "PB-AGENT-FAILED",
+        "code": code,
         "message": entry.error,
-        "guidance": entry.error_guidance,
+        "guidance": guidance(code, session, entry.error_guidance),
+        "step": entry.step_id,
     }
     return shape | ({"cause": entry.error_cause} if entry.error_cause else {})

@@ -142,6 +142,11 @@ def needs_agent(
     return False
 
 
+def run_needs_agent(request: RunRequest) -> bool:
+    """Whether a step of the run, or of a playbook that it can reach, needs an agent."""
+    return needs_agent(request.tightened, children=request.tightened_children)
+
+
 def agent_for(
     playbook: Playbook,
     spec: str,

@@ -69,10 +69,12 @@ def _load(entry_point: EntryPoint) -> Executor:
     try:
         executor: Executor = entry_point.load()()
     except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        what = f"the executor {entry_point.name} of {entry_point.value} cannot be loaded"
         raise CheckError(
             "PB-CHECK-NAMESPACE",
-            f"the executor {entry_point.name} of {entry_point.value} cannot be loaded",
-            cause=f"{type(error).__name__}: {error}",
+            f"{what}: {first_line(cause, 200)}",
+            cause=cause,
             guidance="Reinstall the package that provides it, or remove the step.",
         ) from error
     return executor

@@ -1,6 +1,6 @@
 """What happens when a step fails and no trigger fires (kai FR5; cat FR-4.11).
 
-In a file, a policy is a word, or a map from error code to word with a `default`:
+In a file, a policy is a word, or a map from error code to word; its `default` is `stop`:
 
     error_policy: retry_once
     error_policy: {default: stop, PB-STEP-TIMEOUT: "retry:3", PB-STEP-FAILED: continue}
@@ -94,13 +94,13 @@ class ErrorPolicy(Record):
         """The policy that a file states. ValueError, a sentence, for anything else."""
         if not isinstance(value, Mapping):
             return cls(_handling(value))
-        if DEFAULT not in value:
-            raise ValueError(f"an error policy for each code also needs `{DEFAULT}`")
+        if not value:
+            raise ValueError("an error policy for each code names at least one")
         for code in value:
             if code != DEFAULT and not (isinstance(code, str) and re.fullmatch(_CODE, code)):
                 raise ValueError(f"{code!r} is not an error code such as `PB-STEP-FAILED`")
         by_code = ((code, _handling(word)) for code, word in value.items() if code != DEFAULT)
-        return cls(_handling(value[DEFAULT]), tuple(by_code))
+        return cls(_handling(value.get(DEFAULT, "stop")), tuple(by_code))
 
     @property
     def written(self) -> str | dict[str, str]:

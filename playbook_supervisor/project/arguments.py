@@ -99,6 +99,8 @@ def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str],
             position += 1
         if name in values:
             faults.append(f"{name} is given twice")
+        elif len(value.splitlines()) > 1:
+            faults.append(f"{name} {_ONE_LINE}")
         elif printable(value) != value:
             faults.append(f"{name} contains control characters")
         values.setdefault(name, value)
@@ -110,6 +112,7 @@ def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str],
 
 # ── the value of one arg ────────────────────────────────────────────────────────────────────
 
+_ONE_LINE = "must be one line: put longer text into a file, and give its path"
 _HANDLE_WANTED = (
     "must be the name of a secret, never its value: an environment variable that is set, or a name "
     "under `secrets` in .playbooks/config.yaml"

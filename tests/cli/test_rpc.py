@@ -172,12 +172,20 @@ class TestAnEnvelope:
         assert (failed["ok"], failed["ending"]) == (False, "failed")
         assert failed["error"]["code"] == "PB-STEP-FAILED"
         assert failed["error"]["guidance"]
+        assert failed["error"]["step"] == "only"
         assert "status" not in failed
         again = resume(inbox, token_of(failed), approve=True)
         assert (again["ok"], again["error"]["code"]) == (False, "PB-STEP-FAILED")
         inbox.write("mended", "")
         mended = resume(inbox, token_of(again), approve=True)
         assert (mended["status"], mended["output"]) == ("ok", ["mended"])
+
+    def test_of_a_condition_that_does_not_hold_says_what_to_do(self, inbox: Project) -> None:
+        """The journal has no guidance of its own for it."""
+        text = one_step("cli bin/inbox list", ', postconditions: [{file_exists: "made.txt"}]')
+        error = ask(inbox, {"action": "run", "pipeline": text})["error"]
+        assert (error["code"], error["step"]) == ("PB-COND-POSTCONDITION", "only")
+        assert error["guidance"].startswith("Fix it, or run the step again: `playbook resume 2")
 
     def test_of_a_failure_can_be_denied(self, inbox: Project) -> None:
         failed = ask(inbox, {"action": "run", "pipeline": one_step("cli bin/inbox fail")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,20 @@ def test_what_it_cannot_check_is_named(project: Project, tmp_path: Path) -> None
     assert (empty.code, "there is nothing to check in the folder specs" in empty.err) == (1, True)
     outside = project.playbook("check", cwd=tmp_path)
     assert (outside.code, "[PB-STATE-NO-REPOSITORY]" in outside.err) == (3, True)
+
+
+def test_a_project_without_playbooks_is_not_fine(project: Project) -> None:
+    shutil.rmtree(project.root / ".playbooks/playbooks")
+    project.write(".playbooks/config.yaml", "checks: {test: {run: [make, test]}}\n")
+    (project.root / ".playbooks/_index.yaml").unlink(missing_ok=True)
+    done = project.playbook("check")
+    assert done.out.startswith(".playbooks/playbooks:1:1: warning: there is no playbook.")
+    assert "fine" not in done.out + done.err
+    assert project.playbook("check", "--strict").code == 1
+    (project.root / ".playbooks/config.yaml").unlink()
+    done = project.playbook("check")
+    assert (done.code, "fine" in done.out + done.err) == (1, False)
+    assert "there is nothing to check in the folder" in done.err
 
 
 # ── warnings that a comment allows ──────────────────────────────────────────────────────────

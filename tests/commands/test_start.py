@@ -712,3 +712,16 @@ def test_what_cannot_be_removed_now_is_removed_by_the_next_start(
     mocker.stopall()
     assert "removed what a killed command left of" in start(installed).notices[0]
     assert len(list(installed.root.parent.glob("project-session-*"))) == 1
+
+
+def test_a_playbook_without_an_agent_needs_nothing_of_claude_code(project: Project) -> None:
+    """The project has none of our commands and hooks."""
+    project.write(
+        ".playbooks/playbooks/build.yaml",
+        "name: build\ndescription: Build\nversion: '1.1'\nargs: []\n"
+        "steps: [{id: make, command: cli make, autonomy: auto, error_policy: stop}]\n",
+    )
+    project.commit("Add a playbook")
+    started = start(project, "build")
+    assert (started.typed, started.headless) == ("", "playbook run build")
+    refused(project, "PB-GIT-BASE")

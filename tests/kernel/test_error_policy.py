@@ -55,6 +55,12 @@ def test_a_map_names_error_codes_and_a_default() -> None:
     assert not policy.reacts(Reaction.GATE)
 
 
+def test_a_map_without_a_default_stops_at_every_other_error() -> None:
+    """cat FR-4.11: the engine's default is to fail."""
+    policy = ErrorPolicy.read({"PB-STEP-TIMEOUT": "retry:3"})
+    assert policy.handling("PB-STEP-FAILED") == ErrorPolicy.read("fail").default
+
+
 def test_each_wait_is_twice_as_long_as_the_one_before() -> None:
     thrice = ErrorPolicy.read("retry:3").default
     assert [thrice.wait(number) for number in (1, 2, 3)] == [1000, 2000, 4000]
@@ -86,8 +92,7 @@ def test_what_was_written_reads_as_it_was(value: str | dict[str, str]) -> None:
         (None, "None is not"),
         (3, "3 is not"),
         (["stop"], r"\['stop'\] is not"),
-        ({}, "also needs `default`"),
-        ({"PB-STEP-FAILED": "stop"}, "also needs `default`"),
+        ({}, "names at least one"),
         ({"default": "halt"}, "'halt' is not"),
         ({"default": {"default": "stop"}}, "is not an error policy"),
         ({"default": "stop", "timeout": "gate"}, "'timeout' is not an error code such as"),

@@ -122,7 +122,15 @@ def test_a_playbook_without_arguments_says_so() -> None:
     assert bind(playbook(), []) == {}
 
 
-@pytest.mark.parametrize("hostile", ["a\nb", "\x1b[2Jx", "a\x00", "\u202eabc", "\ud800", "a\tb"])
+@pytest.mark.parametrize("broken", ["a\nb", "a\r\nb", "a\u2028b"])
+def test_a_line_break_is_refused_with_what_to_do_instead(broken: str) -> None:
+    error = refused(playbook(FEATURE), f"feature={broken}")
+    assert error.message == (
+        "auto-feature: feature must be one line: put longer text into a file, and give its path"
+    )
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2Jx", "a\x00", "\u202eabc", "\ud800", "a\tb"])
 def test_an_argument_with_control_characters_is_refused_and_not_repeated(hostile: str) -> None:
     error = refused(playbook(FEATURE), hostile)
     assert error.message == "auto-feature: feature contains control characters"

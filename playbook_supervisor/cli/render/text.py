@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.errors import CODES, guidance, with_session
+from playbook_supervisor.errors import guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
@@ -278,11 +278,12 @@ def next_command(why: str, session: str = "") -> str:
 
 def cures(entries: Sequence[Entry], playbook: Playbook | None, session: str = "") -> list[str]:
     """A line of guidance for each step that ended the session."""
-    return [
-        f"{entry.id}: {first_line(_guidance(entry, session), _GUIDANCE)}"
+    said = {
+        entry.id: guidance(entry.error_code, session, entry.error_guidance)
         for entry in fatal(entries, playbook)
         if entry.error_guidance
-    ]
+    }
+    return [f"{attempt}: {first_line(cure, _GUIDANCE)}" for attempt, cure in said.items()]
 
 
 def fatal(entries: Sequence[Entry], playbook: Playbook | None) -> list[Entry]:
@@ -295,11 +296,6 @@ def fatal(entries: Sequence[Entry], playbook: Playbook | None) -> list[Entry]:
         if entry.status is EntryStatus.FAILED
         and phase_of.get(base_of(entry.step_id)) == phase_of.get(base_of(last[-1].step_id))
     ]
-
-
-def _guidance(entry: Entry, session: str) -> str:
-    is_general = entry.error_guidance == CODES.get(entry.error_code)
-    return guidance(entry.error_code, session) if is_general else entry.error_guidance
 
 
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:

@@ -12,7 +12,7 @@ from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.commands.worktrees.git_export import export
 from playbook_supervisor.drivers.claude_code import settings
-from playbook_supervisor.drivers.step_kinds import require_executable
+from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_agent
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.directives import Answer
@@ -67,7 +67,7 @@ class Preflight(Record):
 
     def require(self, run: RunRequest, branch: str) -> None:
         """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""
-        missing = list(self._missing_files())
+        missing = list(self._missing_files()) if self.client or run_needs_agent(run) else []
         if missing == [settings.FILE] and self._settings_outdated():
             message = f"hooks in {settings.FILE} are missing or changed on {self.base.name}"
             raise self._error(message, missing, _INSTALL)

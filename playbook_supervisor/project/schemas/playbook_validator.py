@@ -202,9 +202,9 @@ def validate___definitions_step_properties_error_policy(data, custom_formats={},
     else:
         data_is_dict = isinstance(data, dict)
         if data_is_dict:
-            data__missing_keys = set(['default']) - data.keys()
-            if data__missing_keys:
-                raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain ")
+            data_len = len(data)
+            if data_len < 1:
+                raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain at least 1 properties")
             data_keys = set(data.keys())
             if "default" in data_keys:
                 data_keys.remove("default")
@@ -214,7 +214,6 @@ def validate___definitions_step_properties_error_policy(data, custom_formats={},
                 if data_key not in ['default']:
                     data_value = data.get(data_key)
                     validate___definitions_reaction(data_value, custom_formats, (name_prefix or "data") + ".{data_key}".format(**locals()))
-            data_len = len(data)
             if data_len != 0:
                 data_property_names = True
                 for data_key in data:
@@ -374,9 +373,9 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
             else:
                 data__errorpolicy_is_dict = isinstance(data__errorpolicy, dict)
                 if data__errorpolicy_is_dict:
-                    data__errorpolicy__missing_keys = set(['default']) - data__errorpolicy.keys()
-                    if data__errorpolicy__missing_keys:
-                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must contain ")
+                    data__errorpolicy_len = len(data__errorpolicy)
+                    if data__errorpolicy_len < 1:
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must contain at least 1 properties")
                     data__errorpolicy_keys = set(data__errorpolicy.keys())
                     if "default" in data__errorpolicy_keys:
                         data__errorpolicy_keys.remove("default")
@@ -386,7 +385,6 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
                         if data__errorpolicy_key not in ['default']:
                             data__errorpolicy_value = data__errorpolicy.get(data__errorpolicy_key)
                             validate___definitions_reaction(data__errorpolicy_value, custom_formats, (name_prefix or "data") + ".error_policy.{data__errorpolicy_key}".format(**locals()))
-                    data__errorpolicy_len = len(data__errorpolicy)
                     if data__errorpolicy_len != 0:
                         data__errorpolicy_property_names = True
                         for data__errorpolicy_key in data__errorpolicy:
