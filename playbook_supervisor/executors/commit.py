@@ -21,6 +21,7 @@ from playbook_supervisor.executors.repository import (
 )
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.system.git_commit import committing, make_up
 
 _UNFINISHED = ":(exclude,top,glob)**/.playbook-tmp-*"  # session files that are being written
 _NAMES = ("--pathspec-from-file=-", "--pathspec-file-nul")
@@ -129,15 +130,17 @@ def _upstream(repository: Repository, branch: str, *, push: bool, pull: bool) ->
 
 def _commit(repository: Repository, message: str, patterns: Sequence[str]) -> tuple[str, list[str]]:
     """Commit what matches; the commit and its files, nothing if there are none."""
-    before = repository.commit()
-    base = before or repository.ask("hash-object", "-t", "tree", "--stdin").strip()  # the empty one
+    make_up(repository.git, repository.runtime)
+    base = (
+        repository.commit() or repository.ask("hash-object", "-t", "tree", "--stdin").strip()
+    )  # the empty one
     changed = _split(repository.ask(*_CHANGED, base, "--", *patterns))
     new = _split(repository.ask(*_NEW, *patterns))
     files = sorted({*changed, *new})
     if not files:
         return "", []
     message_option = f"--message={message}"
-    try:
+    with committing(repository.git, repository.runtime, files, new):
         if new:  # by name only; the commit adds their content
             repository.change("add", "--intent-to-add", *_NAMES, stdin=_pathspecs(new))
         repository.change(
@@ -149,9 +152,6 @@ def _commit(repository: Repository, message: str, patterns: Sequence[str]) -> tu
             *_NAMES,
             stdin=_pathspecs(files),
         )
-    except BaseException:
-        repository.forget(new, before=before)
-        raise
     return repository.commit(), files
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from playbook_supervisor.errors import StepError
@@ -29,6 +29,8 @@ from playbook_supervisor.system.processes import run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playbook_supervisor.executors.protocol import Context
     from playbook_supervisor.system.git_unattended import Git
     from playbook_supervisor.system.processes import Completed
@@ -108,11 +110,10 @@ class Repository:
         if done.returncode != 0:
             raise refused(f"git {arguments[0]}", done, doing)
 
-    def forget(self, names: Sequence[str], *, before: str) -> None:
-        """Remove new names from the index unless HEAD has left `before`; also in a stopped step."""
-        if names and self.commit() == before:
-            stdin = "".join(f"{name}\0" for name in names).encode()
-            self.git("update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
+    @property
+    def runtime(self) -> Path:
+        """The folder of the checkout's runtime state."""
+        return checkout.find(self._context.root).runtime
 
     def _in_step(
         self,

@@ -10,12 +10,12 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.cancellation import Interrupted, uncancellable
 from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.git_commit import committing, make_up
 from playbook_supervisor.system.git_unattended import (
     NO_CHORES,
     NO_PROMPTS,
@@ -101,6 +101,7 @@ class SessionInGit:
         With `known`, only if the last commit contains the folder. GitError PB-GIT-COMMIT if there
         is no branch to commit on, and with the message of git or of a hook.
         """
+        make_up(self._git, self._at.runtime)
         seen = self._look()
         if known and not seen.known:
             return None
@@ -115,17 +116,17 @@ class SessionInGit:
         self._require_a_branch(seen)
         trailers = f"{SESSION}: {self._session}\n{NAME}: {playbook}"
         message = f"--message={subject}\n\n{body}\n\n{trailers}\n"
-        if seen.untracked:
-            self._add()
+        folders = [f"{folder}/" for folder in self._folders]
         try:
-            self._write(
-                "commit", "--quiet", "--cleanup=whitespace", message, "--only", "--", *self._paths
-            )
+            with committing(self._git, self._at.runtime, folders, seen.untracked):
+                if seen.untracked:
+                    self._add()
+                only = ("--only", "--", *self._paths)
+                self._write("commit", "--quiet", "--cleanup=whitespace", message, *only)
         except (GitError, Interrupted):
             with uncancellable():
                 if (made := self.latest()) and made.parent == seen.head:
                     return made  # it was made, and what failed came later: a hook, for instance
-                self._forget(seen.untracked)
             raise
         return self._last()[0]
 
@@ -177,12 +178,6 @@ class SessionInGit:
         """Add new files by name only; the commit adds their content."""
         sparse = ("--sparse",) if (self._at.git_dir / "info/sparse-checkout").exists() else ()
         self._write("add", "--intent-to-add", *sparse, "--", *self._paths)
-
-    def _forget(self, added: tuple[str, ...]) -> None:
-        """Remove the new names from the index, if possible; the error is reported anyway."""
-        with suppress(GitError):
-            names = "".join(f"{name}\0" for name in added).encode()
-            self._write("update-index", "--force-remove", "-z", "--stdin", stdin=names)
 
     def latest(self) -> Commit | None:
         """The last commit, if it is this session's."""
@@ -239,9 +234,9 @@ class SessionInGit:
 
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 
-    def _write(self, *arguments: str, stdin: bytes = b"") -> None:
+    def _write(self, *arguments: str) -> None:
         """Run a git command that takes locks; wait for one that another git holds."""
-        done = patiently(self._git, *arguments, stdin=stdin)
+        done = patiently(self._git, *arguments)
         if held := lock_held(done):
             raise GitError(
                 "PB-GIT-COMMIT",
