@@ -14,7 +14,8 @@ _NEGATIVE = re.compile(
 """A failed check in the words of people and other tools."""
 _FLAW = re.compile(
     r" (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
-    r"|leads out of the repository|says (?:FAIL|STALE)|word for word|cannot be read \(.*\))"
+    r"|leads out of the repository|says (?:FAIL|STALE|.+ in line [0-9]+)|word for word"
+    r"|cannot be read \(.*\))"
     r"(?:;| \(|, and no report |\Z)"
     r"|; not written since the launch|: [0-9]+ of [0-9]+ tasks? not done: | has no task: "
     r"|\A\S+ lacks \""
@@ -24,6 +25,7 @@ _REFUSAL = re.compile(
     r"neither .* is there|the two verdicts differ: |no verdict in |no PASS, FAIL or STALE but "
     r"|(?:YAML|front matter) that does not parse |no pull request of branch "
     r"|cannot ask for pull requests: |pull request #[0-9]+ is closed|no feature is named: "
+    r"|the (?:code fence|comment) in line [0-9]+ has no end in "
     r"|could not be checked: |no commit since the launch|nothing in .* has changed since the launch"
     r"|[0-9]+ files? (?:not committed|changed outside .*): |there is no (?:branch|tag) "
 )

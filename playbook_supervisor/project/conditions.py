@@ -101,7 +101,7 @@ CONDITIONS: Mapping[Condition, ConditionTraits] = {
 TRIGGERS: Mapping[Trigger, TriggerTraits] = {
     Trigger.AGREEMENT_BREAKING: TriggerTraits(_CHECK_REPORT, lambda report: report.breaking),
     Trigger.VERDICT_FAIL: TriggerTraits(
-        _QA_VERDICTS, lambda report: "" if report.verdict == "PASS" else report.verdict
+        _QA_VERDICTS, lambda report: "" if report.verdict in ("", "PASS") else report.said
     ),
     Trigger.SUBAGENT_ERROR: TriggerTraits(),
     Trigger.POSTCONDITION_FAIL: TriggerTraits(),

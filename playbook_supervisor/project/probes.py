@@ -34,6 +34,7 @@ Since = Mapping[str, Stamp | None]
 """The artifacts as they were at the launch: path → stamp, or None for what was absent."""
 
 _MISSING = "is missing"
+_LINES = 8  # lines of open tasks that are named
 _STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
 
 
@@ -156,12 +157,18 @@ def tasks_done(
     artifact = look(path, workspace.root)
     if artifact.flaw:
         return _flawed(required, [artifact])
-    tasks = read_tasks(artifact.data.decode("utf-8", "replace"))
+    tasks, unclosed = read_tasks(artifact.data.decode("utf-8", "replace"))
+    if unclosed:
+        evidence = f"could not be checked: {unclosed} of {path} has no end, and hides what follows"
+        return Probed(required.name, Answer.ERROR, evidence)
     if not tasks:
         return Probed(required.name, Answer.NOT_HELD, f"{path} has no task: no `- [ ]`")
-    left = [task.text for task in tasks if not task.done]
+    left = [task for task in tasks if not task.done]
     if left:
-        first = first_line(left[0], 60)
+        lines = [str(task.line) for task in left[:_LINES]]
+        lines += [f"{len(left) - _LINES} more"] * (len(left) > _LINES)
+        where = f"line{'s' * (len(lines) > 1)} {', '.join(lines)}"
+        first = f"{first_line(left[0].text, 60)} ({where})".lstrip()
         evidence = f"{path}: {len(left)} of {counted(len(tasks), 'task')} not done: {first}"
         return Probed(required.name, Answer.NOT_HELD, evidence)
     all_done = f"{path}: {counted(len(tasks), 'task')} done{_unchanged(artifact, launch)}"
@@ -243,8 +250,8 @@ def passes(
         return Probed(required.name, answer, _flaws(flawed or found))
     readings = [reading_of(report) for report in readable]
     stated = "; ".join(
-        f"{report.path} says {reading.verdict}"
-        if reading.verdict
+        f"{report.path} says {reading.said}"
+        if reading.said
         else f"{reading.reason} in {report.path}" + (reading.hint and f" ({reading.hint})")
         for report, reading in zip(readable, readings, strict=True)
     )

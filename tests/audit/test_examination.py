@@ -162,7 +162,15 @@ def test_evidence_counts_only_if_its_condition_held(
     ("name", "evidence", "held"),
     [
         ("tasks_done", "specs/a/tasks.md: 3 tasks done", True),
-        ("tasks_done", "specs/a/tasks.md: 1 of 3 tasks not done: T002", False),
+        ("tasks_done", "specs/a/tasks.md: 1 of 3 tasks not done: T002 (line 3)", False),
+        (
+            "tasks_done",
+            "could not be checked: the comment in line 3 of a.md has no end, and hides more",
+            False,
+        ),
+        ("verdict_pass=a.md", "a.md says PASS in line 2 and FAIL in line 7", False),
+        ("verdict_pass=a.md", "a.md says PASS and `2 tests failed` in line 1", False),
+        ("verdict_pass=a.md", "the code fence in line 3 has no end in a.md", False),
         ("tasks_done", "specs/a/tasks.md has no task: no `- [ ]`", False),
         ("commits_made", "1 commit since the launch: 1234567 No tests", True),
         ("commits_made", "no commit since the launch", False),

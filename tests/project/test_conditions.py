@@ -271,6 +271,16 @@ def test_a_branch_with_a_slash_is_a_feature_of_two_folders(tmp_path: Path) -> No
         ("Verdict: STALE", NOT_HELD, "{} says STALE"),
         ("All went well.", NOT_HELD, "no verdict in {}"),
         ("Verdict: PASS | FAIL", NOT_HELD, "no verdict in {}"),
+        (
+            "---\nverdict: PASS\n---\n## Verdict: FAIL",
+            NOT_HELD,
+            "{} says PASS in line 2 and FAIL in line 4",
+        ),
+        (
+            "Verdict: PASS\n```\nVerdict: FAIL",
+            NOT_HELD,
+            "the code fence in line 2 has no end in {}",
+        ),
     ],
 )
 def test_a_verdict_holds_when_it_is_pass(

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from playbook_supervisor.kernel.directives import Answer
+from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.project.conditions import Workspace, artifacts, probe, record, verdicts
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.probes import LARGEST
@@ -151,14 +153,19 @@ def test_the_verdict_of_a_report_is_read(world: Workspace, path: str) -> None:
     ("text", "answer", "evidence"),
     [
         ("- [x] T001 a\n  * [X] T002 b\n1. [x] c\n", HELD, "3 tasks done"),
-        ("- [x] T001\n- [ ] T002 **b**\n", NOT_HELD, "1 of 2 tasks not done: T002 **b**"),
-        ("- [ ] a\n- [~] b\n- [] c\n", NOT_HELD, "3 of 3 tasks not done: a"),
+        ("- [x] T001\n- [ ] T002 **b**\n", NOT_HELD, "1 of 2 tasks not done: T002 **b** (line 2)"),
+        ("- [ ] a\n- [~] b\n- [] c\n", NOT_HELD, "3 of 3 tasks not done: a (lines 1, 2, 3)"),
+        (
+            "- [ ] a\n" * 10,
+            NOT_HELD,
+            "10 of 10 tasks not done: a (lines 1, 2, 3, 4, 5, 6, 7, 8, 2 more)",
+        ),
         ("- [x] a\n```\n- [ ] an example\n```\n", HELD, "1 task done"),
         ("- [x] a\n<!-- - [ ] a comment -->\n", HELD, "1 task done"),
-        ("- [x] a\n- [x](link)\n- [ab] c\n", HELD, "1 task done"),
+        ("- [x] a\n- [x](link)\n## Notes\n- [ab] c\n", HELD, "1 task done"),
         ("# Tasks\n\nAll done!\n", NOT_HELD, "has no task: no `- [ ]`"),
         ("```\n- [x] an example\n```\n", NOT_HELD, "has no task: no `- [ ]`"),
-        ("- [ ] \x1b[2Jx\n", NOT_HELD, "1 of 1 task not done: x"),
+        ("- [ ] \x1b[2Jx\n", NOT_HELD, "1 of 1 task not done: x (line 1)"),
     ],
 )
 def test_tasks_are_done_if_every_box_is_ticked(
@@ -183,4 +190,128 @@ def test_tasks_that_were_done_before_are_said_to_be(world: Workspace) -> None:
 
 
 def test_a_task_without_a_text_is_a_task() -> None:
-    assert read_tasks("- [ ]\n- [x]") == (Task("", done=False), Task("", done=True))
+    tasks = (Task("", done=False, line=1), Task("", done=True, line=2))
+    assert read_tasks("- [ ]\n- [x]") == (tasks, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-[ ] T002",
+        "- [  ] T002",
+        "- [WIP] T002",
+        "- [in progress] T002",
+        "- [] T002",
+        "- [~] T002",
+        "- [-] T002",
+        "- [ x ] T002",
+        "- [x]T002",
+        "- [\u0445] T002, with a Cyrillic letter",
+        "- [\u2713] T002",
+        "- [ T002, never closed",
+        "- ( ) T002",
+        "- \\[ \\] T002",
+        "- [&nbsp;] T002",
+        "- \u2610 T002",
+        "- \u2611 T002",
+        "- \u2713 T002",
+        "- \u2717 T002",
+        "- \u274c T002",
+        "- \u2b1c T002",
+        "\u2717 T002",
+        "\u2610 T002",
+        "[ ] T002",
+        "1. [ ] T002",
+        "2) [ ] T002",
+        "1.2. [ ] T002",
+        "a. [ ] T002",
+        "* [ ] T002",
+        "+ [ ] T002",
+        "\u2022 [ ] T002",
+        "      - [ ] T002",
+        "- - [ ] T002",
+        "> - [ ] T002",
+        "> > 1. [ ] T002",
+        "-\t[ ]\tT002",
+        "- [\t] T002",
+        "-\u00a0[\u3000] T002",
+        "- \u200b[ ] T002",
+        "- **[ ]** T002",
+        "- ~~[ ] T002~~",
+        "- T002 [ ] first the number",
+        "- **T002**: [~] half",
+        "- [x] T002 [ ] with a part",
+        "## T002 [ ]",
+        "| [ ] | T002 |",
+        "| T002 | [ ] | [x] |",
+        "| T002 | [WIP] |",
+        "| T002 | \u2610 |",
+        "| T002 | \u274c |",
+        "T002 | [ ]",
+        "\uff3b \uff3d T002",
+        "- \u3010 \u3011 T002",
+        '- <input type="checkbox"> T002',
+        "- <input disabled type=checkbox checked> T002",
+        "<!-- a comment --> - [ ] T002",
+        "- [US1] T002, among boxes",
+        "```sh `make` ``` - [ ] T002",
+    ],
+)
+def test_whatever_a_person_reads_as_a_box_is_a_task(line: str) -> None:
+    tasks, unclosed = read_tasks(f"# Tasks\n- [x] T001\n{line}\n")
+    assert [(task.done, task.line) for task in tasks] == [(True, 2), (False, 3)]
+    assert not unclosed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- [text](https://example.org)",
+        "- [x](https://example.org)",
+        "- [the guide][x]",
+        "- [x][guide]",
+        "[x]: https://example.org",
+        "- [guide]: https://example.org",
+        "- [^1]: A note",
+        "- [](#anchor)",
+        "A sentence [1], see [guide].",
+        "[guide] is a sentence.",
+        "The box `[ ]` is open.",
+        "Use `- [ ]` for a task.",
+        "- Return `[]` or list[x], never arr[] or [].",
+        "\u2705 All is well",
+        "| spec | \u2705 |",
+        "| --- | :-: |",
+        "- - -",
+        "---",
+        "## Format: `[ID] [P?] [Story] Description`",
+        "## Notes\n\n- [P] tasks = different files\n- [Story] says which\n- **[P]**: parallel",
+        "## Literature\n\n1. [1] A book",
+    ],
+)
+def test_links_footnotes_and_tags_are_no_tasks(line: str) -> None:
+    tasks, unclosed = read_tasks(f"# Tasks\n- [x] T001 [P] [US1] Write `src/a.py` [x]\n{line}\n")
+    assert [(task.done, task.line) for task in tasks] == [(True, 2)]
+    assert not unclosed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- [x] a\n\n```sh\nmake\n\n- [ ] b\n", "the code fence in line 3"),
+        ("- [x] a\n~~~\n```\n- [ ] b\n", "the code fence in line 2"),
+        ("- [x] a\n<!-- later:\n- [ ] b\n", "the comment in line 2"),
+        ("> - [x] a\n> ```\n> - [ ] b\n\nThe end.\n", "the code fence in line 2"),
+    ],
+)
+def test_what_has_no_end_could_hide_tasks(world: Workspace, text: str, said: str) -> None:
+    put(world, TASKS, text)
+    evidence = f"could not be checked: {said} of {TASKS} has no end, and hides what follows"
+    assert probe("tasks_done", world) == Probed("tasks_done", ERROR, evidence)
+
+
+@given(st.lists(st.sampled_from([*"-*+>|[]()xX~`<!&#. \t\n", "- [ ] ", "```", "-->"]), max_size=40))
+def test_any_text_can_be_read_for_tasks(pieces: list[str]) -> None:
+    """A task that stands below any text is either seen, or hidden by what has no end."""
+    tasks, unclosed = read_tasks("".join(pieces) + "\n\n# More\n- [ ] T9 the last\n")
+    assert unclosed or (tasks[-1].text, tasks[-1].done) == ("T9 the last", False)

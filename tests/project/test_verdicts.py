@@ -131,20 +131,153 @@ def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
     assert verdict("Verdict: PASS — passed 12 of 12, 0 FAIL") == "PASS"
 
 
-def test_the_last_line_that_states_a_verdict_counts() -> None:
-    assert verdict("Verdict: FAIL\n\nafter mending:\n\nVerdict: PASS\n\nFAIL was before.") == "PASS"
-    assert verdict("Verdict: PASS\n\n## Verdict\n\n**FAIL** — sorry\n") == "FAIL"
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Verdict: FAIL\n\nafter mending:\n\nVerdict: PASS\n", "FAIL in line 1 and PASS in line 5"),
+        ("Verdict: PASS\n\n## Verdict\n\n**FAIL** — sorry\n", "PASS in line 1 and FAIL in line 5"),
+        ("---\nverdict: PASS\n---\n\n## Verdict: FAIL\n", "PASS in line 2 and FAIL in line 5"),
+        ("---\nverdict: FAIL\n---\nVerdict: PASS\n", "FAIL in line 2 and PASS in line 4"),
+        ("Verdict: PASS\n\nVerdict: FAIL with 2 findings", "PASS in line 1 and FAIL in line 3"),
+        ("Verdict: PASS\n\nStatus: STALE", "PASS in line 1 and `status: STALE` in line 3"),
+        ("Verdict: PASS (2 tests failed)", "PASS and `2 tests failed` in line 1"),
+        ("Verdict: PASS (2 of 9 scenarios fail)", "PASS and `2 of 9 scenarios fail` in line 1"),
+        ("Verdict: PASS, 12 passed 2 failed", "PASS and `12 passed 2 failed` in line 1"),
+        (
+            "Verdict: PASS, but the login test failed",
+            "PASS and `but the login test failed` in line 1",
+        ),
+        ("## Verdict\n\n**PASS** — one test failed", "PASS and `one test failed` in line 3"),
+        ("Verdict: PASS\n\n**[FAIL]** 2 findings", "PASS in line 1 and FAIL in line 3"),
+        ("Verdict: PASS\n- **Failed**: 2", "PASS in line 1 and `failed: 2` in line 2"),
+        ("Verdict: PASS\nPassed: 10, Failed: 2", "PASS in line 1 and `Failed: 2` in line 2"),
+        ("Verdict: PASS\n| Failed tests | 2 |", "PASS in line 1 and `failed tests: 2` in line 2"),
+        (
+            "Verdict: PASS\nTests: 10 passed, 2 failed",
+            "PASS in line 1 and `tests: 10 passed, 2 failed` in line 2",
+        ),
+        ("Verdict: PASS\n### Login\nResult: FAIL", "PASS in line 1 and `result: FAIL` in line 3"),
+        ("Verdict: PASS\n\nVerdict: pending", "PASS in line 1 and `pending` in line 3"),
+        ("Verdict: PASS\n\nVerdict: PASS | FAIL", "PASS in line 1 and `PASS | FAIL` in line 3"),
+        (
+            "Verdict: PASS\n## Final verdict\n[PASS] if all hold\n[FAIL] if not",
+            "PASS in line 1 and `PASS or FAIL` in line 3",
+        ),
+    ],
+)
+def test_a_report_that_contradicts_itself_has_not_passed(text: str, said: str) -> None:
+    reading = read_report(text, yaml=False)
+    assert (reading.contradiction, reading.said) == (said, said)
+    assert reading.verdict != "PASS"
 
 
-@pytest.mark.parametrize("last", SHAPES[:3] + SHAPES[15:])
-def test_a_later_verdict_of_any_shape_overrides_an_earlier_one(last: str) -> None:
-    if not last.startswith(("---", "\ufeff")):  # front matter is read alone
-        assert verdict(f"**Verdict**: PASS\n\nLater:\n\n{last.format('FAIL')}\n") == "FAIL"
-        assert verdict(f"{last.format('FAIL')}\n\n**Verdict**: PASS\n") == "PASS"
+@pytest.mark.parametrize(
+    "key",
+    [
+        "status: FAIL",
+        "result: failed",
+        "passed: false",
+        "success: no",
+        "failed: 2",
+        "tests_failed: 1",
+        "failures: [login]",
+        "summary: {failed: 2}",
+        "scenarios: [{id: a, status: FAIL}]",
+        "qa_verdict: STALE",
+    ],
+)
+def test_other_keys_contradict_a_verdict_too(key: str) -> None:
+    said = read_report(f"---\nverdict: PASS\n{key}\n---\n", yaml=False).said
+    assert said.startswith("PASS in line 2 and `")
+    assert said.endswith("` in line 3")
+    assert read_report(f"{key}\nverdict: PASS\n", yaml=True).verdict != "PASS"
+    assert read_report(key, yaml=True).reason == "no verdict"
 
 
-def test_front_matter_goes_before_the_body() -> None:
-    assert verdict("---\nverdict: FAIL\n---\nVerdict: PASS\n") == "FAIL"
+@pytest.mark.parametrize(
+    "honest",
+    [
+        "Previous Check: FAIL with 2 failures",
+        "## Scenarios\n\n| Scenario | Result |\n|---|---|\n| login | FAIL → fixed |",
+        "- [FAIL] login, fixed in 1234567",
+        "Status: FAIL → fixed → PASS",
+        "Passed: 12\nFailed: 0\nErrors: none",
+        "Tests: 12 passed, 0 failed",
+        "Result: PASS",
+        "## History\n\nVerdict: FAIL\n\n### The first run\n\nStatus: FAIL\n",
+        "FAIL was before.",
+        "All that should fail does, and nothing else has failed.",
+        "Failed scenarios: none",
+        "Non-blocking failures: 2",
+        "Root cause of failure: a clock",
+        "Fail-safe: yes",
+        "## Failure modes\n\nThere are three.",
+        "> Verdict: FAIL",
+        "```\nVerdict: FAIL\n```",
+    ],
+)
+def test_an_honest_report_still_passes(honest: str) -> None:
+    for text in (f"---\nverdict: PASS\n---\n{honest}\n", f"{honest}\n\n# End\n\nVerdict: PASS\n"):
+        assert read_report(text, yaml=False) == Reading("PASS")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        " — 0 failed",
+        " (12 passed, 0 failed)",
+        " (no failures)",
+        ", none of the tests failed",
+        " (previously FAIL)",
+        " — the 2 failures of the first run are fixed",
+        " — failures: 0",
+    ],
+)
+def test_a_verdict_may_say_that_nothing_fails(rest: str) -> None:
+    assert read_report(f"Verdict: PASS{rest}", yaml=False) == Reading("PASS")
+
+
+@pytest.mark.parametrize(
+    "key", ["runs: [{verdict: FAIL}]", "previous_verdict: FAIL", "history: {failed: 3}"]
+)
+def test_keys_about_an_earlier_run_contradict_nothing(key: str) -> None:
+    assert read_report(f"verdict: PASS\n{key}\n", yaml=True) == Reading("PASS")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "**[PASS]** Every check ran.\n\nor\n\n**[FAIL]** N findings.",
+        "`**[PASS]** …` or `**[FAIL]** …`",
+        "**[PASS]** Every check ran, or **[FAIL]** N findings",
+        "PASS — if all hold\n\nFAIL — if not",
+    ],
+)
+def test_two_words_below_one_heading_are_no_verdict(template: str) -> None:
+    reading = read_report(f"## Verdict\n\n{template}\n", yaml=False)
+    assert (reading.verdict, reading.reason) == ("", "no verdict")
+
+
+@pytest.mark.parametrize(
+    "hidden", ["```\nVerdict: FAIL\n", "<!--\nVerdict: FAIL\n", "~~~ text\n```\n~~\n"]
+)
+def test_what_has_no_end_hides_no_verdict(hidden: str) -> None:
+    kind = "comment" if hidden.startswith("<") else "code fence"
+    reading = read_report(f"Verdict: PASS\n\n{hidden}", yaml=False)
+    assert (reading.verdict, reading.reason) == ("", f"the {kind} in line 3 has no end")
+    assert verdict(f"Verdict: FAIL\n\n{hidden}") == "FAIL"
+
+
+@pytest.mark.parametrize("other", SHAPES[:3] + SHAPES[15:])
+@pytest.mark.parametrize("words", [("PASS", "FAIL"), ("FAIL", "PASS"), ("STALE", "PASS")])
+def test_no_order_of_two_verdicts_makes_a_pass(other: str, words: tuple[str, str]) -> None:
+    text = f"{other.format(words[0])}\n\nLater:\n\n**Verdict**: {words[1]}\n"
+    assert verdict(text) == ("STALE" if "STALE" in words else "FAIL")
+    same = f"{other.format(words[0])}\n\nLater:\n\n**Verdict**: {words[0]}\n"
+    assert verdict(same) == words[0]
+
+
+def test_the_body_counts_where_the_front_matter_has_no_verdict() -> None:
     assert verdict("---\ntitle: x\n---\nVerdict: PASS\n") == "PASS"
 
 
@@ -157,9 +290,9 @@ def test_an_open_verdict_in_the_front_matter_hides_the_body(value: str) -> None:
 
 @pytest.mark.parametrize("fence", ["```", "~~~", "````", "  ```"])
 def test_code_fences_are_ignored(fence: str) -> None:
-    text = f"{fence}yaml\nverdict: PASS\n``\nbreaking changes: 3\n[BREAKING] x\n"
+    text = f"{fence}yaml\nverdict: PASS\n``\nbreaking changes: 3\n[BREAKING] x\n{fence}\n"
     assert read_report(text, yaml=False).reason == "no verdict"
-    assert verdict(f"{text}{fence}\nVerdict: FAIL\n") == "FAIL"
+    assert verdict(f"{text}Verdict: FAIL\n") == "FAIL"
 
 
 def test_a_fence_is_closed_by_its_own_kind_only() -> None:
@@ -252,6 +385,12 @@ def test_none_in_the_front_matter_is_not_breaking(front: str) -> None:
         "- [BREAKING] the field `id` is gone",
         "### F1 **[ADR_VIOLATION]**",
         "| F2 | [BREAKING] | high |",
+        "breaking: true",
+        "**Breaking**: yes (the API)",
+        "| Breaking | true |",
+        "**[FAIL]** 2 breaking changes",
+        "**[FAIL]** one breaking change: `id` is gone",
+        "FAIL — 3 ADR violations",
     ],
 )
 def test_a_summary_or_a_tagged_finding_says_breaking(line: str) -> None:
@@ -269,6 +408,10 @@ def test_a_summary_or_a_tagged_finding_says_breaking(line: str) -> None:
         "There are 2 breaking changes: none of ours",
         "No [BREAKING] findings.",
         "0 [ADR_VIOLATION] findings",
+        "breaking: false",
+        "Breaking: no (2 considered)",
+        "**[FAIL]** 2 findings, no breaking changes",
+        "**[PASS]** 2 breaking changes were taken back",
         "[breaking](https://example.org) news",
         "```\n[BREAKING] example\n```",
     ],
@@ -300,8 +443,10 @@ PIECES = st.sampled_from([*TOKENS.split(), *" \n\r\t\0é[", "- "])
 def test_any_text_is_read_and_yields_one_of_four_verdicts(text: str, yaml: bool) -> None:
     reading = read_report(text, yaml=yaml)
     assert reading.verdict in ("", "PASS", "FAIL", "STALE")
-    assert bool(reading.reason) is (reading.verdict == "")
-    assert printable(reading.reason + reading.breaking) == reading.reason + reading.breaking
+    assert bool(reading.reason) is (reading.said == "")
+    assert not (reading.contradiction and reading.verdict == "PASS")
+    shown = reading.reason + reading.breaking + reading.said
+    assert printable(shown) == shown
 
 
 @given(st.lists(PIECES, max_size=30).map("".join), st.sampled_from(["PASS", "FAIL"]))
