@@ -1,9 +1,10 @@
-"""The output of `begin`, `next` and `report`: prose, then one line with the directive."""
+"""The output of `begin`, `next` and `report`: quoted lines, then one line with the directive."""
 
 from __future__ import annotations
 
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.formats.directive_line import defused, directive_line, quoted
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
     from playbook_supervisor.sessions.snapshot import Snapshot
 
+_WAIT_FOR_AGENTS = "Wait for the agents."
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 
 
@@ -26,19 +28,24 @@ def print_directive(snapshot: Snapshot, details: DirectiveDetails, *, json: bool
     if json:
         output.write_json(_directive_json(snapshot, details))
     else:
-        output.write(*lines_for_model(snapshot, details))
+        output.write(*lines_for_model(snapshot, details), quotes=False)
     return 0
 
 
 def lines_for_model(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
-    """Prose, and as the last line the directive without long text."""
+    """Quoted lines, and as the last line the directive without long text."""
     context = gate_text.lines(details.context)
     directive = json_shapes.in_one_line(_directive_json(snapshot, details))
-    return [*_prose(snapshot, context, details.given), f"playbook-directive: {directive}"]
+    prose = quoted(_prose(snapshot, context, details.given), details.mark)
+    return [*prose, directive_line(details.mark, directive)]
 
 
 def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
     """The directive in words: people see all that the model is told when its turn would end."""
+    return [defused(_in_words(snapshot, details), details.mark)]
+
+
+def _in_words(snapshot: Snapshot, details: DirectiveDetails) -> str:
     directive = snapshot.directive
     match directive:
         case Run() | Check():
@@ -46,14 +53,13 @@ def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
 
             ids = [attempt.id for attempt in for_agents(snapshot)]
             if due := [id_ for id_ in ids if id_ not in (details.given or ())]:
-                return [f"Expected now: {calls(due)}."]
+                return f"Expected now: {calls(due)}."
             own = ", ".join(attempt.id for attempt in for_us(snapshot))
-            waits = f"Expected now: `{json_shapes.WAIT}`, for {own}."
-            return [waits if own else "Wait for the agents."]
+            return f"Expected now: `{json_shapes.WAIT}`, for {own}." if own else _WAIT_FOR_AGENTS
         case Ask():
-            return [f"The gate {directive.id} is open: ask its question with AskUserQuestion."]
+            return f"The gate {directive.id} is open: ask its question with AskUserQuestion."
         case _:
-            return [f"The session is {snapshot.manifest.ending}."]
+            return f"The session is {snapshot.manifest.ending}."
 
 
 def lines_for_user(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import sys
 
 from playbook_supervisor.cli import output
+from playbook_supervisor.formats.directive_line import sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def answer_fast(payload: object) -> bool:
     if ruling is None:
         return False
     if ruling.verdict == "deny":
-        output.write_json({"hookSpecificOutput": _permission("deny", ruling.reason)})
+        output.write_json({"hookSpecificOutput": _permission("deny", sentence(ruling.reason))})
     return True
 
 
@@ -87,7 +88,9 @@ def _document(reply: HookReply) -> dict[str, Any]:
         lines_for_user,
     )
 
-    to_model = [reply.note] if reply.note else []
+    mark = reply.details.mark if reply.details else ""
+    reason = sentence(reply.reason, mark)
+    to_model = [sentence(reply.note, mark)] if reply.note else []
     to_user = _settled(reply) + ([reply.shown] if reply.shown else [])
     if reply.snapshot is not None and reply.details is not None:
         lines = lines_at_stop if reply.event == "Stop" else lines_for_model
@@ -101,16 +104,16 @@ def _document(reply: HookReply) -> dict[str, Any]:
 
         document["terminalSequence"] = sequence(reply.ring)
     if reply.end:
-        document |= {"continue": False, "stopReason": reply.end}
+        document |= {"continue": False, "stopReason": sentence(reply.end, mark)}
     if reply.event == "PreToolUse":
-        permission = _permission(reply.decision, "\n".join([reply.reason, *to_model]))
+        permission = _permission(reply.decision, "\n".join([reason, *to_model]))
         if reply.given is not None:
             permission["updatedInput"] = dict(reply.given)
         document["hookSpecificOutput"] = permission
     elif reply.decision == "block":
-        document |= {"decision": "block", "reason": "\n".join([reply.reason, *to_model])}
+        document |= {"decision": "block", "reason": "\n".join([reason, *to_model])}
     elif to_model:
-        to_model = [*([reply.reason] if reply.reason else []), *to_model]
+        to_model = [*([reason] if reason else []), *to_model]
         document["hookSpecificOutput"] = {
             "hookEventName": reply.event,
             "additionalContext": "\n".join(to_model),

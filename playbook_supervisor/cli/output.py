@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from playbook_supervisor.formats.directive_line import defused, in_json
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
@@ -16,9 +17,12 @@ _FIXED = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
 
 
-def write(*lines: str) -> None:
-    """Write lines of data to stdout."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+def write(*lines: str, quotes: bool = True) -> None:
+    """Write lines of data to stdout. A model may read them: none may look like a directive.
+
+    Without `quotes` they are ours, or have been made harmless already.
+    """
+    sys.stdout.writelines(f"{defused(line) if quotes else line}\n" for line in lines)
 
 
 def write_json(shape: Mapping[str, object]) -> None:
@@ -26,13 +30,14 @@ def write_json(shape: Mapping[str, object]) -> None:
     import json  # most calls print none
 
     unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    write(json.dumps(shape, ensure_ascii=not unicode, indent=2))  # data must keep its characters
+    text = json.dumps(shape, ensure_ascii=not unicode, indent=2)  # data must keep its characters
+    write(in_json(text), quotes=False)
 
 
 def inform(*lines: str) -> None:
     """Write lines for the user to stderr."""
     sys.stdout.flush()
-    sys.stderr.writelines(f"{line}\n" for line in lines)
+    sys.stderr.writelines(f"{defused(line)}\n" for line in lines)
     sys.stderr.flush()
 
 

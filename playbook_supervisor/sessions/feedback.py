@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from playbook_supervisor.formats.directive_line import defused, quoted
 from playbook_supervisor.formats.sanitize import first_line, last_words, one_line, printable
 from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.answers import words_of
@@ -29,12 +30,12 @@ def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
     lines = [
         begins,
         *_why(former),
-        *printed,
+        *quoted(printed),
         *_asked(former),
         *_words(attempts[-2:]),
         "What it wrote may still be there.",
     ]
-    return "\n".join(lines)
+    return defused("\n".join(lines))
 
 
 def _why(former: Entry) -> Iterator[str]:
@@ -48,7 +49,7 @@ def _why(former: Entry) -> Iterator[str]:
     if former.error_cause:
         yield "Its last lines:"
         cause = printable(former.error_cause, keep_newlines=True)
-        yield from (f"  {line}" for line in last_words(cause, _MOST_LINES).splitlines())
+        yield from quoted([last_words(cause, _MOST_LINES)])
 
 
 def _asked(former: Entry) -> Iterator[str]:
@@ -78,4 +79,4 @@ def _words(attempts: Sequence[Entry]) -> Iterator[str]:
             yield f"A person said: {said[0]}"
         else:
             yield "A person said:"
-            yield from (f"  {line}" for line in said)
+            yield from quoted(said)

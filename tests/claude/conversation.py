@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-DIRECTIVE = "playbook-directive: "
+import directives
+
 GOES_ON = "The playbook continues."
 CALLED_FOR = re.compile(r"Agent\(description='([^']+)'")
 
@@ -187,15 +187,13 @@ class Request:
         return any(words in said for said in self.texts)
 
     def directive(self) -> dict[str, Any] | None:
-        """The last `playbook-directive: {…}` seen anywhere in the messages, or what the end of
-        a turn says in words."""
+        """The last `playbook-directive[MARK]: {…}` that is a line of the messages, or what the end
+        of a turn says in words."""
         for said in reversed(self.texts):
             if GOES_ON in said:
                 return _in_words(said)
-            at = said.rfind(DIRECTIVE)
-            if at >= 0:
-                found, _ = json.JSONDecoder().raw_decode(said, at + len(DIRECTIVE))
-                return dict(found)
+            if found := directives.in_text(said):
+                return found[-1]
         return None
 
     @cached_property

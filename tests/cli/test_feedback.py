@@ -71,7 +71,7 @@ def test_an_agent_on_stdin_reads_it_after_the_command(strict: Project) -> None:
     assert any(line.startswith(f"What did not hold: {MISSING}") for line in lines)
     assert any(line.startswith("What held: spec_exists") for line in lines)
     person = lines.index("A person said:")
-    assert lines[person + 1 : person + 3] == [f"  {WORDS}", "  First read the specification"]
+    assert lines[person + 1 : person + 3] == [f"> {WORDS}", "> First read the specification"]
     assert in_environment.splitlines() == lines
 
 

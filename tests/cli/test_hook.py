@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import directives
 import pytest
 import stored
 from bound import Conversation
@@ -228,14 +229,16 @@ class TestWhatIsSaid:
                 conversation.hook("PreToolUse", tool_name="Agent", tool_input=asked)
                 if attempt == "tasks#1":
                     told = conversation.hook("SessionStart", source="compact")
-            assert "Still running: plan#1, tasks#1\nTo run now: qa-plan#1" in context(told)
-            directive = json.loads(context(told).rpartition("playbook-directive: ")[2])
+            assert "> Still running: plan#1, tasks#1\n> To run now: qa-plan#1" in context(told)
+            directive = directives.only(context(told))
             assert [step["id"] for step in directive["steps"]] == ["qa-plan#1"]
             waits = conversation.runs("next", "--json").json
             assert (waits["directive"], "command" in waits) == ("wait", False)
             assert waits["steps"] == ["plan#1", "tasks#1", "qa-plan#1"]
             said = conversation.types("resume")
-            assert "Still running: plan#1, tasks#1, qa-plan#1\nplaybook-directive" in context(said)
+            assert "> Still running: plan#1, tasks#1, qa-plan#1\nplaybook-directive[" in context(
+                said
+            )
 
     def test_shows_the_user_what_was_settled_between_hooks(self, project: Project) -> None:
         """Slow checks are left to `playbook next --wait`, which the client folds."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import directives
 import pytest
 from program import Result
 from project import Project
@@ -28,11 +29,9 @@ def directive(result: Result) -> dict[str, Any]:
     assert result.code == 0, result.err
     *prose, line = result.out.splitlines()
     assert prose
-    mark = "playbook-directive: "
-    assert line.startswith(mark)
+    assert all(each.startswith("> ") for each in prose)
     assert "prompt" not in line
-    told: dict[str, Any] = json.loads(line.removeprefix(mark))
-    return told
+    return directives.only(result.out)
 
 
 def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
@@ -52,7 +51,7 @@ def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
 
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     reported = project.process("report", "qa-plan#1")
-    assert reported.out.startswith("qa-plan ✓ ")
+    assert reported.out.startswith("> qa-plan ✓ ")
     assert directive(reported)["steps"][0]["id"] == "qa-run#1"
     repeated = directive(project.process("report", "qa-plan#1"))
     assert repeated["outstanding"] is True

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import directives
 import pytest
 import yaml
 from bound import Conversation
@@ -50,8 +51,7 @@ def conversation(tree: Project) -> Iterator[Conversation]:
 
 
 def directive(said: str) -> Any:
-    line = next(line for line in said.splitlines() if line.startswith("playbook-directive: "))
-    return json.loads(line.removeprefix("playbook-directive: "))
+    return directives.in_text(said)[0]
 
 
 def told(reply: Any) -> Any:

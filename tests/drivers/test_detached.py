@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import directives
 import pytest
 from bound import Conversation
 from checked import Checked
@@ -47,8 +47,7 @@ def implemented(conversation: Conversation, attempt: str = "implement#1") -> Any
 
 def directive(said: str) -> Any:
     """The directive in what a model reads."""
-    line = next(line for line in said.splitlines() if line.startswith("playbook-directive: "))
-    return json.loads(line.removeprefix("playbook-directive: "))
+    return directives.in_text(said)[0]
 
 
 def waits(conversation: Conversation, **env: str) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+import directives
 import pytest
 import yaml
 from bound import Conversation
@@ -64,9 +64,7 @@ def conversation(looped: Project) -> Iterator[Conversation]:
 
 
 def told(reply: Any) -> Any:
-    said = reply["hookSpecificOutput"]["additionalContext"].splitlines()
-    line = next(line for line in said if line.startswith("playbook-directive: "))
-    return json.loads(line.removeprefix("playbook-directive: "))
+    return directives.in_text(reply["hookSpecificOutput"]["additionalContext"])[0]
 
 
 def journals(project: Project) -> dict[str, list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import directives
 import pytest
 from bound import Conversation
 from project import Project
@@ -114,8 +115,7 @@ def conversation(built: Built) -> Iterator[Conversation]:
 
 def directive(said: str) -> Any:
     """The directive in what a model reads."""
-    line = next(line for line in said.splitlines() if line.startswith("playbook-directive: "))
-    return json.loads(line.removeprefix("playbook-directive: "))
+    return directives.in_text(said)[0]
 
 
 def told(reply: Any) -> Any:
@@ -195,8 +195,9 @@ def test_a_gate_that_opens_behind_the_command_says_more_in_its_dialog(
     called: dict[str, Any] = {"tool_name": "AskUserQuestion", "tool_input": {"questions": []}}
     asked = conversation.hook("PreToolUse", **called)["hookSpecificOutput"]
     lines = asked["updatedInput"]["questions"][0]["question"].splitlines()
-    assert [line.partition(" ")[0] for line in lines[:3]] == ["Run", "build", "branch"]
-    assert lines[3:] == ["  made.txt | new"]
+    assert lines[0].startswith("Run ")
+    assert [line.split()[:2] for line in lines[1:3]] == [[">", "build"], [">", "branch"]]
+    assert lines[3:] == [">   made.txt | new"]
 
 
 def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conversation) -> None:

@@ -767,7 +767,7 @@ def dialog(asked: Hooked) -> str:
     """The question as the dialog shows it, with what helps to answer it."""
     (session,) = asked.project.playbook("status", "--json").json["sessions"]
     (branch,) = [line for line in session["gate"]["context"] if line.startswith("branch ")]
-    return "\n".join([question(asked), "plan#1 said last: done", branch])
+    return "\n".join([question(asked), "> plan#1 said last: done", f"> {branch}"])
 
 
 def answer(asked: Hooked, words: str) -> dict[str, object]:

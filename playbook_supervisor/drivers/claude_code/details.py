@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.model import SLASH
@@ -10,10 +12,15 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.serialize import WorkItem
 from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
 from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.gate_context import GateContext
+
+_MARK = "mark"
+_LENGTH = 12  # digits of a mark
 
 
 class DirectiveDetails(Record):
@@ -21,12 +28,34 @@ class DirectiveDetails(Record):
 
     `work_items` says for each attempt that an agent is to run what it gets, by the attempt's id.
     `context` helps to answer the open gate (kai FR24). `given` are the attempts that agents of a
-    living client work on; None where no hook knows.
+    living client work on; None where no hook knows. `mark` is that of the session's directives.
     """
 
     work_items: Mapping[str, WorkItem]
     context: GateContext | None
     given: frozenset[str] | None
+    mark: str
+
+
+def mark_of(private: Path) -> str:
+    """The mark of the session's directives: 12 random hexadecimal digits, kept in that folder."""
+    if mark := _kept_mark(private):
+        return mark
+    ensure_folder(private)
+    with locked(private / f"{_MARK}.lock"):
+        if not (mark := _kept_mark(private)):
+            mark = os.urandom(_LENGTH // 2).hex()
+            write_atomically(private / _MARK, mark.encode(), durable=False)
+    return mark
+
+
+def _kept_mark(private: Path) -> str:
+    """Empty if there is none, or if the file holds something else."""
+    try:
+        mark = read_bytes(private / _MARK).decode("ascii", "replace")
+    except FileNotFoundError:
+        return ""
+    return mark if len(mark) == _LENGTH and mark.isalnum() else ""
 
 
 def prepared(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
@@ -49,13 +78,14 @@ def directive_details(
     supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
 ) -> DirectiveDetails:
     """The details of the directive; also points the project's own tools at the feature."""
+    mark = mark_of(supervisor.private)
     if isinstance(snapshot.directive, Ask):
         from playbook_supervisor.sessions.gate_context import gate_context
 
-        return DirectiveDetails({}, gate_context(snapshot), given)
+        return DirectiveDetails({}, gate_context(snapshot), given, mark)
     work_items = {}
     for attempt in for_agents(snapshot):
         work = supervisor.work(snapshot, attempt)
         supervisor.environment(snapshot, work)
         work_items[attempt.id] = WorkItem(work.command, work.args, work.prompt)
-    return DirectiveDetails(work_items, None, given)
+    return DirectiveDetails(work_items, None, given, mark)

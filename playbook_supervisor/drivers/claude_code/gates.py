@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
+from playbook_supervisor.drivers.claude_code.details import mark_of
 from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.formats.directive_line import defused, sentence
 from playbook_supervisor.kernel.answers import meanings_of
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
@@ -64,12 +66,14 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     # Nothing has shown a gate that opened behind `next --wait`: the client folds its output away.
     unseen = hook.bound.unseen
     lines = gate_text.lines(context, most=_UNSEEN) if unseen else gate_text.short(context)
+    mark = mark_of(hook.private)  # the model reads the question in the answer
     question = {
-        "question": "\n".join([snapshot.question, *lines]),
+        "question": sentence("\n".join([snapshot.question, *lines]), mark),
         "header": gate.member.step.id[:_HEADER],
         "multiSelect": False,
         "options": [
-            {"label": label, "description": description} for label, description in _options(gate)
+            {"label": defused(label, mark), "description": defused(description, mark)}
+            for label, description in _options(gate)
         ],
     }
     hook.bound.asked(hook.text("tool_use_id"), gate.id, str(question["question"]))

@@ -24,7 +24,12 @@ from playbook_supervisor.drivers.claude_code import (
     turns,
 )
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, process
-from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
+from playbook_supervisor.drivers.claude_code.details import (
+    DirectiveDetails,
+    directive_details,
+    mark_of,
+    prepared,
+)
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -97,8 +102,10 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
             given = frozenset(bound.workers)
     if notice is not None:  # its process must not inherit the lock
         _notify(hook, notice)
-    if reply is None or reply.snapshot is None:
-        return reply
+    if reply is None:
+        return None
+    if reply.snapshot is None:
+        return replace(reply, details=DirectiveDetails({}, None, None, mark_of(private)))
     snapshot = prepared(hook.supervisor, reply.snapshot)
     details = directive_details(hook.supervisor, snapshot, given)
     return replace(reply, snapshot=snapshot, details=details)
