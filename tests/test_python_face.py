@@ -61,6 +61,85 @@ def test_a_misspelt_arg_begins_nothing(project: Project, args: object, said: str
     assert project.sessions == []
 
 
+TYPED = """
+name: typed
+description: Says what it was given
+version: "1.1"
+args:
+  - {name: count, description: How many, required: false, type: number, default: "3"}
+  - {name: dry, description: Nothing is done, required: false, type: boolean, default: "true"}
+  - {name: names, description: A list, required: false}
+steps:
+  - {id: say, command: "cli echo {{count}} {{dry}} {{names}}", autonomy: auto, error_policy: stop}
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "bound"),
+    [
+        ({"count": None, "dry": None}, {"count": "3", "dry": "true", "names": ""}),
+        ({"count": -4, "dry": False}, {"count": "-4", "dry": "false", "names": ""}),
+        ({"count": 0.5, "names": ["a", 1]}, {"count": "0.5", "dry": "true", "names": '["a",1]'}),
+        ([7, None, Path("a")], {"count": "7", "dry": "true", "names": "a"}),
+    ],
+)
+def test_values_of_a_program_are_those_of_a_person(
+    project: Project, args: object, bound: dict[str, str]
+) -> None:
+    """cat FR-2.2: as JSON writes them, and None is no value."""
+    project.write(".playbooks/playbooks/typed.yaml", TYPED)
+    ending = playbook_supervisor.run("typed", args, cwd=project.root)  # type: ignore[arg-type]
+    assert (ending.why, project.manifest()["args"]) == ("completed", bound)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"count": "many"}, 'count must be a number, not "many"'),
+        ({"count": True}, 'count must be a number, not "true"'),
+        ({"dry": "None"}, 'dry must be true or false, not "None"'),
+        ({"names": float("nan")}, "a value is of the type float"),
+        ({"names": object()}, "a value is of the type object"),
+        ({1: "a"}, "no arg can be called '1'"),
+    ],
+)
+def test_a_value_that_does_not_fit_begins_nothing(
+    project: Project, args: object, said: str
+) -> None:
+    project.write(".playbooks/playbooks/typed.yaml", TYPED)
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        playbook_supervisor.run("typed", args, cwd=project.root)  # type: ignore[arg-type]
+    assert project.sessions == []
+
+
+def test_a_program_limits_a_run_as_a_person_does(project: Project) -> None:
+    project.write(
+        ".playbooks/playbooks/typed.yaml",
+        TYPED.replace("echo {{count}} {{dry}} {{names}}", "sleep 9"),
+    )
+    ending = playbook_supervisor.run("typed", cwd=project.root, timeout=0.2)
+    assert (ending.why, ending.steps["say"].error_code) == ("failed", "PB-STEP-TIMEOUT")
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"timeout": 0},
+        {"timeout": "9"},
+        {"timeout": float("inf")},
+        {"max_turns": 1.5},
+        {"max_cost_usd": True},
+        {"max_dollars": 1},
+    ],
+)
+def test_a_limit_that_is_none_begins_nothing(project: Project, limit: dict[str, object]) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(limit))):
+        playbook_supervisor.run("auto-validate", ["013"], cwd=project.root, **limit)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=next(iter(limit))):
+        playbook_supervisor.resume(cwd=project.root, **limit)  # type: ignore[arg-type]
+    assert project.sessions == []
+
+
 def test_arguments_may_be_positional(project: Project) -> None:
     ending = playbook_supervisor.run(
         "auto-validate", ["013"], mode="autonomous", cwd=project.root, agent=project.script(WORKS)

@@ -10,6 +10,7 @@ from playbook_supervisor.cli.render import step_table, text
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import demo as demonstration
 from playbook_supervisor.commands import driving, protocol
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.sessions import gate_text
@@ -33,7 +34,7 @@ def demo() -> int:
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
     output.inform(f"In {made.root}, with a scripted agent:\n$ {command}")
     prompter = Prompt(shows_list(level)) if output.is_interactive() else _ScriptedPrompter()
-    drive = driving.DriveOptions(agent=made.agent)
+    drive = DriveOptions(agent=made.agent)
     with observing(level, protocol.entries) as observer:
         result = driving.run(
             made.playbook,

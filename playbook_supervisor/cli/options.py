@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,7 +12,7 @@ from playbook_supervisor.cli import completers
 from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.driving import DriveOptions
+    from playbook_supervisor.commands.drive_options import DriveOptions
 
 Command = Callable[..., Any]
 _SIMILAR = 0.8  # of difflib's ratio: a misspelt option is no arg
@@ -238,21 +238,12 @@ def driving(command: Command) -> Command:
 
 def drive_options(values: dict[str, Any]) -> DriveOptions:
     """The values of the `driving` options, and of `--kill` if the command has it."""
-    from playbook_supervisor.agents.protocol import Budget
-    from playbook_supervisor.commands.driving import DriveOptions
-    from playbook_supervisor.kernel.vocabulary import Mode
+    from playbook_supervisor.commands.drive_options import DriveLimits, drive_options
 
-    return DriveOptions(
-        agent=values["agent"],
-        mode=Mode(values["mode"]) if values["mode"] else None,
-        wall=values["timeout"],
-        idle=values["idle_timeout"],
-        patience=values["patience"],
+    limits = {name: values.get(name) for name in DriveLimits.__annotations__}
+    return drive_options(
+        values["agent"],
+        values["mode"],
         kill=values.get("kill", False),
-        limits=Budget(
-            max_turns=values["max_turns"],
-            max_tool_calls=values["max_tool_calls"],
-            max_cost_usd=values["max_cost_usd"],
-            max_tokens=values["max_tokens"],
-        ),
+        **cast("DriveLimits", limits),
     )

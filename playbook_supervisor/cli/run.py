@@ -8,7 +8,7 @@ from playbook_supervisor.cli import options, output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.driving import DriveOptions
+    from playbook_supervisor.commands.drive_options import DriveOptions
 
 
 @options.command

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
+from playbook_supervisor.agents.protocol import Agent, reads_claude_commands
 from playbook_supervisor.commands import changed_settings, locate
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import (
     budget,
     clearance,
@@ -38,7 +39,7 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbook_file import PlaybookFile
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import creation, principal, publishing, selection
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
@@ -48,25 +49,6 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 
 _GATE_TIMEOUT = 60.0  # seconds for the commit at a gate of a session of the fleet
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
-
-
-class DriveOptions(Record):
-    """How to drive a session headless. `agent` is what `--agent` takes.
-
-    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
-    turns and tool calls of a step, and the cost of the whole run. `patience` is how many seconds to
-    wait, without a terminal, for the answer to what an agent asks. A resumed session remembers what
-    is left out, except `patience` and the `max_output_bytes` of a step.
-    """
-
-    agent: str = ""
-    mode: Mode | None = None
-    wall: float | None = None
-    idle: float | None = None
-    kill: bool = False
-    limits: Budget | None = None
-    max_output_bytes: int | None = None
-    patience: float | None = None
 
 
 def run(

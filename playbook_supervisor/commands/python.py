@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from playbook_supervisor.commands import answering, checking, driving, resume_token, view
 from playbook_supervisor.commands import envelope as envelopes
+from playbook_supervisor.commands.drive_options import DriveLimits, drive_options
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import ArgumentError
@@ -14,7 +16,7 @@ from playbook_supervisor.formats.problems import FileReport
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.project.arguments import by_name
+from playbook_supervisor.project.arguments import as_text, by_name
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.sessions.serialize import PROTOCOL
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -42,24 +44,33 @@ def check(path: Path | str) -> FileReport:
 
 def run(
     reference: str,
-    args: Mapping[str, str] | Sequence[str] = (),
+    args: Mapping[str, object] | Sequence[object] = (),
     *,
     mode: Mode | str = Mode.MANUAL,
+    start: str = "",
     cwd: Path | str | None = None,
     agent: str = "",
     on_event: Callable[[Event], None] | None = None,
+    **limits: Unpack[DriveLimits],
 ) -> DriveResult:
     """Begin a playbook and drive it to its end or to a gate, where it is left to wait.
 
-    `agent` is what `--agent` takes. `on_event` is called with each event once it is journaled. The
-    ending's `why` is `completed`, `failed`, `aborted`, `waiting`, `paused` or `interrupted`; its
-    `steps` are the last attempts by step, and its `entries` the whole journal.
+    A value of `args` that is not text is what JSON writes for it; None gives none. `start` is the
+    first step, `agent` what `--agent` takes, and `limits` are those of the options. `on_event` is
+    called with each event once it is journaled. The ending's `why` is `completed`, `failed`,
+    `aborted`, `waiting`, `paused` or `interrupted`; its `steps` are the last attempts by step, and
+    its `entries` the whole journal.
     Raises PlaybookErrors before anything is begun.
     """
-    drive = driving.DriveOptions(agent=agent, mode=Mode(mode))
+    drive = drive_options(agent, mode, **limits)
     observer = _EventObserver(on_event)
-    given = by_name(args) if isinstance(args, Mapping) else list(args)
-    return driving.run(reference, given, cwd=_folder(cwd), drive=drive, observer=observer)
+    if isinstance(args, Mapping):
+        given = by_name(args)
+    else:
+        given = ["" if each is None else as_text(each) for each in args]
+    return driving.run(
+        reference, given, cwd=_folder(cwd), start=start, drive=drive, observer=observer
+    )
 
 
 def resume(
@@ -72,18 +83,21 @@ def resume(
     agent: str = "",
     retry: bool = False,
     on_event: Callable[[Event], None] | None = None,
+    **limits: Unpack[DriveLimits],
 ) -> DriveResult:
     """Continue a session, after answering its open gate if an answer is given.
+
+    `limits` as for `run`; the session keeps those that are left out.
 
     A `token` of an `envelope` names the session itself: `approve` goes on, else it is aborted.
     ArgumentError PB-ARG-ANSWER if the answer is not one of the gate's choices; StateError
     PB-STATE-TOKEN-… if the token does not decide. Nothing is recorded then.
     """
     folder, observer = _folder(cwd), _EventObserver(on_event)
+    drive = drive_options(agent, **limits)
     if token:
         if session or answer or retry:
             raise ArgumentError("PB-ARG-TOKEN", "a token takes no session and no other decision")
-        drive = driving.DriveOptions(agent=agent)
         return resume_token.resume(
             token, approve=approve, cwd=folder, drive=drive, observer=observer
         )
@@ -91,7 +105,6 @@ def resume(
         snapshot = answering.answer([answer], session=session, cwd=folder)
         for event in snapshot.events:
             observer.on_event(event, snapshot)
-    drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)
 
 

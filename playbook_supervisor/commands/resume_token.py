@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.drive_result import DriveResult
@@ -32,7 +33,7 @@ def resume(
     *,
     approve: bool,
     cwd: Path | None = None,
-    drive: driving.DriveOptions | None = None,
+    drive: DriveOptions | None = None,
     observer: Observer | None = None,
 ) -> DriveResult:
     """Approve or deny what the token stands for, and drive the session on.
@@ -128,7 +129,7 @@ def _gate(snapshot: Snapshot) -> str:
 def _carry_out(
     snapshot: Snapshot,
     cwd: Path | None,
-    drive: driving.DriveOptions | None,
+    drive: DriveOptions | None,
     observer: Observer | None,
     *,
     approve: bool,

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import driving, locate, resume_token
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.envelope import DEADLINE
 from playbook_supervisor.commands.rpc_request import Request
 from playbook_supervisor.drivers.drive_result import DriveResult
@@ -45,7 +46,7 @@ def serve(request: Request, observer: Observer) -> DriveResult:
 
 
 def _carried_out(request: Request, store: DiskStore, observer: Observer) -> DriveResult:
-    drive = driving.DriveOptions(max_output_bytes=request.max_output_bytes)
+    drive = DriveOptions(max_output_bytes=request.max_output_bytes)
     if request.token:
         return resume_token.resume(
             request.token, approve=request.approve, drive=drive, observer=observer

@@ -118,10 +118,10 @@ def _object(text: str, what: str, number: Callable[[str], Any] | None = None) ->
 # ── values ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _args(text: str) -> Mapping[str, str]:
-    """The args that a JSON object gives, as text. `null` gives none; a number stays as written."""
+def _args(text: str) -> Mapping[str, object]:
+    """The args that a JSON object gives. A number stays as written."""
     shape = _object(text, "argsJson", _Number) if text else {}
-    return {name: _as_text(value) for name, value in shape.items() if value is not None}
+    return {name: _plain(value, top=True) for name, value in shape.items()}
 
 
 class _Number(str):
@@ -130,15 +130,9 @@ class _Number(str):
     __slots__ = ()
 
 
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """The value with real numbers, so that those in lists are written as numbers."""
-    if isinstance(value, _Number):
+def _plain(value: Any, *, top: bool = False) -> Any:
+    """The value with real numbers below its top, so that those in lists are written as numbers."""
+    if isinstance(value, _Number) and not top:
         return json.loads(value)
     if isinstance(value, list):
         return [_plain(each) for each in value]

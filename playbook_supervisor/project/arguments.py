@@ -1,12 +1,14 @@
 """Binds the arguments that a person gave to the declared args.
 
 They are positional in the order of the playbook's `args`, or `name=value` (kai D-A), and each
-must fit the type of its arg (cat FR-2.2). One error reports all problems. A value stays what was
-typed, except for a boolean, which becomes `true` or `false`, and for an arg with a `transform`.
+must fit the type of its arg (cat FR-2.2), also after the last change to it. One error reports all
+problems. A value stays what was typed, except for a boolean, which becomes `true` or `false`, and
+for an arg with a `transform`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -55,21 +57,59 @@ def bind(
             except ValueError as fault:
                 faults.append(f"{arg.name} {fault}")
     if faults:
-        raise ArgumentError(
-            "PB-ARG-INVALID",
-            f"{playbook.name}: {'; '.join(dict.fromkeys(faults))}",
-            guidance=_guidance(playbook),
-            details=tuple(map(wanted, playbook.args)),
-        )
+        raise _refused(playbook, faults)
     return bound
 
 
-def by_name(values: Mapping[str, str]) -> list[str]:
-    """The arguments that give each arg its value. ArgumentError PB-ARG-INVALID for other names."""
+def changed(playbook: Playbook, bound: Mapping[str, str], name: str, text: str) -> dict[str, str]:
+    """The values with another one for an arg, which must fit it as one that was given.
+
+    ArgumentError PB-ARG-INVALID.
+    """
+    arg = next(arg for arg in playbook.args if arg.name == name)
+    try:
+        typed(text, arg.type, arg.values)
+    except ValueError as fault:
+        raise _refused(playbook, [f"{name} {fault}"]) from None
+    return {**bound, name: text}
+
+
+def _refused(playbook: Playbook, faults: Sequence[str]) -> ArgumentError:
+    return ArgumentError(
+        "PB-ARG-INVALID",
+        f"{playbook.name}: {'; '.join(dict.fromkeys(faults))}",
+        guidance=_guidance(playbook),
+        details=tuple(map(wanted, playbook.args)),
+    )
+
+
+def by_name(values: Mapping[str, object]) -> list[str]:
+    """The arguments that give each arg its value; None gives none.
+
+    ArgumentError PB-ARG-INVALID for other names, and as `as_text`.
+    """
     for name in values:
-        if not re.match(_ARG_NAME, name):
-            raise ArgumentError("PB-ARG-INVALID", f"no arg can be called {first_line(name, 40)!r}")
-    return [f"{name}={value}" for name, value in values.items()]
+        if not isinstance(name, str) or not re.match(_ARG_NAME, name):
+            shown = first_line(str(name), 40)
+            raise ArgumentError("PB-ARG-INVALID", f"no arg can be called {shown!r}")
+    return [f"{name}={as_text(value)}" for name, value in values.items() if value is not None]
+
+
+def as_text(value: object) -> str:
+    """A value of a program as a person would type it: JSON, if it is not text.
+
+    ArgumentError PB-ARG-INVALID for what JSON cannot say.
+    """
+    if isinstance(value, str):
+        return value
+    if (path := getattr(value, "__fspath__", None)) and isinstance(path(), str):
+        return str(path())
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        said = f"a value is of the type {first_line(type(value).__name__, 40)}"
+        guidance = "Give text, a number, true or false, a list or a mapping; None gives no value."
+        raise ArgumentError("PB-ARG-INVALID", said, guidance=guidance) from None
 
 
 def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str], list[str]]:

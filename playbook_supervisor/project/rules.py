@@ -179,6 +179,11 @@ def _args(document: Document, data: Thing) -> Iterator[Problem]:
         elif fault := _fault_of_default(arg):
             guidance = "Change the default, or the type of the arg."
             yield problem_at(document, (*path, "default"), RULE, f"the default {fault}", guidance)
+        kind = "secret" if arg.get("secret") is True else arg.get("type", ArgType.STRING)
+        if "transform" in arg and kind != ArgType.STRING:
+            message = f"`transform` is for text: it would change the value of this {kind} arg"
+            guidance = "Remove it, or write `type: string`."
+            yield problem_at(document, (*path, "transform"), RULE, message, guidance, key=True)
         if arg.get("required") is True and default is not None:
             message = "a required arg is always given, so its default has no effect"
             guidance = "Write `required: false`, or remove `default`."

@@ -97,7 +97,8 @@ def _args(
     feature = features.of_branch(checkout.refreshed(parent.store.checkout).branch)
     if "feature" in args:
         found = features.resolve(root, args["feature"], config, lambda: branches(root))
-        feature = args["feature"] = found.name
+        feature = found.name
+        args = arguments.changed(playbook, args, "feature", feature)
     return feature, without_absent_checks(playbook, args, config.checks)
 
 

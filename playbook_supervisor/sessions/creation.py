@@ -120,7 +120,8 @@ def prepare(
         found = features.resolve(root, args["feature"], settings, lambda: _branches(here))
         if found.warning and tree is not None:  # the feature may be here, and not committed
             found = features.resolve(here, args["feature"], settings, lambda: _branches(here))
-        feature = args["feature"] = found.name
+        feature = found.name
+        args = arguments.changed(playbook, args, "feature", feature)
         warnings += [found.warning] if found.warning else []
     args = without_absent_checks(playbook, args, settings.checks)
     runs = bound(tightened(playbook, policy or Policy()), args)

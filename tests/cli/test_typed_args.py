@@ -133,3 +133,15 @@ def test_a_feature_that_is_optional_may_be_left_out(project: Project) -> None:
     )
     done = project.playbook("run", "loose", "--agent", project.script("default: {say: done}"))
     assert done.code == 0, done.err
+
+
+def test_a_feature_that_was_resolved_must_still_fit_its_arg(typed: Project) -> None:
+    """`013` is the number of a feature, and what it stands for is none."""
+    numbered = TYPED.replace("name: title,", "name: feature,").replace("{title}", "{feature}")
+    numbered = numbered.replace("transform: kebab-case", "type: number")
+    typed.write(".playbooks/playbooks/release.yaml", numbered)
+    typed.write("specs/013-playbook-create/spec.md", "# Spec")
+    refused = typed.playbook("run", "release", "013", "token=DEPLOY", env={"DEPLOY": TOKEN})
+    assert refused.code == 1
+    assert 'feature must be a number, not "013-playbook-create"' in refused.err
+    assert not typed.sessions

@@ -173,7 +173,6 @@ def test_a_file_of_version_1_0_is_one_of_version_1_1_too() -> None:
             "`FAILED` is not a valid `error_policy`",
             "an error code",
         ),
-        (step().replace("stop", "{PB-STEP-FAILED: gate}"), "`default` is missing", "Add"),
         (step().replace("stop", "retry:11"), "`retry:11` is not a valid value", "retry:10"),
         (step(", postconditions: [file_exists]"), "`file_exists` needs a value", "docs/"),
         (
@@ -203,6 +202,10 @@ def test_each_mistake_has_a_message_and_guidance(steps: str, message: str, guida
         ("type: enum, values: [a, b], default: c", "the default must be one of a, b, not"),
         ("type: number, default: many", "the default must be a number"),
         ("type: boolean, default: maybe", "the default must be true or false"),
+        ("type: number, transform: kebab-case", "`transform` is for text: it would change"),
+        ("type: boolean, transform: snake-case", "`transform` is for text: it would change"),
+        ("type: enum, values: [a-b], transform: camel-case", "the value of this enum arg"),
+        ("secret: true, transform: kebab-case", "the value of this secret arg"),
     ],
 )
 def test_an_arg_that_contradicts_itself_is_refused(arg: str, message: str) -> None:
