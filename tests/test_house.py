@@ -162,6 +162,17 @@ class TestModules:
             and (node.attr in STARTS or node.attr.startswith(STARTS_LIKE))
         )
 
+    def test_call_git_only_through_the_module_for_it(self) -> None:
+        """What git may run, and which variables it sees, is decided there."""
+        assert_none(
+            f"{name}:{node.lineno}: git"
+            for name, node in nodes(but={"system/git_programs.py"})
+            if isinstance(node, ast.List | ast.Tuple)
+            and isinstance(first := next(iter(node.elts), None), ast.Constant)
+            and first.value == "git"
+            and ast.unparse(node) != "['git', '--version']"
+        )
+
     def test_write_files_only_in_the_modules_for_it(self) -> None:
         """cat NFR-5.2."""
         assert_none(

@@ -133,13 +133,14 @@ class TaskContext:
         argv: Sequence[str],
         *,
         stdin: bytes | int = b"",
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | None] | None = None,
         cwd: Path | None = None,
         quiet: bool = False,
         on_line: Callable[[str], None] | None = None,
         timeout: float | None = None,
     ) -> Completed:
         place, folder = self.place, cwd or self.cwd
+        asked = {**os.environ, **place.env, **(env or {})}
         admit_program(place.config, argv, folder)
         with self._turn:
             if self.stopped:
@@ -147,7 +148,7 @@ class TaskContext:
             worker = Worker(
                 argv,
                 cwd=folder,
-                env={**os.environ, **place.env, **(env or {})},
+                env={name: value for name, value in asked.items() if value is not None},
                 stdin=stdin,
                 worker_file=place.worker_file,
                 outlives=place.outlives,

@@ -93,7 +93,7 @@ class Context(Protocol):
         argv: Sequence[str],
         *,
         stdin: bytes | int = b"",
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | None] | None = None,
         cwd: Path | None = None,
         quiet: bool = False,
         on_line: Callable[[str], None] | None = None,
@@ -103,7 +103,8 @@ class Context(Protocol):
 
         To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
         take the lines of its stdout with `on_line`, in this thread; they are not said then.
-        It inherits our environment, and `env` is added to it; `cwd` is the step's by default.
+        It inherits our environment, and `env` is added to it, or removed where it is None; `cwd` is
+        the step's by default.
         After `timeout` seconds it is ended (`timed_out`). All that it started ends with it. At most
         `cap` bytes of each output are returned, as they were printed: secrets are not removed. Exit
         statuses raise nothing; a signal's is negative.

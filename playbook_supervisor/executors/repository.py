@@ -1,8 +1,11 @@
-"""The repository that a step works in: git through the step's context, without prompts or force."""
+"""The repository that a step works in: git through the step's context, without prompts or force.
+
+A step that names `commit`, `branch` or `pr` is an order to do what a person's own git would do, so
+the repository's own settings count (`Runs.ALL`).
+"""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -11,9 +14,8 @@ from playbook_supervisor.errors import StepError
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git_programs import Runs, command, environment, variables
 from playbook_supervisor.system.git_unattended import (
-    NO_CHORES,
-    NO_PROMPTS,
     PUSH,
     SAY_WHO,
     lock_held,
@@ -40,8 +42,6 @@ INPUT = "PB-STEP-INPUT"
 HEADS = "refs/heads/"
 SESSIONS = ".playbooks/sessions"
 
-_ENVIRONMENT = {**NO_PROMPTS, "GPG_TTY": "", "LANGUAGE": "C"}  # git's messages in English
-_SETTINGS = (*NO_CHORES, "-c", "core.quotePath=false")
 _REJECTED = r"(?m)^!\t[^\t\n]*\t(.*)$"  # git push --porcelain: the flag, the references, why
 _BLOCKED = r"(?m)^\t(.+)$"  # the files that git would have to overwrite
 _TIMEOUT, _MAX_OUTPUT = 20.0, 1 << 26  # seconds and bytes of a command that only reads
@@ -80,9 +80,9 @@ class Repository:
     ) -> Completed:
         """The result of a command that only reads this checkout."""
         return run(
-            ["git", *_SETTINGS, *arguments],
+            [*command(None, Runs.ALL), *arguments],
             cwd=self._context.root,
-            env={**os.environ, **_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
+            env={**environment(Runs.ALL), "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
             stdin=stdin,
             timeout=_TIMEOUT,
             cap=_MAX_OUTPUT,
@@ -124,9 +124,9 @@ class Repository:
     ) -> Completed:
         """Run a command that may take long, and that ends with the step."""
         return self._context.run(
-            ["git", *_SETTINGS, *arguments],
+            [*command(None, Runs.ALL), *arguments],
             stdin=stdin,
-            env={**_ENVIRONMENT, **(env or {})},
+            env={**variables(Runs.ALL), **(env or {})},
             cwd=self._context.root,
             quiet=quiet,
         )

@@ -6,19 +6,25 @@ forced, and a person's staged and unstaged changes stay as they are.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from playbook_supervisor.errors import GitError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.cancellation import Interrupted, uncancellable
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.git_commit import committing, make_up
+from playbook_supervisor.system.git_programs import (
+    Runs,
+    command,
+    environment,
+    hooks_of_a_commit,
+    own_filters,
+)
 from playbook_supervisor.system.git_unattended import (
-    NO_CHORES,
-    NO_PROMPTS,
     PUSH,
     SAY_WHO,
     dates,
@@ -33,6 +39,10 @@ from playbook_supervisor.system.git_unattended import (
 )
 from playbook_supervisor.system.processes import Completed, run
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.system.git_unattended import Git
+
 SESSION = "Playbook-Session"
 NAME = "Playbook-Name"
 """The trailers that mark such a commit."""
@@ -41,7 +51,6 @@ _SESSIONS = ".playbooks/sessions"
 _UNFINISHED = ".playbook-tmp-*"  # files that are being written
 _LEAST = 2.0  # seconds for a git command when time is up, to see what the last one did
 _NEXT_COMMIT = "; the next commit has all of {folder}."
-_TERMINAL = frozenset({"GPG_TTY", "SSH_ASKPASS"})
 
 
 class Commit(Record):
@@ -59,7 +68,7 @@ class _Seen(Record):
 
     head: str
     branch: str
-    changed: bool
+    changed: tuple[str, ...]
     known: bool
     ignored: bool
     untracked: tuple[str, ...]
@@ -116,13 +125,13 @@ class SessionInGit:
         self._require_a_branch(seen)
         trailers = f"{SESSION}: {self._session}\n{NAME}: {playbook}"
         message = f"--message={subject}\n\n{body}\n\n{trailers}\n"
+        self._require_no_own_filter(seen)
         folders = [f"{folder}/" for folder in self._folders]
         try:
             with committing(self._git, self._at.runtime, folders, seen.untracked):
                 if seen.untracked:
                     self._add()
-                only = ("--only", "--", *self._paths)
-                self._write("commit", "--quiet", "--cleanup=whitespace", message, *only)
+                self._commit("--quiet", "--cleanup=whitespace", message, "--only")
         except (GitError, Interrupted):
             with uncancellable():
                 if (made := self.latest()) and made.parent == seen.head:
@@ -142,20 +151,20 @@ class SessionInGit:
             "-z",
             "--",
             *self._paths,
-            env={"GIT_OPTIONAL_LOCKS": "0"},
         )
         if done.returncode != 0:
             raise self._refused("PB-GIT-COMMIT", "status", done)
         lines = done.stdout.split("\0")
+        tracked = [line for line in lines if line.startswith(("1 ", "u "))]
+        names = (line.split(" ", 8 if line[0] == "1" else 10)[-1] for line in tracked)
         said = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
-        tracked = [line[2:4] for line in lines if line.startswith(("1 ", "u "))]
         untracked = tuple(line[2:] for line in lines if line.startswith("? "))
         head, branch = said["branch.oid"], said["branch.head"]
         return _Seen(
             head="" if head == "(initial)" else head,
             branch="" if branch == "(detached)" else branch,
-            changed=bool(tracked or untracked),
-            known=any("A" not in change for change in tracked),
+            changed=(*names, *untracked),
+            known=any("A" not in line[2:4] for line in tracked),
             ignored=any(line.startswith("! ") for line in lines),
             untracked=untracked,
         )
@@ -173,6 +182,29 @@ class SessionInGit:
         else:
             return
         raise GitError("PB-GIT-COMMIT", why, guidance=guidance)
+
+    def _require_no_own_filter(self, seen: _Seen) -> None:
+        """It would run as the repository's settings say, or the journal be committed without it."""
+        if not (filters := own_filters(self._at.root)):
+            return
+        names = "".join(f"{name}\0" for name in seen.changed)
+        asked = self._git("check-attr", "-z", "--stdin", "filter", stdin=names.encode())
+        for name in asked.stdout.split("\0")[2::3]:
+            if f"filter.{name}" in filters:
+                raise GitError(
+                    "PB-GIT-COMMIT",
+                    f"the filter {first_line(name, 60)} of the repository's own settings would run",
+                    guidance=f"Add `{_SESSIONS}/** -filter` to .gitattributes, or set "
+                    "`commit_sessions: never`.",
+                )
+
+    def _commit(self, *options: str) -> None:
+        """Commit the paths, with the hooks of a commit."""
+        git = partial(self._git, runs=Runs.HOOKS)
+        hooks = self._at.root / git("rev-parse", "--git-path", "hooks").stdout.rstrip("\n")
+        with hooks_of_a_commit(hooks, self._at.runtime / "hooks") as settings:
+            commit = ("commit", *options, "--", *self._paths)
+            self._write(*commit, git=partial(git, settings=settings))
 
     def _add(self) -> None:
         """Add new files by name only; the commit adds their content."""
@@ -207,7 +239,7 @@ class SessionInGit:
         if not (remote := push_remote(self._git, branch)):
             return ""
         place, quietly = f"{remote}/{branch}", quiet_ssh(self._git)
-        tip, asked = remote_tip(self._git, push_address(self._git, remote), branch, quietly)
+        tip, asked = remote_tip(self._remotely, push_address(self._git, remote), branch, quietly)
         if asked.returncode != 0:
             raise self._refused("PB-GIT-PUSH", "ls-remote", asked)
         if tip == made.id:
@@ -220,7 +252,7 @@ class SessionInGit:
                 f"{place} is not at {made.parent[:7]}, the commit before it: more than the session "
                 "would be pushed",
             )
-        pushed = self._git(*PUSH, "--", remote, f"{made.id}:refs/heads/{branch}", env=quietly)
+        pushed = self._remotely(*PUSH, "--", remote, f"{made.id}:refs/heads/{branch}", env=quietly)
         if pushed.returncode != 0:
             raise self._refused("PB-GIT-PUSH", "push", pushed)
         return place
@@ -234,9 +266,9 @@ class SessionInGit:
 
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 
-    def _write(self, *arguments: str) -> None:
+    def _write(self, *arguments: str, git: Git | None = None) -> None:
         """Run a git command that takes locks; wait for one that another git holds."""
-        done = patiently(self._git, *arguments)
+        done = patiently(git or self._git, *arguments)
         if held := lock_held(done):
             raise GitError(
                 "PB-GIT-COMMIT",
@@ -246,14 +278,23 @@ class SessionInGit:
         if done.returncode != 0:
             raise self._refused("PB-GIT-COMMIT", arguments[0], done)
 
+    @property
+    def _remotely(self) -> Git:
+        """Runs a git command that talks to a remote, as the person's settings say."""
+        return partial(self._git, runs=Runs.ALL)
+
     def _git(
-        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        runs: Runs = Runs.NOTHING,
+        settings: Sequence[str] = (),
     ) -> Completed:
-        inherited = {key: value for key, value in os.environ.items() if key not in _TERMINAL}
         return run(
-            ["git", *NO_CHORES, *arguments],
+            [*command(self._at.root, runs), *settings, *arguments],
             cwd=self._at.root,
-            env={**inherited, **NO_PROMPTS, **self._dates, **(env or {})},
+            env={**environment(runs), **self._dates, **(env or {})},
             stdin=stdin,
             timeout=max(self._until - time.monotonic(), _LEAST),
         )

@@ -1,7 +1,7 @@
 """Git for the commands that a person waits for, through GitPython's `Repo` (kai NFR6).
 
-The only importer of GitPython. Its users call `repo.git.*`, which runs the git program: hooks and
-settings apply, and reftables and SHA-256 repositories work, which GitPython's objects do not read.
+The only importer of GitPython. Its users call `repo.git.*`, which runs the git program: reftables
+and SHA-256 repositories work, which GitPython's objects do not read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.child_process import POINTERS
-from playbook_supervisor.system.git_process import ENVIRONMENT, failure
+from playbook_supervisor.system.git_process import failure
+from playbook_supervisor.system.git_programs import Runs, command, variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,17 +33,25 @@ class Worktree(Record):
 def repository(root: Path) -> Iterator[Repo]:
     """The repository whose checkout, or bare folder, is `root`.
 
-    Until the end of the block, the variables of a surrounding git (`POINTERS`) are unset. GitError
-    PB-GIT-FAILED if git fails, StorageError PB-IO-PROGRAM if git is not installed.
+    Its commands only look (`Runs.NOTHING`). Until the end of the block, the variables of a
+    surrounding git are unset. GitError PB-GIT-FAILED if git fails, StorageError PB-IO-PROGRAM if
+    git is not installed.
     """
     try:
         import git
     except ImportError as error:  # GitPython's way to say that git is missing
         raise StorageError("PB-IO-PROGRAM", "git is not installed", cause=str(error)) from error
-    surrounding = {name: os.environ.pop(name) for name in POINTERS & os.environ.keys()}
+    asked = variables(Runs.NOTHING)
+    surrounding = {
+        name: os.environ.pop(name)
+        for name, value in asked.items()
+        if value is None and name in os.environ
+    }
+    _, *options = command(root, Runs.NOTHING)
     try:
         with git.Repo(root, expand_vars=False) as repo:
-            repo.git.update_environment(**ENVIRONMENT)
+            repo.git.update_environment(**{k: v for k, v in asked.items() if v is not None})
+            repo.git.set_persistent_git_options(c=options[1::2])
             yield repo
     except git.NoSuchPathError as error:
         raise GitError("PB-GIT-FAILED", f"the folder {root} is gone", where=str(root)) from error

@@ -18,15 +18,13 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system import new_files
 from playbook_supervisor.system.cancellation import Interrupted
 from playbook_supervisor.system.git_process import (
-    ENVIRONMENT,
-    GIT,
     NEW_FILES,
     SESSIONS,
     empty_tree,
     failure,
     may_have_changed,
 )
-from playbook_supervisor.system.git_programs import without_own_programs
+from playbook_supervisor.system.git_programs import Runs, command, environment
 from playbook_supervisor.system.processes import Worker
 
 TYPE_CHECKING = False
@@ -43,10 +41,7 @@ _LARGE = ("large", "")
 _NOTES = {"": "not counted", "-": BINARY, "large": new_files.TOO_LARGE}
 _LEFT_OUT = "\n[… "  # the mark of a `Capture` that was cut
 _KINDS: dict[str, Kind] = {"A": "new", "D": "deleted", "R": "renamed"}
-_SETTINGS = (  # a file above the threshold counts as binary, and is not read
-    *("-c", f"core.bigFileThreshold={new_files.LARGEST}"),
-    *("-c", "core.safecrlf=false"),
-)
+_BINARY = ("-c", f"core.bigFileThreshold={new_files.LARGEST}")  # above, and is not read
 _DIFF = (  # whatever the user's settings say
     "diff",
     *("--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", f"-O{os.devnull}"),
@@ -158,9 +153,8 @@ def _fields(root: Path, arguments: Sequence[str], seconds: float) -> tuple[list[
 
 
 def _git(root: Path, arguments: Sequence[str], seconds: float, *, cap: int) -> Worker:
-    environment = {**os.environ, **ENVIRONMENT}
-    argv = [*GIT, *without_own_programs(root), *_SETTINGS, *arguments]
-    return Worker(argv, cwd=root, env=environment, wall=seconds, cap=cap)
+    argv = [*command(root, Runs.NOTHING), *_BINARY, *arguments]
+    return Worker(argv, cwd=root, env=environment(Runs.NOTHING), wall=seconds, cap=cap)
 
 
 def _check(root: Path, arguments: Sequence[str], worker: Worker) -> None:

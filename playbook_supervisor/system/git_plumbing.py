@@ -6,7 +6,6 @@ to be allowed, git never prompts, and no identity of a user is needed to commit.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,21 +14,16 @@ from random import uniform
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.system.git_process import failure
-from playbook_supervisor.system.git_unattended import NO_CHORES, NO_PROMPTS, lock_held
+from playbook_supervisor.system.git_programs import Runs, command, environment
+from playbook_supervisor.system.git_unattended import lock_held
 from playbook_supervisor.system.processes import Completed, run
 
 LOCAL = 600.0
 """Seconds for a command that talks to no remote: a large work tree takes its time."""
 
 _SETTINGS = (
-    *NO_CHORES,
-    *("-c", f"core.hooksPath={os.devnull}"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.safecrlf=false"),
     *("-c", "core.splitIndex=false"),  # the shared part would be in the repository
     *("-c", "core.sparseCheckout=false"),
-    *("-c", "core.quotePath=false"),
-    *("-c", "advice.addEmbeddedRepo=false"),
     *("-c", "i18n.commitEncoding=UTF-8"),
     *("-c", "push.gpgSign=false"),
     *("-c", "protocol.version=2"),
@@ -38,30 +32,13 @@ _SETTINGS = (
     *("-c", "transfer.bundleURI=false"),
     *("-c", "http.lowSpeedLimit=100", "-c", "http.lowSpeedTime=30"),  # bytes per second, seconds
 )
-_ELSEWHERE = frozenset(
-    {
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_ATTR_SOURCE",
-        "GIT_GRAFT_FILE",
-        "GIT_NAMESPACE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_QUARANTINE_PATH",
-        "GIT_SHALLOW_FILE",
-    }
-)
-"""Variables that would make git read other objects than those of the git directory."""
 _ENVIRONMENT = {
-    **NO_PROMPTS,
     "GIT_AUTHOR_EMAIL": "playbook@localhost",
     "GIT_AUTHOR_NAME": "playbook",
     "GIT_COMMITTER_EMAIL": "playbook@localhost",
     "GIT_COMMITTER_NAME": "playbook",
     "GIT_DEFAULT_REF_FORMAT": "files",  # `checkout` reads no other
-    "GIT_LITERAL_PATHSPECS": "0",
     "GIT_NO_REPLACE_OBJECTS": "1",
-    "GPG_TTY": "",
-    "LANGUAGE": "C",
-    "LC_ALL": "C",
 }
 _MAX_OUTPUT = 1 << 26
 _SHORTEST, _LONGEST, _PATIENCE = 0.02, 0.4, 6.0  # seconds, while another git holds a lock
@@ -80,12 +57,11 @@ def git(
 
     After so many seconds it is ended, and `timed_out`. StorageError if it cannot be started.
     """
-    inherited = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     allowed = {"GIT_ALLOW_PROTOCOL": ":".join(protocols)}
     return run(
-        ["git", *_SETTINGS, *arguments],
+        [*command(None, Runs.NOTHING), *_SETTINGS, *arguments],
         cwd=cwd,
-        env={**inherited, **_ENVIRONMENT, **allowed, **(env or {})},
+        env={**environment(Runs.NOTHING), **_ENVIRONMENT, **allowed, **(env or {})},
         stdin=stdin,
         timeout=seconds,
         cap=_MAX_OUTPUT,

@@ -12,22 +12,13 @@ from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, printable
-
-ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-"""A command that only reads takes no lock, git never prompts, and its messages are in English."""
+from playbook_supervisor.system.git_programs import Runs, command, environment
 
 _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 26
 _MAX_TRACKED, _MAX_LINES = 8, 12
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
 _CLOCK_LAG = 10  # ms by which a file's time may lag: the longest tick of a kernel's clock
-GIT = ("git", "-c", "core.quotePath=false")
-"""Git with the settings that every command has."""
-_FOR_OWN_INDEX = (  # no hook, and no refusal because of line ends
-    *("-c", f"core.hooksPath={os.devnull}"),
-    *("-c", "core.safecrlf=false"),
-    *("-c", "advice.addEmbeddedRepo=false"),
-)
 _DIFF = (
     *("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv"),
     "--ignore-submodules=dirty",  # git would run in them, with their settings
@@ -41,7 +32,7 @@ SESSIONS = ":(exclude,top).playbooks/sessions"
 def ask(root: Path, *arguments: str, index: Path | None = None, seconds: float = _TIMEOUT) -> str:
     """The output of a command that only reads; it has 20 seconds.
 
-    It runs no program that the repository's own settings name (`git_programs.py`), and no hook.
+    It runs no program that the repository's own settings name (`Runs.NOTHING`), and no hook.
     With an `index` of our own, it may also change that file and add objects.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
@@ -55,21 +46,16 @@ def _ask(
     seconds: float = _TIMEOUT,
 ) -> list[str]:
     """The outputs of several commands, run at the same time. Errors as `ask`."""
-    from playbook_supervisor.system.child_process import (
-        not_startable,
-        read_outputs,
-        without_pointers,
-    )
-    from playbook_supervisor.system.git_programs import without_own_programs
+    from playbook_supervisor.system.child_process import not_startable, read_outputs
 
-    git = (*GIT, *without_own_programs(root), *(() if index is None else _FOR_OWN_INDEX))
-    argvs = [[*git, "-C", str(root), *arguments] for arguments in commands]
+    git = (*command(root, Runs.NOTHING), "-C", str(root))
+    argvs = [[*git, *arguments] for arguments in commands]
     if not root.is_dir():
         raise not_startable(argvs[0], root, FileNotFoundError())
     pointers = {} if index is None else {"GIT_INDEX_FILE": str(index)}
-    environment = {**without_pointers(os.environ), **ENVIRONMENT, **pointers}
+    variables = {**environment(Runs.NOTHING), **pointers}
     try:
-        read = read_outputs(argvs, environment, timeout=seconds, cap=_MAX_OUTPUT)
+        read = read_outputs(argvs, variables, timeout=seconds, cap=_MAX_OUTPUT)
     except TimeoutError:
         raise failure(root, commands[0], f"it took longer than {seconds:g} seconds") from None
     except OSError as error:
@@ -80,15 +66,16 @@ def _ask(
     return [stdout.decode(errors="replace") for _, stdout, _ in read]
 
 
-def change(root: Path, *arguments: str) -> None:
+def change(root: Path, *arguments: str, runs: Runs = Runs.NOTHING) -> None:
     """Run a command that changes something, however long it takes. Errors as `ask`.
 
-    If we are interrupted, git is asked to end, and so are its hooks: it removes its locks then.
+    It may run what `runs` says. If we are interrupted, git is asked to end, and so are its hooks:
+    it removes its locks then.
     """
     from playbook_supervisor.system.processes import run
 
-    environment = {**os.environ, **ENVIRONMENT}
-    done = run([*GIT, *arguments], cwd=root, env=environment, cap=_MAX_OUTPUT)
+    argv = [*command(root, runs), *arguments]
+    done = run(argv, cwd=root, env=environment(runs), cap=_MAX_OUTPUT)
     if done.returncode != 0:
         raise failure(root, arguments, done.stderr)
 

@@ -1,4 +1,4 @@
-"""What commits and pushes have in common if no person can be asked: settings, questions, refusals.
+"""What commits and pushes have in common if no person can be asked: questions and refusals.
 
 A caller passes a function that runs git in the checkout, so that it decides about deadlines.
 """
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
         ) -> Completed: ...
 
 
-NO_PROMPTS = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ASKPASS": "",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "GCM_INTERACTIVE": "never",
-    "GIT_EDITOR": ":",
-}
-NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 SAY_WHO = "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`"
 
 PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")

@@ -25,6 +25,7 @@ from playbook_supervisor.system.files import (
     remove,
     write_atomically,
 )
+from playbook_supervisor.system.git_programs import Runs
 from playbook_supervisor.system.locks import locked
 from playbook_supervisor.system.process_groups import worker_alive
 
@@ -76,9 +77,8 @@ def created(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
                     except GitError:
                         plan = replace(plan, new=False)  # the branch is not ours to remove
                         raise
-                git_process.change(
-                    here.root, "worktree", "add", "--quiet", "--", plan.path, plan.branch
-                )
+                add = ("worktree", "add", "--quiet", "--", plan.path, plan.branch)
+                git_process.change(here.root, *add, runs=Runs.ALL)
             except BaseException:
                 _roll_back(here, plan, record)
                 raise
@@ -238,7 +238,7 @@ def restore(removed: Checkout) -> None:
         ensure_folder(root)
         try:
             write_atomically(root / ".git", f"gitdir: {removed.git_dir}\n".encode())
-            git_process.change(root, "checkout-index", "--all", "--quiet")
+            git_process.change(root, "checkout-index", "--all", "--quiet", runs=Runs.ALL)
         except BaseException:
             remove(root)
             raise
