@@ -39,6 +39,7 @@ def drive_and_show(
         result = drive(observer, prompter)
     snapshot, attempts = result.snapshot, protocol.tree_entries(result.snapshot)
     context = result.context
+    addresses = text.pull_requests(attempts.values())
     name = locate.required_id(snapshot)
     if json:
         if context is None and result.why != "interrupted":  # git may be what was hanging
@@ -48,9 +49,9 @@ def drive_and_show(
     if result.why == "waiting":
         if prompter is None:  # otherwise the user has seen it
             output.inform(*(f"  {line}" for line in gate_text.lines(context)))
-        output.inform(text.how_to_answer(snapshot, name))
+        output.inform(*addresses, text.how_to_answer(snapshot, name))
     elif level >= Level.INFO or result.why == "failed":
-        output.inform(text.summary(snapshot, [*attempts.values()], result.why))
+        output.inform(text.summary(snapshot, [*attempts.values()], result.why), *addresses)
         if level >= Level.INFO and not shows_list(level):
             output.inform(*step_table.steps(attempts))
         if result.why == "failed":

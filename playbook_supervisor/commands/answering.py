@@ -52,8 +52,8 @@ def answer(
     if gate and gate != asked.id:
         wrong = f"the gate {gate} is not open; the open one is {asked.id}"
         raise StateError("PB-STATE-REFUSED", wrong)
-    decided = gate_answer.resolution(text, asked.choices, snapshot.question)
-    answered = supervisor.answer(asked.id, decided, text, person)
+    reply, decided = gate_answer.decided(text, asked.choices, snapshot.question)
+    answered = gate_answer.record(supervisor, asked, reply, text, person)
     if decided is Resolution.ABORT and asked.member.within:
         answered = gate_answer.end_tree(supervisor).after(answered)
     if said := changed_settings.notice(store, session_id):

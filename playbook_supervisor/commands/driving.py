@@ -230,13 +230,18 @@ def _drive(
     retry: bool = False,
     before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
-    store, private = supervisor.store, supervisor.private
+    store, private, began_under = supervisor.store, supervisor.private, supervisor.config
     observer = _with_absent_people(observer, supervisor)
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
     with driver_lock.driving(private, drive.agent or (agent.name if agent else "none")):
         detached.end(private)
+
+        def choose(snapshot: Snapshot) -> Agent | None:
+            if agent is None or snapshot.config == began_under:
+                return agent
+            return registry.choose(drive.agent, snapshot.config, supervisor.root)
 
         def first() -> Snapshot:
             supervisor.hold()
@@ -257,6 +262,7 @@ def _drive(
             by=_person(store) if prompter else Principal(""),
             patience=supervisor.config.patience if drive.patience is None else drive.patience,
             before_launch=before_launch,
+            choose=choose,
         )
         return runner.drive(first)
 

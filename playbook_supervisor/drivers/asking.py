@@ -10,11 +10,12 @@ import time
 from contextlib import suppress
 
 from playbook_supervisor.agents.protocol import Request
+from playbook_supervisor.drivers import gate_answer
 from playbook_supervisor.drivers.answered import reply_of
 from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.drivers.workers import WorkerPool
-from playbook_supervisor.errors import PolicyError, StateError
-from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.errors import ArgumentError, CheckError, PolicyError, StateError
+from playbook_supervisor.kernel.answers import ParsedAnswer, read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt
 from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
 from playbook_supervisor.kernel.state import Entry
@@ -92,7 +93,7 @@ class Asking(Record, frozen=False):
         passable = gate.reason in PASSED_ALONE and not snapshot.answered_by
         if self.mode is Mode.AUTONOMOUS and passable:
             resolution = Resolution.CONTINUE
-            return self._answer(gate, resolution, resolution.value, AUTONOMOUS)
+            return self._answer(gate, ParsedAnswer(resolution), resolution.value, AUTONOMOUS)
         if self._shown != gate.id or self.prompter is not None:
             self.supervisor.copy()
             self.context = gate_context(snapshot)
@@ -128,16 +129,23 @@ class Asking(Record, frozen=False):
             question = reply.question
             if reply.resolution is not None:
                 try:
-                    return self._answer(gate, reply.resolution, text, self.by)
-                except PolicyError as refused:
+                    return self._answer(gate, reply, text, self.by)
+                except (PolicyError, CheckError, ArgumentError, StateError) as refused:
+                    if isinstance(refused, StateError) and refused.code != "PB-STATE-CHANGED":
+                        raise
                     question = f"{refused.message}; the gate stays open."
+                    if reply.settings is not None:  # now they are shown
+                        self.context = gate_context(snapshot)
+                        question = f"{question} {refused.guidance}"
                     self.supervisor.look()  # so that `changed` does not report the refusal
             prompter.not_understood(snapshot, question)
 
-    def _answer(self, gate: Ask, resolution: Resolution, text: str, by: Principal) -> Snapshot:
+    def _answer(self, gate: Ask, reply: ParsedAnswer, text: str, by: Principal) -> Snapshot:
         """Record the answer and continue; another terminal may have answered a moment earlier."""
+        seen = self.context.settings if self.context is not None else None
+        shown = seen.digest if seen is not None and seen.lines else ""
         try:
-            before = self.supervisor.answer(gate.id, resolution, text, by)
+            before = gate_answer.record(self.supervisor, gate, reply, text, by, shown=shown)
         except StateError as error:
             if error.code != "PB-STATE-REFUSED":
                 raise

@@ -7,20 +7,40 @@ from collections.abc import Sequence
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.answers import ParsedAnswer, read_answer
+from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 
 def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> Resolution:
-    """What the words decide at a gate with these choices (kai FR26).
+    """What the words decide, where the session's settings cannot be taken over.
+
+    ArgumentError PB-ARG-ANSWER as for `decided`, and for words that take settings over.
+    """
+    reply, decision = decided(text, choices, question)
+    if reply.settings is not None:
+        raise ArgumentError(
+            "PB-ARG-ANSWER",
+            "settings are taken over in the worktree of the session",
+            where=question,
+            guidance="Answer without `take settings`.",
+        )
+    return decision
+
+
+def decided(
+    text: str, choices: Sequence[Resolution], question: str = ""
+) -> tuple[ParsedAnswer, Resolution]:
+    """What the words say at a gate with these choices, and decide (kai FR26).
 
     ArgumentError PB-ARG-ANSWER, which quotes the gate's question, if they decide nothing.
     """
     reply = read_answer(text, choices)
     if reply.resolution is not None:
-        return reply.resolution
+        return reply, reply.resolution
     said = f"{first_line(text, 80)!r} does not answer this gate"
     raise ArgumentError(
         "PB-ARG-ANSWER",
@@ -28,6 +48,28 @@ def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> 
         where=question,
         guidance=f"Begin or end with one of: {', '.join(choices)}; as in `{choices[1]}: REASON`.",
     )
+
+
+def record(
+    supervisor: Supervisor,
+    asked: Ask,
+    reply: ParsedAnswer,
+    text: str,
+    by: Principal,
+    *,
+    shown: str = "",
+) -> Snapshot:
+    """Record a decision, after the settings that it takes over; `shown` is their digest, if known.
+
+    Errors as `Supervisor.answer` and `settings_in_force.take`; then the gate stays open.
+    """
+    assert reply.resolution is not None  # noqa: S101 - the caller has read a decision
+    if reply.settings is not None:
+        from playbook_supervisor.sessions import settings_in_force
+
+        seen = reply.settings or shown
+        settings_in_force.take(supervisor, asked, seen, reply.resolution, by)
+    return supervisor.answer(asked.id, reply.resolution, text, by)
 
 
 def end_tree(supervisor: Supervisor) -> Snapshot:

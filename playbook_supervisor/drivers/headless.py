@@ -37,6 +37,7 @@ from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
 _QUIET = 0.05  # seconds without an event after which there is time to write copies
 _ORPHAN_INTERVAL = 0.25  # seconds between two looks at a worker of an earlier runner
+_ORPHAN = "is still running; waiting for it (--kill ends it instead)"
 
 _Progress = tuple[Snapshot, DriveResult | None]
 """What is outstanding now, and the drive's result once it has ended."""
@@ -50,6 +51,7 @@ class Runner(Record, frozen=False):
     of waiting for them; `by` names the person who answers here. Without a terminal, an agent that
     asks waits for `patience` seconds. `before_launch` is called when a launch is journaled and
     copied; it may take until what it is given returns true, and what it raises ends the drive.
+    `choose` gives the agent under the settings of now: a person may take others over at a gate.
     """
 
     supervisor: Supervisor
@@ -65,9 +67,10 @@ class Runner(Record, frozen=False):
     by: Principal = Principal("")
     patience: float = 0.0
     before_launch: Callable[[Callable[[], bool]], None] | None = None
-    _workers: WorkerPool = field(init=False)
+    choose: Callable[[Snapshot], Agent | None] | None = None
+    _workers: WorkerPool = field(default_factory=WorkerPool)
     _asking: Asking = field(init=False)
-    _secrets: tuple[str, ...] = field(init=False)
+    _secrets: tuple[str, ...] = field(default_factory=lambda: secret_values(os.environ))
     _launched: set[str] = field(default_factory=set)
     _shown_notices: set[str] = field(default_factory=set)
     _requested: list[Request] = field(default_factory=list)
@@ -75,7 +78,6 @@ class Runner(Record, frozen=False):
     _pending_signal: int = 0
 
     def __post_init__(self) -> None:
-        self._workers = WorkerPool()
         self._asking = Asking(
             self.supervisor,
             self.observer,
@@ -85,7 +87,6 @@ class Runner(Record, frozen=False):
             self.patience,
             self.by,
         )
-        self._secrets = secret_values(os.environ)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
         """Drive to the session's end, to a gate that is not answered here, or to an interruption.
@@ -105,8 +106,7 @@ class Runner(Record, frozen=False):
                 snapshot, result = self._interruptible(lambda: (first(), None))
                 while result is None:
                     for event in snapshot.events:
-                        if event.change is Change.LAUNCHED:
-                            self._launched.add(event.id)
+                        self._launched |= {event.id} if event.change is Change.LAUNCHED else set()
                         self.observer.on_event(event, snapshot)
                     self._show_notices(snapshot)
                     snapshot, result = self._interruptible(partial(self._carry_out, snapshot))
@@ -174,6 +174,8 @@ class Runner(Record, frozen=False):
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
+        if self.choose is not None:
+            self.agent = self.choose(snapshot)
         assignment = self._assignment(snapshot, attempt)
         continues = self._continues(snapshot, attempt)
         job = job_of(assignment, self.agent, self.limits, continues=continues)
@@ -327,9 +329,7 @@ class Runner(Record, frozen=False):
             if self.kill:
                 kill_worker(worker_file)
             else:
-                self.observer.on_notice(
-                    f"{attempt.id} is still running; waiting for it (--kill ends it instead)"
-                )
+                self.observer.on_notice(f"{attempt.id} {_ORPHAN}")
         while worker_alive(worker_file):
             event = self._workers.next(_ORPHAN_INTERVAL)
             if event is None:

@@ -86,6 +86,7 @@ _BETWEEN_STEPS = (
 _PERMISSION = (Resolution.ALLOW, Resolution.ALWAYS, Resolution.DENY, Resolution.ABORT)
 _DENIAL = r"\s*(?:deny|denied|no|n)\b[\s,;:.!\u2013\u2014-]*"
 _CLAUSE_END = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
+_TAKE_SETTINGS = r"take (?:the )?(?:new )?settings( [0-9a-f]{7,64})?"
 _PUNCTUATION = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
@@ -95,10 +96,15 @@ def meanings_of(reason: GateReason) -> dict[Resolution, str]:
 
 
 class ParsedAnswer(Record):
-    """A resolution, or a question to ask back, or neither."""
+    """A resolution, or a question to ask back, or neither.
+
+    `settings`: the session is to run under the project's present settings from now on, those with
+    this digest or, if it is empty, those that were shown.
+    """
 
     resolution: Resolution | None = None
     question: str = ""
+    settings: str | None = None
 
 
 def read_answer(
@@ -108,6 +114,9 @@ def read_answer(
 
     `typed_at_prompt`: the text was typed at an agent's prompt, where most messages are not meant
     for the gate. An empty text is no answer; a terminal may read an empty line as `continue`.
+
+    `take settings`, with or without a digest, is a clause beside a choice. Without a choice it
+    means `continue`, where that checks again.
 
     A question of the agent is answered by any words but those that abort; at an agent's prompt they
     begin with `answer:`. A permission is denied by all that begins with `deny` or `no`: the rest is
@@ -120,9 +129,14 @@ def read_answer(
     if Resolution.ANSWER in choices:
         return ParsedAnswer(_in_words(said, clauses, typed_at_prompt=typed_at_prompt))
     asked = Resolution.ALLOW in choices
+    settings = _settings(clauses) if Resolution.CONTINUE in choices else None
+    alone = settings is not None and not re.search(_any_of(_BETWEEN_STEPS), said)
     resolution = _permission(said, clauses) if asked else _resolution(said, clauses)
+    if alone and Resolution.ACCEPT in choices and _settings([clauses[0], clauses[-1]]) is not None:
+        resolution = Resolution.CONTINUE  # which checks again
     if resolution is not None:
-        return ParsedAnswer(resolution) if resolution in choices else ParsedAnswer()
+        taken = settings if resolution is not Resolution.ABORT else None
+        return ParsedAnswer(resolution, settings=taken) if resolution in choices else ParsedAnswer()
     if not asked and len(clauses) == 1 and clauses[0] in _REFUSALS:
         return ParsedAnswer(question=_question(choices))
     return ParsedAnswer()
@@ -135,6 +149,12 @@ def words_of(text: str, resolution: Resolution) -> str:
     if resolution is Resolution.ANSWER:
         return re.sub(r"\s*answer:", "", text, count=1, flags=re.IGNORECASE).strip()
     return ""
+
+
+def _settings(clauses: Sequence[str]) -> str | None:
+    """The digest of `take settings DIGEST`, empty without one; None if no clause says so."""
+    taken = (re.fullmatch(_TAKE_SETTINGS, clause) for clause in clauses)
+    return next(((found[1] or "").strip() for found in taken if found), None)
 
 
 def _in_words(said: str, clauses: Sequence[str], *, typed_at_prompt: bool) -> Resolution | None:

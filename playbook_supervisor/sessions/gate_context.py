@@ -15,7 +15,7 @@ from playbook_supervisor.formats.sanitize import last_words
 from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
-from playbook_supervisor.kernel.vocabulary import Place, Resolution
+from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import preview
@@ -25,17 +25,20 @@ from playbook_supervisor.system.cancellation import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.local_state import Launch, Runtime
     from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.proofs import Standing
     from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.settings_in_force import SettingsChange
     from playbook_supervisor.sessions.settled_entries import History
     from playbook_supervisor.system.checkout import Checkout
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
 _LOGGED_LINES = 4
 _MOST_FAULTS = 3  # lines of a failed check
+_MOST_FAULTS_REPORTED = 5  # lines of a report
 _MOST_COMMITS = 3
 _POLICY = "the error policy"
 
@@ -65,12 +68,13 @@ class GateContext(Record):
 
     `people` says who may answer, a line for each policy. `preview` is what the step is going to
     be given, or what its agent asks for, if that is what the person is asked about. `printed` are
-    lines of the checks that have failed. `said` are the last words of the step's own agent or
-    program or, before the step has run, of the last agent that did. `verdicts` are the conditions
-    that read a report, as they are now, `proved` what the checks of the project have proved and
-    for which tree, `settled` the last attempts of the settled steps. `commits` and `changes` are
-    those since the session began, as lines of git; `more_commits` counts the older ones that are
-    left out.
+    lines of the checks that have failed, and `reported` those of reports that speak against. `said`
+    are the last words of the step's own agent or program or, before the step has run, of the last
+    agent that did. `verdicts` are the conditions that read a report, as they are now, `proved` what
+    the checks of the project have proved and for which tree, `settled` the last attempts of the
+    settled steps. `commits` and `changes` are those since the session began, as lines of git;
+    `more_commits` counts the older ones that are left out. `settings` is how the project's settings
+    differ from the session's by now.
     """
 
     entry: Entry
@@ -79,6 +83,7 @@ class GateContext(Record):
     preview: tuple[str, ...] = ()
     guidance: str = ""
     printed: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     said: Words = Words()
     verdicts: tuple[Probed, ...] = ()
     proved: tuple[Standing, ...] = ()
@@ -88,6 +93,7 @@ class GateContext(Record):
     commits: tuple[str, ...] = ()
     more_commits: int = 0
     changes: tuple[str, ...] = ()
+    settings: SettingsChange | None = None
 
 
 def gate_context(snapshot: Snapshot) -> GateContext | None:
@@ -112,6 +118,7 @@ def context_of(
     if entry is None or entry.gate is None:
         return None
     here = checkout.refreshed(store.checkout)
+    judged = _verdicts(_judged(playbook, entry, entries), manifest, here, settings)
     commits = _commits(here, begun)
     return GateContext(
         entry,
@@ -121,7 +128,8 @@ def context_of(
         guidance=_guidance(entry),
         printed=_printed(entry, store.runtime(manifest.session_id)),
         said=_said(playbook, entry, entries, store.runtime(manifest.session_id)),
-        verdicts=_verdicts(_judged(playbook, entry, entries), manifest, here, settings),
+        reported=_reported(judged, entry.gate, _workspace(manifest, here, settings)),
+        verdicts=judged,
         proved=_proved(history.runtime, here.root),
         waivers=tuple(_waivers(entries)),
         settled=tuple(each for each in last_entries(entries).values() if each.settled),
@@ -129,7 +137,20 @@ def context_of(
         commits=commits[:_MOST_COMMITS],
         more_commits=len(commits[_MOST_COMMITS:]),
         changes=_changes(here.root, begun, store.clock.ahead),
+        settings=_settings(store, manifest, entry.gate, settings),
     )
+
+
+def _settings(
+    store: SessionStore, manifest: Manifest, gate: Gate, kept: Config
+) -> SettingsChange | None:
+    """None for a gate in the middle of a step, whose agent began under those that are kept."""
+    if gate.place is Place.DURING:
+        return None
+    from playbook_supervisor.sessions import settings_in_force
+
+    folder = store.folder(manifest.session_id)
+    return settings_in_force.change(store.checkout.root, folder, kept)
 
 
 def _preview(
@@ -197,11 +218,29 @@ def _verdicts(
 ) -> tuple[Probed, ...]:
     if not judged:
         return ()
+    from playbook_supervisor.project import conditions
+
+    workspace = _workspace(manifest, here, settings)
+    return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
+
+
+def _workspace(manifest: Manifest, here: Checkout, settings: Config) -> Workspace:
     from playbook_supervisor.project import conditions, features
 
     feature = manifest.feature or features.of_branch(here.branch)
-    workspace = conditions.Workspace(here.root, feature, here.branch, settings)
-    return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
+    return conditions.Workspace(here.root, feature, here.branch, settings)
+
+
+def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> tuple[str, ...]:
+    """What the reports say against the work: those that do not pass, and the gate's own."""
+    names = [each.name for each in verdicts if not each.held]
+    if gate.reason in (GateReason.VERDICT_FAIL, GateReason.AGREEMENT_BREAKING):
+        names.append(gate.reason.value)
+    if not names:
+        return ()
+    from playbook_supervisor.sessions import report_words
+
+    return report_words.against(names, workspace, _MOST_FAULTS_REPORTED)
 
 
 def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line
 from playbook_supervisor.formats.timestamps import duration
-from playbook_supervisor.kernel.gates import PLANNED, parts_of_error
+from playbook_supervisor.kernel.gates import CHOICES, PLANNED, parts_of_error
 from playbook_supervisor.kernel.state import Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
+from playbook_supervisor.project.config import FILE
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.step_runs import StepRun, step_runs
 
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    from playbook_supervisor.sessions.gate_context import GateContext, Waiver
+    from playbook_supervisor.sessions.gate_context import GateContext
 
     _T = TypeVar("_T")
 
@@ -57,22 +58,23 @@ def lines(
 ) -> list[str]:
     """What to show below the question; empty where no gate is open.
 
-    First who may answer, what the step is going to be given and what went wrong, then what was
-    waived and the verdicts, what the agent said, what each step left, and the changes in the
-    repository. If there is more than fits, steps and changed files are left out and counted. The
-    first lines are wrapped, the others cut.
+    First what speaks against, in its own words, and how to mend it; then who may answer, what the
+    step is going to be given, what the agent said and what holds; then what each step left, and the
+    changes in the repository. If there is more than fits, steps and changed
+    files are left out and counted. The first lines are wrapped, the others cut.
     `steps_shown`: a list right above has the steps already.
     """
     if context is None:
         return []
     head = list(_wrapped([line.words for line in _head(context)], width))
-    tail = list(_repository(context))
+    where, *files = _repository(context)
+    tail = [*_wrapped([where], width), *(_cut(line, width) for line in files)]
     steps = [] if steps_shown else [line.words for line in _steps(context)]
     room = most - min(len(tail), 1 + _LEAST_CHANGES)
     head = _fitting(head, room - min(len(steps), 1), str)
     steps = _last_fitting(steps, room - len(head), str)
     tail = _fitting(tail, most - len(head) - len(steps), str)
-    return [*head, *(_cut(line, width) for line in [*steps, *tail])]
+    return [*head, *(line for step in steps for line in _step_lines(step, width)), *tail]
 
 
 def parts(context: GateContext) -> tuple[ContextLine, ...]:
@@ -91,19 +93,39 @@ def short(context: GateContext | None) -> list[str]:
         return []
     head = list(_wrapped([line.words for line in _head(context)], _WIDTH))
     head = _fitting(head, _MOST_SHORT, str)
-    return [*head, _cut(next(_repository(context)), _WIDTH)]
+    return [*head, *_wrapped([next(_repository(context))], _WIDTH)]
 
 
 def _head(context: GateContext) -> list[ContextLine]:
-    asked = [f"answered by: {people}" for people in context.people]
-    asked += context.preview
-    asked += [*_further_problems(context), *context.printed]
+    """First what speaks against, and the cure; last what speaks for."""
+    verdicts = list(_verdicts(context))
+    against = [*_further_problems(context), *context.reported, *context.printed]
     if context.guidance:
-        asked.append(f"to fix it: {context.guidance}")
-    head = [ContextLine(line) for line in asked]
-    said, judged = [ContextLine(line) for line in _said(context)], list(_judged(context))
-    after = context.gate.place is Place.AFTER
-    return head + ([*said, *judged] if after else [*judged, *said])
+        against.append(f"to fix it: {context.guidance}")
+    against += [*_settings(context), *_waived(context)]
+    asked = [*(f"answered by: {people}" for people in context.people), *context.preview]
+    said = list(map(ContextLine, _said(context)))
+    holding = [line for line in verdicts if line.sign != "✗"]
+    holding += _holding(context, [line.text for line in verdicts])
+    failing = [line for line in verdicts if line.sign == "✗"]
+    head = [*failing, *map(ContextLine, [*against, *asked])]
+    return head + (said + holding if context.gate.place is Place.AFTER else holding + said)
+
+
+def _settings(context: GateContext) -> Iterator[str]:
+    """How the project's settings differ from the session's by now, and what takes them over."""
+    if (found := context.settings) is None:
+        return
+    keys = ", ".join(found.keys)
+    yield f"the project's settings have changed, but the session keeps its own ({keys}):"
+    yield from (f"  {line}" for line in found.lines)
+    checks_again = Resolution.ACCEPT in CHOICES.get((context.gate.reason, context.gate.place), ())
+    if not found.lines:
+        yield f"  more than can be shown here: read {FILE} before you answer `{found.words}`"
+    elif checks_again:
+        yield f"  answer `{found.words}` to take them over and check again"
+    else:
+        yield f"  answer `continue, {found.words}` to go on with them"
 
 
 def settled_line(event: Event) -> str:
@@ -189,17 +211,16 @@ def _said(context: GateContext) -> Iterator[str]:
         yield from (f"  {line}" for line in said[-_MOST_SAID:])
 
 
-def _judged(context: GateContext) -> Iterator[ContextLine]:
-    """What was waived, the verdicts as they are now, failing ones first, what checks have proved,
-    and what else holds.
-    """
-    for waiver in context.waivers:
-        yield ContextLine(f"waived at {waiver.attempt}: {_waived(waiver)}")
-    asked, shown = _asked_about(context), set()
-    for probed in sorted(context.verdicts, key=lambda each: each.held):
-        shown.add(line := probed.line)
-        if line not in asked:
-            yield ContextLine(line, "✓" if probed.held else "✗")
+def _verdicts(context: GateContext) -> Iterator[ContextLine]:
+    """The verdicts as they are now, but those that the question tells."""
+    asked = _asked_about(context)
+    for probed in context.verdicts:
+        if probed.line not in asked:
+            yield ContextLine(probed.line, "✓" if probed.held else "✗")
+
+
+def _holding(context: GateContext, shown: Sequence[str]) -> Iterator[ContextLine]:
+    """What checks have proved, and what else holds."""
     for each in context.proved:
         yield ContextLine(each.sentence, "✓" if each.holds else "·")
     standing = [each.proof.evidence for each in context.proved if each.holds]
@@ -208,11 +229,12 @@ def _judged(context: GateContext) -> Iterator[ContextLine]:
             yield ContextLine(line, "✓")
 
 
-def _waived(waiver: Waiver) -> str:
-    names = ", ".join(waiver.names)
-    by = f" by {waiver.by}" if waiver.by else ""
-    said = one_line(waiver.text)
-    return f"{names}{by}{'' if said in ('', Resolution.ACCEPT) else f' ({said})'}"
+def _waived(context: GateContext) -> Iterator[str]:
+    for waiver in context.waivers:
+        by = f" by {waiver.by}" if waiver.by else ""
+        said = one_line(waiver.text)
+        more = "" if said in ("", Resolution.ACCEPT) else f" ({said})"
+        yield f"waived at {waiver.attempt}: {', '.join(waiver.names)}{by}{more}"
 
 
 def _repository(context: GateContext) -> Iterator[str]:
@@ -227,6 +249,10 @@ def _repository(context: GateContext) -> Iterator[str]:
     if context.more_commits:
         yield f"  … and {context.more_commits} more"
     yield from (f"  {line.strip()}" for line in context.changes if line.strip() not in total)
+
+
+def _step_lines(line: str, width: int) -> Iterator[str]:
+    return _wrapped([line], width) if "://" in line else iter([_cut(line, width)])
 
 
 def _cut(line: str, width: int) -> str:
@@ -244,9 +270,15 @@ def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
         while rest:
             room = width - len(indent)
             at = rest.rfind(" ", room // 4, room + 1) if len(rest) > room else len(rest)
-            at = room if at < 0 else at
+            at = _end_of_word(rest, room) if at < 0 else at
             yield indent + rest[:at]
             rest, indent = rest[at:].lstrip(), indent[:2] + "  "
+
+
+def _end_of_word(text: str, room: int) -> int:
+    """Where to break a text without a blank; an address is left whole."""
+    word = text.split(" ", 1)[0]
+    return len(word) if "://" in word else room
 
 
 def _harmless(line: ContextLine) -> ContextLine:

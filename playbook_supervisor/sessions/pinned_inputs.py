@@ -194,13 +194,13 @@ def pinned_children(folder: Path) -> dict[str, Playbook]:
 
 
 def replace_settings(
-    folder: Path, private: Path, runtime: Runtime, save: Callable[[], None]
-) -> tuple[Config, bytes]:
-    """Pin the project's present settings. `save` writes the runtime state.
+    folder: Path, private: Path, runtime: Runtime, data: bytes, save: Callable[[], None]
+) -> Config:
+    """Pin these settings. `save` writes the runtime state.
 
     Until the file is written, the former settings apply, also after a crash; then save again.
     """
-    name, data = _SETTINGS.file, session_settings.text(folder.parents[2])
+    name = _SETTINGS.file
     settings = session_settings.read_settings(data, config.FILE)
     write_atomically(private / name, data)
     runtime.will_write(name, digest(data))
@@ -208,7 +208,7 @@ def replace_settings(
     write_atomically(folder / name, data)
     runtime.digests[name] = [digest(data)]
     _keep_compiled(_SETTINGS, private, runtime, data, settings)
-    return settings, data
+    return settings
 
 
 def _optional(

@@ -2,17 +2,110 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import first_line
+import re
+from pathlib import Path
+
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.project import config, session_settings
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import pinned_inputs
+from playbook_supervisor.system.files import digest, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.directives import Ask
+    from playbook_supervisor.kernel.vocabulary import Resolution
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.principal import Principal
     from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.supervisor import Supervisor
 
 _SHOWN = 160  # characters of a value in a sentence
+_MOST_LINES, _LONGEST = 8, 200  # of a difference at a gate: what is longer is not offered there
+_DIGITS = 12  # of a digest that a person types
+_CONFIDENTIAL = (
+    r"(?i)((?:token|secret|passw|api_?key|credential)[\w-]*[\"']?\s*[:=]\s*)[^\s[{][^,}\]]*"
+)
+
+
+class SettingsChange(Record):
+    """How the project's settings differ from those that a session keeps, for a person at a gate.
+
+    `lines` are those of a unified diff, without values that look like secrets; none if there are
+    too many to show: what a person has not seen is not taken over at a gate. `digest` is that of
+    the project's file.
+    """
+
+    keys: tuple[str, ...]
+    lines: tuple[str, ...]
+    digest: str
+
+    @property
+    def words(self) -> str:
+        """The answer that takes these settings over: `take settings 3f2a91c0b7de`."""
+        return f"take settings {self.digest[:_DIGITS]}"
+
+
+def change(root: Path, folder: Path, kept: Config) -> SettingsChange | None:
+    """What differs from the settings `kept` in the session's folder; None if nothing does.
+
+    Settings that cannot be read are no change: they cannot be taken over.
+    """
+    try:
+        data = session_settings.text(root)
+        now = session_settings.read_settings(data, config.FILE)
+        before = read_bytes(folder / session_settings.FILE)
+    except (PlaybookError, OSError):
+        return None
+    keys = tuple(key for key, *_ in session_settings.changes(kept, now))
+    return SettingsChange(keys, _unified(before, data), digest(data)) if keys else None
+
+
+def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
+    from difflib import unified_diff
+
+    old, new = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
+    marked = list(unified_diff(old, new, n=0, lineterm=""))[2:]
+    lines = [f"{line[0]} {line[1:]}" for line in marked if not line.startswith("@@")]
+    if len(lines) > _MOST_LINES or max(map(len, lines), default=0) > _LONGEST:
+        return ()
+    return tuple(printable(re.sub(_CONFIDENTIAL, r"\1[redacted]", line)) for line in lines)
+
+
+def take(supervisor: Supervisor, asked: Ask, seen: str, decided: Resolution, by: Principal) -> None:
+    """Let the session of this gate, and those above it, run under the project's settings.
+
+    `seen` is the digest, or its first digits, of those that the person has seen: ArgumentError
+    PB-ARG-ANSWER without one, StateError PB-STATE-CHANGED if they are others now. PolicyError where
+    a policy does not let `by` answer; CheckError for settings that are not valid.
+    """
+    own = supervisor.of(asked.member)
+    data = session_settings.text(supervisor.root)
+    session_settings.read_settings(data, config.FILE)
+    with own.store.open(own.id) as opened:
+        opened.policy.admit(asked.member.step.id, asked.reason, decided, by.name, by.role)
+        found = change(own.root, opened.folder, opened.config)
+    if found is None:
+        raise StateError(
+            "PB-STATE-CHANGED", "the project's settings are those of the session: nothing to take"
+        )
+    if len(seen) < _DIGITS or not digest(data).startswith(seen):
+        what = (
+            "; ".join(map(one_line, found.lines))
+            or f"more than can be shown: {', '.join(found.keys)}"
+        )
+        kind = StateError if seen else ArgumentError
+        raise kind(
+            "PB-STATE-CHANGED" if seen else "PB-ARG-ANSWER",
+            f"the project's settings differ from the session's by {what}",
+            guidance=f"Answer `{found.words}` once you have seen them in {config.FILE}.",
+        )
+    above = [own]
+    while above[-1].parent is not None:
+        above.append(above[-1].parent)
+    for each in reversed(above):  # the gate's own last: until then it still offers them
+        accept(each.store, each.id, by, data)
 
 
 def difference(store: SessionStore, session_id: str) -> str:
@@ -47,13 +140,14 @@ def pin_missing(store: SessionStore, session_id: str) -> str:
     return f"session {session_id} keeps the settings of today from now on"
 
 
-def accept(store: SessionStore, session_id: str, by: Principal) -> None:
-    """Run under the project's present settings. session.yaml records who accepted what."""
+def accept(store: SessionStore, session_id: str, by: Principal, data: bytes | None = None) -> None:
+    """Run under the project's present settings, or these; session.yaml records who said so."""
     with store.open(session_id) as opened:
         former = opened.config
-        opened.pin_settings()
+        pinned = opened.pin_settings(data)
         if changed := list(session_settings.changes(former, opened.config)):
-            what = f"changed settings: {', '.join(key for key, *_ in changed)}"
+            keys = ", ".join(key for key, *_ in changed)
+            what = f"changed settings: {keys} (sha256 {pinned})"
             opened.confirm(what, by.name, store.clock())
             opened.write()
         opened.copy()

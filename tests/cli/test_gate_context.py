@@ -46,6 +46,11 @@ def waived(project: Project) -> Project:
     return project
 
 
+def plain(line: str) -> str:
+    """A line of a page, or one that is quoted for a model, as a person reads it."""
+    return re.sub(r"^<pre>|</pre>$|^> ", "", line.strip()).strip()
+
+
 @pytest.mark.parametrize("mode", ["manual", "autonomous"])
 def test_what_was_waived_is_asked_about_again_before_the_pull_request(
     waived: Project, mode: str
@@ -68,9 +73,9 @@ def test_every_place_shows_the_whole_session_before_the_pull_request(waived: Pro
     context = [line.removeprefix("  ") for line in run.err.splitlines() if line[:2] == "  "]
     assert len(context) <= MOST_LINES
     assert context[:7] == [
+        f"✗ qa_verdict_pass: .qa/{FEATURE}/verdict.md says FAIL",
         WAIVED,
         f"waived at pr#1: qa_verdict_pass by {ADA}",
-        f"✗ qa_verdict_pass: .qa/{FEATURE}/verdict.md says FAIL",
         f"✓ agreement_pass: .agreements/{FEATURE}/check-report.md says PASS",
         "qa-run#1 said last:",
         "  scenario 4 fails",
@@ -94,7 +99,7 @@ def test_every_place_shows_the_whole_session_before_the_pull_request(waived: Pro
         waived.playbook("show", "--html", "-").out.replace("&lt;", "<").replace("&gt;", ">"),
     ]
     for text in shown:
-        stripped = [re.sub(r"^<pre>|</pre>$", "", line.strip()) for line in text.splitlines()]
+        stripped = [plain(line) for line in text.splitlines()]
         assert [line for line in context if line.strip() not in stripped] == []
     gates = [
         conforms("directive", waived.playbook("next", "--json").json)["gate"],
@@ -237,6 +242,103 @@ def test_the_dialog_of_the_client_shows_the_most_telling_lines(waived: Project) 
     assert put.given is not None
     question, *lines = put.given["questions"][0]["question"].splitlines()
     assert question.startswith("pr cannot start: qa_verdict_pass")
-    assert lines[0] == WAIVED
-    assert lines[-1].startswith(f"branch {FEATURE}, 1 commit")
+    assert plain(lines[0]) == WAIVED
+    assert plain(lines[-1]).startswith(f"branch {FEATURE}, 1 commit")
     assert len(lines) <= 9
+
+
+FAILED_QA = """
+steps:
+  qa-run:
+    say: [12 of 14 criteria pass]
+    write:
+      ".qa/{{feature}}/verdict.md": |
+        # QA
+
+        - ✓ AC-1 greets by name
+        - ✗ AC-2 an empty name is accepted, where section 3 of the specification says: an error
+        - ✓ AC-3 documented
+
+        **Verdict**: FAIL
+"""
+REPORTED = [
+    f".qa/{FEATURE}/verdict.md:",
+    "  - ✗ AC-2 an empty name is accepted, where section 3 of the specification",
+]
+
+
+def failing_qa(project: Project) -> list[str]:
+    project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
+    project.write(f".agreements/{FEATURE}/agreement.yaml", "feature: x\n")
+    project.git("checkout", "-q", FEATURE)
+    options = ["--from", "qa-run", "--agent", project.script(FAILED_QA)]
+    return ["run", "auto-feature", "013", *options]
+
+
+def test_a_failed_verdict_is_shown_with_the_reports_own_words_first(project: Project) -> None:
+    run = project.playbook(*failing_qa(project))
+    context = [line.removeprefix("  ") for line in run.err.splitlines() if line[:2] == "  "]
+    assert context[0] == REPORTED[0]
+    assert context[1].startswith(REPORTED[1])
+    assert context[2:4] == ["qa-run#1 said last: 12 of 14 criteria pass", context[3]]
+    for shown in (
+        project.playbook("status").out,
+        project.playbook("show").out,
+        project.playbook("next").out,
+        project.playbook("show", "--html", "-").out,
+    ):
+        assert "an empty name is accepted" in shown
+    person = Hooked(project)
+    person.types("/playbook.resume")
+    put = person.calls("AskUserQuestion")
+    assert put is not None
+    assert put.given is not None
+    assert plain(put.given["questions"][0]["question"].splitlines()[1]) == REPORTED[0]
+
+
+def test_at_80_columns_and_24_lines_the_fact_that_decides_is_whole(project: Project) -> None:
+    run = failing_qa(project)
+    with Terminal(project, *run) as terminal:
+        terminal.resize(80, 24)
+        terminal.until("waits for you")
+        shown = terminal.until("continue, retry, accept or abort > ").split("waits for you")[-1]
+        assert "specification says: an error" in " ".join(shown.split())
+        assert max(map(len, shown.splitlines())) <= 80
+        assert len(shown.splitlines()) <= 24
+
+
+def test_a_question_mark_explains_the_choices_and_diff_shows_the_changes(project: Project) -> None:
+    with Terminal(project, *failing_qa(project)) as terminal:
+        terminal.until("(? for help) continue, retry, accept or abort > ")
+        terminal.type("?\n")
+        terminal.until("accept   continue although it fails")
+        terminal.until("diff     show what has changed since the session began")
+        terminal.until("abort > ")
+        terminal.type("diff\n")
+        terminal.until(f".qa/{FEATURE}/verdict.md (new)")
+        terminal.until("+- ✗ AC-2 an empty name is accepted")
+        terminal.until("abort > ")
+        terminal.type("abort\n")
+        assert terminal.end() == 2
+    assert [gate["text"] for gate in project.journal()[-1]["gates"]] == ["abort"]
+
+
+def test_the_address_of_a_pull_request_is_whole_at_80_columns(project: Project) -> None:
+    project.gh("open")
+    address = f"https://forge.example/{'a-long-owner/' * 3}a-long-repository/pull/7"
+    gh = next(project.root.parent.rglob("gh"))
+    gh.write_text(gh.read_text().replace("https://forge.example/pull/7", address))
+    project.write(
+        ".playbooks/playbooks/one.yaml",
+        'name: one\ndescription: Open it\nversion: "1.0"\nargs: []\nsteps:\n'
+        "  - {id: pr, command: /feature.pr, autonomy: auto, error_policy: stop, "
+        "postconditions: [pr_created]}\n",
+    )
+    script = project.script("default: {say: done}\n")
+    with Terminal(project, "run", "one", "--agent", script) as run:
+        run.resize(80, 24)
+        assert run.end() == 0, run.shown
+        assert run.shown.endswith(f"pull request: {address}\n")
+        row = next(line for line in run.shown.splitlines() if line.startswith("✓  pr"))
+        assert "https://" not in row  # half an address is of no use
+        assert row.endswith("pull request #7 is open: …")

@@ -143,12 +143,15 @@ def session_link(row: AnyRow) -> str:
 def _choices(facts: GateFacts) -> list[Choice]:
     reason, meanings = facts.record.reason, meanings_of(facts.record.reason)
     usual = Resolution.CONTINUE if reason in PLANNED else Resolution.ANSWER
-    return [
+    choices = [
         Choice(
             each.value, _LABELS.get(each, each.value.capitalize()), meanings[each], each is usual
         )
         for each in facts.choices
     ]
+    if facts.settings and Resolution.ACCEPT in facts.choices:
+        choices.insert(1, Choice(facts.settings, "Take settings", "use those of now: check again"))
+    return choices
 
 
 def _frame(

@@ -14,8 +14,12 @@ from types import FrameType
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
-from playbook_supervisor.kernel.answers import read_answer
-from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel import requests
+from playbook_supervisor.kernel.answers import meanings_of, read_answer
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.gates import PLANNED
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.gate_context import GateContext
@@ -23,6 +27,7 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 
 _QUESTION = (Resolution.ANSWER, Resolution.ABORT)
 _POLL = 0.25  # seconds between two checks whether the gate was answered elsewhere
+_IN_WORDS = "Words of yours may stand before or after the choice: `fixed the test, continue`."
 _LONGEST = 65_536  # bytes of one line
 _INDENT = 3  # columns before a line of the context, and the last one
 _OTHER_ROWS = 4  # an empty one, the title, the question's first one, the prompt
@@ -49,15 +54,31 @@ class Prompt(Record, frozen=False):
             for line in self._fitting(snapshot, context):
                 write_line(f"  {line}")
         lines: list[str] = []
-        for prompt in text.prompts(snapshot):
-            with _prompting(prompt):
-                typed = self._read_line(overtaken)
+        for prompt in _prompts(snapshot):
+            typed = self._typed(prompt, snapshot, overtaken)
             if typed.text is None:
                 return typed
             lines.append(typed.text)
             if read_answer(typed.text, _QUESTION).resolution is Resolution.ABORT:
                 return typed
         return PromptAnswer("\n".join(lines))
+
+    def _typed(
+        self, prompt: str, snapshot: Snapshot, overtaken: Callable[[], bool]
+    ) -> PromptAnswer:
+        """The next line but `?` and, unless words are wanted, `diff`: these only show something."""
+        while True:
+            with _prompting(prompt):
+                typed = self._read_line(overtaken)
+            match (typed.text or "").strip().casefold():
+                case "?" | "help":
+                    shown = _meanings(snapshot)
+                case "d" | "diff" if _asks_for_choice(snapshot):
+                    shown = _diff(snapshot)
+                case _:
+                    return typed
+            for line in shown:
+                write_line(f"  {line}")
 
     def _fitting(self, snapshot: Snapshot, context: GateContext | None) -> list[str]:
         """As much of the context as the terminal shows with the question and the prompt."""
@@ -93,6 +114,54 @@ class Prompt(Record, frozen=False):
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return PromptAnswer(line.decode("utf-8", "replace"))
+
+
+def _asks_for_choice(snapshot: Snapshot) -> bool:
+    return (
+        isinstance(snapshot.directive, Ask) and Resolution.ANSWER not in snapshot.directive.choices
+    )
+
+
+def _diff(snapshot: Snapshot) -> list[str]:
+    """What has changed since the session began."""
+    from playbook_supervisor.cli.render import diff  # few people ask for it
+    from playbook_supervisor.commands.inbox.gate_facts import changes_since_beginning
+
+    assert isinstance(snapshot.directive, Ask)  # noqa: S101 - the caller knows
+    own = snapshot.of(snapshot.directive.member)
+    return list(diff.lines(changes_since_beginning(own.store, own.session_id)))
+
+
+def _prompts(snapshot: Snapshot) -> list[str]:
+    """`(? for help) continue (Enter), skip or abort > `: the choices; Enter is an empty line.
+
+    An agent's questions are answered one by one, with a prompt for each.
+    """
+    asked = text.asked(snapshot)
+    if asked.reason is GateReason.QUESTION:
+        questions = requests.questions(asked.request)
+        ways = text.choices_of(snapshot)
+        if len(questions) < 2:
+            return [f"{ways} > "]
+        total = len(questions)
+        return [
+            f"{number}/{total} {first_line(each, 400)} ({ways}) > "
+            for number, each in enumerate(questions, 1)
+        ]
+    words = [choice.value for choice in asked.choices]
+    if asked.reason in PLANNED:
+        words[words.index(Resolution.CONTINUE)] += " (Enter)"
+    return [f"(? for help) {text.joined(words)} > "]
+
+
+def _meanings(snapshot: Snapshot) -> list[str]:
+    """A line for each choice of the open gate, and for what a prompt shows."""
+    asked = text.asked(snapshot)
+    meant = meanings_of(asked.reason)
+    ways = [f"{choice.value:<9}{meant[choice]}" for choice in asked.choices]
+    if Resolution.ANSWER in asked.choices:
+        return ways
+    return [*ways, f"{'diff':<9}show what has changed since the session began", _IN_WORDS]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,7 +85,10 @@ class Region(Record, frozen=False):
             self._widths = []
 
     def print(self, *lines: Text) -> None:
-        """Write lines that stay, while there is no picture."""
+        """Write lines that stay, while there is no picture; no address in them is broken."""
+        for line in lines:
+            line.no_wrap = any(len(word) >= self.console.width for word in line.plain.split())
+            line.overflow = "ignore" if line.no_wrap else None
         self._write(Group(*lines))
 
     def leave(self) -> None:
@@ -287,10 +291,21 @@ def _layout(picture: StepList, width: int) -> Group:
         name = Text(f"{'  ' * row.depth}{row.name}", style=tone)
         name.truncate(names, overflow="ellipsis", pad=True)
         line = Text.assemble((row.mark, mark), "  ", name, f"  {row.elapsed:>{elapsed}}")
-        parts.append(line.append(f"  {row.words}", style=words) if with_words else line)
+        shown = _with_address(row.words, width - line.cell_len - _GAP - 1)
+        parts.append(line.append(f"  {shown}", style=words) if with_words else line)
     if picture.later:
         parts.append(Text(f"…  {picture.later} more", style="dim"))
     return _cut(parts)
+
+
+def _with_address(words: str, room: int) -> str:
+    """The words or, if they are cut, the address among them: half of one is of no use."""
+    address = re.search(r"https?://\S+", words)
+    if address is None or cell_len(words) <= room:
+        return words
+    if cell_len(address[0]) <= room:
+        return address[0]
+    return f"{words[: address.start()]}…"  # the summary has it
 
 
 def _cut(lines: Sequence[Text]) -> Group:

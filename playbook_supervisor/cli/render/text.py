@@ -5,15 +5,14 @@ Text from other sources is stripped of control characters here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.errors import guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
-from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.directives import Ask, Finish
-from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.model import SLASH, Playbook, Reviewers, base_of
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import (
@@ -37,6 +36,7 @@ _GUIDANCE = 2_000  # characters: it may hold a command to copy
 NOTABLE = 100
 """Milliseconds; a shorter time at a gate is not shown."""
 _CENT = 0.01  # USD
+_PULL_REQUEST = r"https?://[^\s\"'<>()]+/(?:pull|pulls|pull-requests|merge_requests)/[0-9]+"
 
 
 def stamp(ms: int) -> str:
@@ -135,17 +135,17 @@ def _settled(event: Event) -> str:
 
 def waiting(snapshot: Snapshot, now: int) -> str:
     """The line of a gate in the log."""
-    return f"{stamp(now)} {_asked(snapshot).member.id} WAITS FOR A HUMAN: {question(snapshot)}"
+    return f"{stamp(now)} {asked(snapshot).member.id} WAITS FOR A HUMAN: {question(snapshot)}"
 
 
 def gate_title(snapshot: Snapshot) -> str:
     """`pr#1 waits for you`."""
-    return f"{path(_asked(snapshot).member.id)} waits for you"
+    return f"{path(asked(snapshot).member.id)} waits for you"
 
 
 def gate_id(snapshot: Snapshot) -> str:
     """`pr#1?1`."""
-    return _asked(snapshot).id
+    return asked(snapshot).id
 
 
 def question(snapshot: Snapshot) -> str:
@@ -155,50 +155,41 @@ def question(snapshot: Snapshot) -> str:
 
 def first_choice(snapshot: Snapshot) -> str:
     """The usual answer."""
-    return _asked(snapshot).choices[0].value
+    return asked(snapshot).choices[0].value
 
 
 def choices_of(snapshot: Snapshot) -> str:
     """`continue, skip or abort`; for a question of the agent, how it is answered."""
-    asked = _asked(snapshot)
-    if asked.reason is GateReason.QUESTION:
+    gate = asked(snapshot)
+    if gate.reason is GateReason.QUESTION:
         return "the number of an option, words of your own, or abort"
-    return joined(asked.choices)
+    return joined(gate.choices)
 
 
-def prompts(snapshot: Snapshot) -> list[str]:
-    """`continue (Enter), skip or abort > `: the choices, and the meaning of an empty line.
-
-    An agent's questions are answered one by one, with a prompt for each.
-    """
-    asked = _asked(snapshot)
-    if asked.reason is GateReason.QUESTION:
-        questions = requests.questions(asked.request)
-        ways = choices_of(snapshot)
-        if len(questions) < 2:
-            return [f"{ways} > "]
-        total = len(questions)
-        return [
-            f"{number}/{total} {first_line(each, _LINE)} ({ways}) > "
-            for number, each in enumerate(questions, 1)
-        ]
-    words = [choice.value for choice in asked.choices]
-    if asked.reason in PLANNED:
-        words[words.index(Resolution.CONTINUE)] += " (Enter)"
-    return [f"{joined(words)} > "]
+def pull_requests(entries: Iterable[Entry]) -> list[str]:
+    """A line for each pull request that the steps have found or opened, with its whole address."""
+    said = (
+        line
+        for entry in entries
+        for line in (*entry.evidence, entry.output)
+        if line is entry.output or line.startswith("pr_created")
+    )
+    found = (address for line in said for address in re.findall(_PULL_REQUEST, line))
+    return [f"pull request: {address}" for address in dict.fromkeys(found)]
 
 
-def _asked(snapshot: Snapshot) -> Ask:
+def asked(snapshot: Snapshot) -> Ask:
+    """The open gate of a session that waits at one."""
     assert isinstance(snapshot.directive, Ask)  # noqa: S101 - callers checked it
     return snapshot.directive
 
 
 def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
     """The commands that answer the gate and continue."""
-    first, *others = _asked(snapshot).choices
+    first, *others = asked(snapshot).choices
     name = f" {session}" if session else ""
     choices = f"{first} (or {joined(others)})"
-    if _asked(snapshot).reason is GateReason.QUESTION:
+    if asked(snapshot).reason is GateReason.QUESTION:
         choices = '"…" (the number of an option, or words of your own; or abort)'
     return f"answer: playbook answer{name} {choices}, then playbook resume{name}"
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from hashlib import sha256
 
 from playbook_supervisor.commands.inbox.feed import Row
-from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.view import SessionView, view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.file_changes import Changes
@@ -21,6 +20,7 @@ from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.gate_text import ContextLine
 from playbook_supervisor.sessions.manifest import Waiting
+from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.system.git_diff import changes_of
 
 LOG_LINES = 40
@@ -38,7 +38,8 @@ class GateFacts(Record):
 
     `lines` say what decides most (`gate_text`), `log` the last lines of the attempt `log_of`,
     `changes` what has changed in the work tree since the session began. `busy`: other attempts
-    run, so that the work tree may change at any moment. `state` is a digest of all that decides.
+    run, so that the work tree may change at any moment. `state` is a digest of all that decides,
+    `settings` the answer that takes over the project's settings, if they differ and are shown.
     """
 
     view: SessionView
@@ -51,6 +52,7 @@ class GateFacts(Record):
     log: tuple[str, ...] = ()
     busy: bool = False
     state: str = ""
+    settings: str = ""
 
     @property
     def questions(self) -> tuple[Mapping[str, object], ...]:
@@ -76,7 +78,7 @@ def facts_of(row: Row) -> GateFacts | None:
         context = replace(context, preview=())
     lines = gate_text.parts(context)
     choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
-    changes = _changes(seen)
+    changes = changes_since_beginning(seen.store, seen.session_id)
     busy = bool(row.progress.at_work)
     log_of = context.entry.id if context.entry.ran else context.said.attempt
     private = seen.gate_at.store.runtime(seen.gate_at.session_id)
@@ -91,6 +93,7 @@ def facts_of(row: Row) -> GateFacts | None:
         last_lines(private, log_of, LOG_LINES) if log_of else (),
         busy,
         _digest(gate, context, lines, choices, None if busy else changes),
+        context.settings.words if context.settings and context.settings.lines else "",
     )
 
 
@@ -120,15 +123,15 @@ def _call(given: str) -> ExactCall:
     return ExactCall({"arguments": given}, whole=not given.endswith("…"))
 
 
-def _changes(seen: SessionOverview) -> Changes:
+def changes_since_beginning(store: SessionStore, session_id: str) -> Changes:
     """Those since the session began, in its work tree."""
-    begun = None
+    root, begun = store.checkout.root, None
     with suppress(PlaybookError):
-        begun = seen.store.journal(seen.session_id).begun
+        begun = store.journal(session_id).begun
     with suppress(PlaybookError):
         if begun is None:  # another machine began it
-            return changes_of(seen.root, "HEAD")
-        return changes_of(seen.root, begun.head, since_ms=seen.store.clock.machine_time(begun.at))
+            return changes_of(root, "HEAD")
+        return changes_of(root, begun.head, since_ms=store.clock.machine_time(begun.at))
     return Changes(exact=False)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.drivers.claude_code.details import mark_of
-from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.errors import ArgumentError, CheckError, PolicyError, StateError
 from playbook_supervisor.formats.directive_line import defused, sentence
-from playbook_supervisor.kernel.answers import meanings_of
+from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_NOT_SEEN = (ArgumentError, CheckError, StateError)
+"""What taking over the project's settings may end with."""
 NO_PERSON = "There is no person here to answer: stop. The gate stays open."
 _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
 _UNSEEN = 14  # lines of context in the dialog of a gate that nothing else has shown
@@ -117,7 +119,7 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     text = str(answers.get(question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, gate.choices)
     if reply.resolution is not None:
-        recorded = record_answer(hook, "PostToolUse", gate, reply.resolution, text)
+        recorded = record_answer(hook, "PostToolUse", gate, reply, text)
         hook.bound.refusals += recorded.snapshot is None
         return recorded
     if text:
@@ -128,22 +130,26 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
 
 
 def record_answer(
-    hook: HookContext, event: str, gate: Ask, resolution: Resolution, text: str
+    hook: HookContext, event: str, gate: Ask, reply: ParsedAnswer, text: str
 ) -> HookReply:
     """Journal the person's decision with their words and git identity, and reply what follows.
 
-    If a policy does not let them answer, they are told so and nothing is journaled. An agent that
+    If a policy does not let them answer, or they have not seen the settings that they take over,
+    they are told so and nothing is journaled. An agent that
     asked worked for another driver, which has gone: its attempt is lost, and another one follows.
     """
+    from playbook_supervisor.drivers import gate_answer
     from playbook_supervisor.sessions import principal
 
     by = principal.local(hook.here.root, "Claude Code")
     try:
-        before = hook.supervisor.answer(gate.id, resolution, text, by)
-    except PolicyError as refused:
+        before = gate_answer.record(hook.supervisor, gate, reply, text, by)
+    except (PolicyError, *_NOT_SEEN) as refused:
+        if reply.settings is None and not isinstance(refused, PolicyError):
+            raise
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
-    if gate.place is Place.DURING and resolution is not Resolution.ABORT:
+    if gate.place is Place.DURING and reply.resolution is not Resolution.ABORT:
         before = hook.supervisor.lose(gate.member).after(before)
     hook.progress()
     hook.bound.turn = "supervised"

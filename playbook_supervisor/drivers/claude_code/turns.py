@@ -128,7 +128,7 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
 
     reply = read_answer(prompt, gate.choices, typed_at_prompt=True)
     if reply.resolution is not None:
-        return gates.record_answer(hook, "UserPromptSubmit", gate, reply.resolution, prompt)
+        return gates.record_answer(hook, "UserPromptSubmit", gate, reply, prompt)
     if not reply.question:
         return None
     note = gates.unanswered(gate, reply.question)
