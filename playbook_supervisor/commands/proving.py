@@ -14,6 +14,7 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project import checks, session_settings
 from playbook_supervisor.project.checks import Checking, Proof
 from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.system.checkout import NOW, Pinned
 from playbook_supervisor.system.files import digest, read_bytes
 
 TYPE_CHECKING = False
@@ -164,7 +165,8 @@ def _proved(
     last: deque[str] = deque(maxlen=_LAST_LINES)
     room = replace(_room(kept, on_start), say=last.append)
     try:
-        proof, before = checks.prove(spec, store.checkout.root, settings, room)
+        root, pinned = store.checkout.root, kept.pinned if kept else NOW
+        proof, before = checks.prove(spec, root, settings, room, pinned=pinned)
     except PlaybookError as error:
         return Proved(spec.name, problem=error.message, lines=tuple(last))
     return Proved(spec.name, proof, before, lines=tuple(last))
@@ -193,6 +195,11 @@ class _Kept(Record):
     @property
     def private(self) -> Path:
         return self.store.runtime(self.session_id)
+
+    @property
+    def pinned(self) -> Pinned:
+        runtime = self.store.journal(self.session_id).runtime
+        return runtime.pinned if runtime else NOW
 
     def lookup(self, key: str, tree: str) -> Proof | None:
         from playbook_supervisor.sessions import proofs

@@ -213,6 +213,8 @@ def probe(
         world = replace(world, checking=checking)
     compared = session_id and conditions.need_tree(asked)
     tree, head = _last_launch(store, session_id) if compared else ("", None)
+    runtime = store.journal(session_id).runtime if session_id else None
+    world = replace(world, pinned=runtime.pinned if runtime else world.pinned)
     probed = tuple(
         conditions.probe(name, world, tree=tree, head=head)
         if name in asked

@@ -33,7 +33,9 @@ def _probe(required: Requirement, workspace: Workspace, wanted: Callable[[int], 
     (parameter,) = required.parameters
     root, config, checking = workspace.root, workspace.config, workspace.checking
     try:
-        proof, before = prove(find_check(parameter, config), root, config, checking, wanted)
+        proof, before = prove(
+            find_check(parameter, config), root, config, checking, wanted, workspace.pinned
+        )
     except PlaybookError as error:
         said = f"could not be checked: {first_line(error.message)}"
         return Probed(required.name, Answer.ERROR, f"{said}. {error.guidance}".rstrip())

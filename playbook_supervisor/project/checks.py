@@ -14,6 +14,7 @@ from pathlib import Path
 from playbook_supervisor.errors import CheckError, ConditionError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.checkout import NOW, Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from playbook_supervisor.project.config import CheckSpec, Config
+    from playbook_supervisor.system.tree import Tree
 
     class Proofs(Protocol):
         """Where proofs are kept. Safe to call without a session's lock."""
@@ -41,6 +43,7 @@ _INSTEAD = "Define it under `checks` in .playbooks/config.yaml, or write `cli PR
 _QUOTED = 80  # characters of the line that evidence quotes
 _LONGEST_FAULT = 160  # characters
 _LOOKED_AT = 200  # lines at the end of the output
+_MOST_LEFT_OUT = 2  # paths that cannot be read
 _EDGES = " \t=-_*#|"
 _RESULT = r"""(?ix)
     \b[1-9]\d*\ (?:\w+\ ){0,2}
@@ -80,7 +83,8 @@ class Proof(Record):
     """A check that has run to its end on a tree: its exit status is proved for that tree alone.
 
     `key` stands for the program, its arguments and its variables. `at` is when it ended, in ms
-    since the epoch, and `by` what asked for it: `implement#2`.
+    since the epoch, and `by` what asked for it: `implement#2`. `without` are the paths that could
+    not be read, and are not part of the tree.
     """
 
     check: str
@@ -91,6 +95,7 @@ class Proof(Record):
     line: str
     at: int
     by: str
+    without: tuple[str, ...] = ()
 
     @property
     def evidence(self) -> str:
@@ -99,7 +104,12 @@ class Proof(Record):
 
         quoted = f', "{self.line}"' if self.line else ""
         took = duration(self.seconds)
-        return f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
+        said = f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
+        if not self.without:
+            return said
+        left_out = ", ".join(first_line(path, 80) for path in self.without[:_MOST_LEFT_OUT])
+        more = len(self.without) - _MOST_LEFT_OUT
+        return f"{said} without {left_out}{f' and {more} more' if more > 0 else ''} (unreadable)"
 
 
 def _unheard(_: str) -> None:
@@ -254,43 +264,49 @@ def prove(
     config: Config,
     checking: Checking,
     wanted: Callable[[int], bool] = lambda status: status == 0,
+    pinned: Pinned = NOW,
 ) -> tuple[Proof, bool]:
     """The proof for the tree that is there now, and whether it was made before.
+
+    `pinned` says what belongs to the tree. With paths that cannot be read the tree is known only in
+    part, and its proof is not kept.
 
     A kept proof counts only if its status is `wanted`: what did not succeed may do so now, for a
     cause outside the tree. A check that changes the tree is run once more, on what it has made.
     ConditionError PB-COND-CHECK if it changes that, too, or has no exit status; errors of
     `tree_id` and `run_check`.
     """
-    from playbook_supervisor.system.tree import tree_id
+    from playbook_supervisor.system.tree import tree_of
 
-    tree = tree_id(root)
-    if checking.proofs is not None:
-        known = checking.proofs.lookup(key(spec), tree)
+    def made(tree: Tree) -> tuple[Proof, Tree]:
+        return _made(spec, run_check(spec, root, config, checking), tree, checking.by), look()
+
+    def look() -> Tree:
+        return tree_of(root, pinned)
+
+    before = look()
+    if checking.proofs is not None and not before.unreadable:
+        known = checking.proofs.lookup(key(spec), before.id)
         if known is not None and wanted(known.status):
             return known, True
-    proof, after = _made(spec, root, config, checking, tree)
-    if after != tree and wanted(proof.status):
-        proof, after = _made(spec, root, config, checking, after)
-        if after != proof.tree and wanted(proof.status):
-            raise _unsteady(spec, root, proof.tree, after)
-    if after == proof.tree and checking.proofs is not None:
+    proof, after = made(before)
+    if after.id != proof.tree and wanted(proof.status):
+        proof, after = made(after)
+        if after.id != proof.tree and wanted(proof.status):
+            raise _unsteady(spec, root, proof.tree, after.id)
+    whole = after.id == proof.tree and not (proof.without or after.unreadable)
+    if whole and checking.proofs is not None:
         checking.proofs.keep(proof)
     return proof, False
 
 
-def _made(
-    spec: CheckSpec, root: Path, config: Config, checking: Checking, tree: str
-) -> tuple[Proof, str]:
-    """The proof for the tree that is there now, and the tree that is there afterwards."""
+def _made(spec: CheckSpec, run: CheckRun, tree: Tree, by: str) -> Proof:
+    """What a run has proved of the tree that was there before it."""
     import time
 
-    from playbook_supervisor.system.tree import tree_id
-
-    run = run_check(spec, root, config, checking)
     status, at = _status(spec, run), time.time_ns() // 1_000_000
-    proof = Proof(spec.name, key(spec), tree, status, run.seconds, run.line, at, checking.by)
-    return proof, tree_id(root)
+    without = tuple(each.path for each in tree.unreadable)
+    return Proof(spec.name, key(spec), tree.id, status, run.seconds, run.line, at, by, without)
 
 
 def _unsteady(spec: CheckSpec, root: Path, before: str, after: str) -> ConditionError:

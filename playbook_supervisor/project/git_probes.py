@@ -16,7 +16,7 @@ from playbook_supervisor.project.requirement import Requirement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.system.tree import TreeChanges
+    from playbook_supervisor.system.tree import TreeChanges, Unreadable
 
     Ask = Callable[[Requirement, Workspace, LaunchRecord], tuple[bool, str]]
     Probe = Callable[[Requirement, Sequence[str], Workspace, LaunchRecord], Probed]
@@ -48,29 +48,40 @@ def _asking(ask: Ask) -> Probe:
 # ── since the launch ────────────────────────────────────────────────────────────────────────
 
 
-def _changes(workspace: Workspace, launch: LaunchRecord) -> TreeChanges:
-    from playbook_supervisor.system.tree import changes, tree_id
+def _changes(
+    workspace: Workspace, launch: LaunchRecord
+) -> tuple[TreeChanges, tuple[Unreadable, ...]]:
+    """What has changed since the launch, and what cannot be read now."""
+    from playbook_supervisor.system.tree import changes, tree_of
 
     if not launch.tree:
         raise _Unknown("nothing is known of the tree at the launch")
-    return changes(workspace.root, launch.tree, tree_id(workspace.root))
+    now = tree_of(workspace.root, workspace.pinned)
+    return changes(workspace.root, launch.tree, now.id), now.unreadable
 
 
 def _made(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
     globs = required.parameters
-    found = _changes(workspace, launch).those(lambda path: matches_any(globs, path))
+    found, unreadable = _changes(workspace, launch)
+    found = found.those(lambda path: matches_any(globs, path))
     if found.files:
         return True, f"{found.summary}: {_some(found.paths)}"
+    for each in unreadable:
+        if each.path.endswith("/") or matches_any(globs, each.path):
+            raise _Unknown(each.sentence)
     return False, f"nothing in {' '.join(globs)} has changed since the launch"
 
 
 def _within(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
     globs = required.parameters
-    found = _changes(workspace, launch)
+    found, unreadable = _changes(workspace, launch)
     outside = found.those(lambda path: not matches_any(globs, path)).paths
     if outside:
         number = counted(len(outside), "file")
         return False, f"{number} changed outside {' '.join(globs)}: {_some(outside)}"
+    for each in unreadable:
+        if not matches_any(globs, f"{each.path}any" if each.path.endswith("/") else each.path):
+            raise _Unknown(each.sentence)
     return True, found.summary if found.files else "nothing has changed since the launch"
 
 
@@ -93,11 +104,13 @@ def _committed(_: Requirement, workspace: Workspace, launch: LaunchRecord) -> tu
 
 
 def _clean(_: Requirement, workspace: Workspace, _launch: LaunchRecord) -> tuple[bool, str]:
-    from playbook_supervisor.system.git_process import uncommitted
+    from playbook_supervisor.system.uncommitted import uncommitted
 
-    paths = uncommitted(workspace.root)
-    if paths:
+    found = uncommitted(workspace.root, workspace.pinned)
+    if paths := found.paths:
         return False, f"{counted(len(paths), 'file')} not committed: {_some(paths)}"
+    for each in found.unreadable:
+        raise _Unknown(each.sentence)
     return True, "everything is committed"
 
 

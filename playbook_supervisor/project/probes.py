@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.checks import Checking
 from playbook_supervisor.project.requirement import Requirement
 from playbook_supervisor.records import Record
+from playbook_supervisor.system.checkout import NOW, Pinned
 from playbook_supervisor.system.files import contained, digest, read_bytes
 from playbook_supervisor.system.stamps import Stamp, rewritten
 
@@ -41,7 +42,8 @@ _STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best o
 class Workspace(Record):
     """Where conditions look: the repository, its feature and branch (empty if detached).
 
-    `checking` says how they run checks, and which proofs there are.
+    `checking` says how they run checks, and which proofs there are, `pinned` what of the files
+    there counts.
     """
 
     root: Path
@@ -49,6 +51,7 @@ class Workspace(Record):
     branch: str
     config: Config
     checking: Checking = Checking()
+    pinned: Pinned = NOW
 
 
 class Artifact(Record):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.local_state import Launch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.session import OpenSession
 
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
@@ -19,11 +27,31 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
     return Launch(at, head, artifacts, tree_of(workspace) if needed else "")
 
 
-def begun(playbook: Playbook, workspace: Workspace, head: str, at: int) -> Launch:
-    """Record the reports that exist when the session begins: they are not its findings."""
+def begin(
+    opened: OpenSession, workspace: Workspace, head: str, at: int, parent: Launch | None
+) -> None:
+    """Record what is there when the session begins: it is not the session's, and no finding of it.
+
+    A child holds to the ignore rules of its parent.
+    """
+    playbook = opened.playbook
     wanted = any(wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
-    return Launch(at, head, conditions.record(names, workspace))
+    rules = parent.rules if parent else ""
+    opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), "", rules)
+    pin(opened, workspace.root)
+    known = replace(workspace, pinned=opened.runtime.pinned)
+    opened.runtime.begun = replace(opened.runtime.begun, tree=tree_of(known))
+
+
+def pin(opened: OpenSession, root: Path) -> None:
+    """Hold to the ignore rules of now, in a session that holds to none: it began elsewhere."""
+    from playbook_supervisor.system.tree import pinned_now
+
+    begun = opened.runtime.begun
+    if begun is not None and not begun.rules:
+        with suppress(PlaybookError):
+            opened.runtime.begun = replace(begun, rules=pinned_now(root).rules)
 
 
 def tree_of(workspace: Workspace) -> str:
@@ -31,7 +59,7 @@ def tree_of(workspace: Workspace) -> str:
     from playbook_supervisor.system.tree import tree_id
 
     try:
-        return tree_id(workspace.root)
+        return tree_id(workspace.root, workspace.pinned)
     except PlaybookError:
         return ""
 

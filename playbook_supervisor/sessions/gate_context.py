@@ -248,7 +248,7 @@ def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
         return ()
     from playbook_supervisor.sessions import proofs
 
-    return proofs.standings(proofs.known(runtime), root, seconds=_PATIENCE)
+    return proofs.standings(proofs.known(runtime), root, runtime.pinned, seconds=_PATIENCE)
 
 
 def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:

@@ -27,7 +27,7 @@ from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.cancellation import within
-from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.checkout import NOW, Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.sessions.checking import Watch
     from playbook_supervisor.sessions.evidence import CheckInputs
+    from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.session_store import SessionStore
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
@@ -274,6 +275,15 @@ class Judge:
             entry = opened.entry(asked.member.id)
             evidence.answered(opened.runtime, entry, answered.resolution)
 
+    def _record_begin(self, opened: OpenSession, at: int, above: Launch | None) -> None:
+        """Keep what is there when the session begins; `above` is the beginning of its parent."""
+        from playbook_supervisor.sessions import beginnings
+
+        here = self._checkout()
+        workspace = self._workspace(opened, here)
+        with suppress(TimeoutError), self._looking():
+            beginnings.begin(opened, workspace, here.head, at, above)
+
     def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
         """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
@@ -282,6 +292,7 @@ class Judge:
         from playbook_supervisor.sessions import beginnings
 
         here = self._checkout()
+        beginnings.pin(opened, self.root)
         workspace = self._workspace(opened, here)
         steps = [opened.playbook.step(entry.step_id) for entry in launched]
         if any(step.command.startswith(SPECKIT) for step in steps):
@@ -329,4 +340,5 @@ class Judge:
         from playbook_supervisor.project.conditions import Workspace
 
         feature = known.manifest.feature or features.of_branch(here.branch)
-        return Workspace(self.root, feature, here.branch, known.config)
+        pinned = known.runtime.pinned if isinstance(known, OpenSession) else NOW
+        return Workspace(self.root, feature, here.branch, known.config, pinned=pinned)

@@ -13,6 +13,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.ab_file import ABFile
+from playbook_supervisor.system.checkout import NOW, Pinned
 from playbook_supervisor.system.stamps import Stamp
 
 TYPE_CHECKING = False
@@ -31,24 +32,27 @@ class Launch(Record):
     """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty.
 
     `tree` is the id of all that was in the work tree; empty where no postcondition needs it, or
-    where git could not tell.
+    where git could not tell. `rules` stand for the ignore rules at the session's beginning.
     """
 
     at: int
     head: str
     artifacts: Artifacts
     tree: str = ""
+    rules: str = ""
 
     def as_json(self) -> dict[str, Any]:
         stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}
-        tree = {"tree": self.tree} if self.tree else {}
-        return {"at": self.at, "head": self.head, "artifacts": stamps} | tree
+        known = {"tree": self.tree, "rules": self.rules}
+        shape = {"at": self.at, "head": self.head, "artifacts": stamps}
+        return shape | {name: value for name, value in known.items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Launch:
         stamps = data["artifacts"].items()
         artifacts = {path: Stamp.from_list(stamp) if stamp else None for path, stamp in stamps}
-        return cls(data["at"], data["head"], artifacts, data.get("tree", ""))
+        known = (data.get(name, "") for name in ("tree", "rules"))
+        return cls(data["at"], data["head"], artifacts, *known)
 
 
 class Runtime(Record, frozen=False):
@@ -83,6 +87,11 @@ class Runtime(Record, frozen=False):
 
     former: dict[str, Any] = field(default_factory=dict)
     _saved: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pinned(self) -> Pinned:
+        """What the session holds to from its beginning."""
+        return Pinned(self.begun.rules, self.begun.head) if self.begun else NOW
 
     def first_launch(self, step_id: str) -> Launch | None:
         """That of the step's first attempt in the due phase, since it was last taken up."""

@@ -16,6 +16,7 @@ from playbook_supervisor.project.checks import Proof, duration
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system import tree
 from playbook_supervisor.system.cancellation import within
+from playbook_supervisor.system.checkout import Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class SessionProofs(Record):
 
 def known(runtime: Runtime) -> tuple[Proof, ...]:
     """The proofs of the session, the oldest first."""
-    return tuple(Proof(**proof) for proof in runtime.proofs)
+    shapes = (proof | {"without": tuple(proof.get("without", ()))} for proof in runtime.proofs)
+    return tuple(Proof(**shape) for shape in shapes)
 
 
 def add(runtime: Runtime, proof: Proof) -> None:
@@ -86,7 +88,9 @@ class Standing(Record):
         return f"{passed}, which is there now ({duration(proof.seconds)}{said}, {proof.by})"
 
 
-def standings(proofs: Iterable[Proof], root: Path, *, seconds: float) -> tuple[Standing, ...]:
+def standings(
+    proofs: Iterable[Proof], root: Path, pinned: Pinned, *, seconds: float
+) -> tuple[Standing, ...]:
     """For each check that has passed the proof that says most: that for the tree that is there now,
     else the last one. If git takes longer than `seconds`, what is there now is not known.
     """
@@ -96,7 +100,7 @@ def standings(proofs: Iterable[Proof], root: Path, *, seconds: float) -> tuple[S
         return ()
     try:
         with within(seconds):
-            now = tree.tree_id(root)
+            now = tree.tree_id(root, pinned)
     except (PlaybookError, TimeoutError):
         return tuple(Standing(proof, None) for proof in latest.values())
     latest |= {proof.key: proof for proof in passed if proof.tree == now}

@@ -81,16 +81,16 @@ class Supervisor(TreeNode):
 
         A person may have asked for it when the session was created, in a process that died.
         """
-        from playbook_supervisor.sessions import beginnings, principal
+        from playbook_supervisor.sessions import principal
 
         def begun(opened: OpenSession) -> Begun:
-            now, here = self.store.clock(), self._checkout()
+            now = self.store.clock()
             first = start or opened.manifest.driver.start
             opened.policy.admit_start(
                 opened.playbook, first, lambda: principal.local(self.root).name
             )
-            workspace = self._workspace(opened, here)
-            opened.runtime.begun = beginnings.begun(opened.playbook, workspace, here.head, now)
+            above = self.store.journal(self.parent.id).begun if self.parent else None
+            self._record_begin(opened, now, above)
             return Begun(now, first)
 
         return self._went_on(self._advance(begun))

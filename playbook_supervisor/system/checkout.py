@@ -75,6 +75,20 @@ class Checkout(Record):
         return Path(os.path.realpath(self.common_dir / elsewhere))
 
 
+class Pinned(Record):
+    """What a session holds to from its beginning, so that nothing can be hidden later.
+
+    `rules` stand for the ignore rules outside the tree; empty for those that hold now. What the
+    commit `head` contains is never ignored (`tree.py`).
+    """
+
+    rules: str = ""
+    head: str = ""
+
+
+NOW = Pinned()
+
+
 def find(start: Path) -> Checkout:
     """The checkout that contains the folder `start`.
 

@@ -63,12 +63,17 @@ def spawn(
 
 
 def read_outputs(
-    commands: Sequence[Sequence[str]], env: Mapping[str, str], *, timeout: float, cap: int
+    commands: Sequence[Sequence[str]],
+    env: Mapping[str, str],
+    *,
+    timeout: float,
+    cap: int,
+    stdin: str = os.devnull,
 ) -> list[tuple[int, bytes, bytes]]:
     """Run commands that only read, all at the same time: exit status, stdout, stderr of each.
 
     Without `subprocess`, whose import takes longer than git. `env` is their environment as it is,
-    `POINTERS` included. StorageError as `not_startable`.
+    `POINTERS` included; `stdin` is the file that they read. StorageError as `not_startable`.
     TimeoutError if they take longer than that many seconds, OSError if one writes more than `cap`
     bytes, and Interrupted if a person asks to stop; they are then ended.
     """
@@ -80,7 +85,7 @@ def read_outputs(
     poll = select.poll()
     try:
         for argv in commands:
-            process, outputs = _started(argv, env)
+            process, outputs = _started(argv, env, stdin)
             started.append(process)
             for output in outputs:
                 pipes[output] = bytearray()
@@ -145,11 +150,13 @@ def start_apart(argv: Sequence[str], cwd: Path, output: IO[bytes]) -> subprocess
         raise not_startable(argv, cwd, error) from error
 
 
-def _started(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, tuple[int, int]]:
+def _started(
+    argv: Sequence[str], env: Mapping[str, str], stdin: str
+) -> tuple[int, tuple[int, int]]:
     """The process, in a group of its own, and the reading ends of its stdout and stderr."""
     (stdout, to_stdout), (stderr, to_stderr) = os.pipe(), os.pipe()
     actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, to_stdout, 1),
         (os.POSIX_SPAWN_DUP2, to_stderr, 2),
     ]

@@ -29,20 +29,28 @@ SESSIONS = ":(exclude,top).playbooks/sessions"
 """The pathspec of everything but sessions' folders."""
 
 
-def ask(root: Path, *arguments: str, index: Path | None = None, seconds: float = _TIMEOUT) -> str:
+def ask(
+    root: Path,
+    *arguments: str,
+    index: Path | None = None,
+    objects: Path | None = None,
+    seconds: float = _TIMEOUT,
+) -> str:
     """The output of a command that only reads; it has 20 seconds.
 
     It runs no program that the repository's own settings name (`Runs.NOTHING`), and no hook.
-    With an `index` of our own, it may also change that file and add objects.
+    With an `index` of our own, it may also change that file and add objects, to the folder
+    `objects` if there is one.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
-    return _ask(root, arguments, index=index, seconds=seconds)[0]
+    return _ask(root, arguments, index=index, objects=objects, seconds=seconds)[0]
 
 
 def _ask(
     root: Path,
     *commands: Sequence[str],
     index: Path | None = None,
+    objects: Path | None = None,
     seconds: float = _TIMEOUT,
 ) -> list[str]:
     """The outputs of several commands, run at the same time. Errors as `ask`."""
@@ -53,6 +61,7 @@ def _ask(
     if not root.is_dir():
         raise not_startable(argvs[0], root, FileNotFoundError())
     pointers = {} if index is None else {"GIT_INDEX_FILE": str(index)}
+    pointers |= {} if objects is None else {"GIT_OBJECT_DIRECTORY": str(objects)}
     variables = {**environment(Runs.NOTHING), **pointers}
     try:
         read = read_outputs(argvs, variables, timeout=seconds, cap=_MAX_OUTPUT)
@@ -183,15 +192,6 @@ def commit_of(root: Path, reference: str) -> str:
         if name == reference:
             return ids[-1]
     return ""
-
-
-def uncommitted(root: Path) -> tuple[str, ...]:
-    """The paths that differ from HEAD or are untracked, without sessions' folders. Errors as `ask`.
-
-    An untracked folder is one path.
-    """
-    listed = ask(root, "status", "--porcelain=v1", "-z", "--no-renames", "--", SESSIONS)
-    return tuple(line[3:] for line in listed.split("\0") if line)
 
 
 def may_have_changed(file: Path, since_ms: int) -> bool:

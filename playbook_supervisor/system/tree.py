@@ -1,31 +1,27 @@
 """The state of a working tree as one id, and what differs between two of them.
 
-The id is that of a git tree object with everything that is there: untracked files included, ignored
-ones and the folders of sessions not. The user's index is copied, never written.
+The id is that of a git tree object with the files as they are: untracked files included, ignored
+ones and the folders of sessions not. The user's index is neither read nor written.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import TEMPORARY, read_bytes, write_atomically
-from playbook_supervisor.system.git_process import ask
+from playbook_supervisor.system.checkout import NOW, Pinned
+from playbook_supervisor.system.tree_git import TreeGit
+from playbook_supervisor.system.tree_index import Tree as Tree
+from playbook_supervisor.system.tree_index import Unreadable as Unreadable
+from playbook_supervisor.system.tree_index import taken
 
-_SESSIONS = ".playbooks/sessions"
 _ID = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _SHORT = 7
-_INDEX = f"{TEMPORARY}index-"
-_ABANDONED = 3600.0  # seconds after which the index of a killed process is removed
-_HASHING = 120.0  # seconds for git to hash what is new
 
 
 class Changed(Record):
@@ -63,18 +59,35 @@ class TreeChanges(Record):
         return TreeChanges(tuple(file for file in self.files if wanted(file.path)))
 
 
-def tree_id(root: Path) -> str:
-    """The id of the tree that is in the checkout at `root` now, in full.
+def pinned_now(root: Path) -> Pinned:
+    """The ignore rules and the commit of this moment, for a session that begins. Errors as
+    `tree_of`."""
+    here = checkout.find(root)
+    git = TreeGit.of(here)
+    git.tidy()
+    return Pinned(git.rules, here.head)
 
-    Files that git knows to be unchanged are not read. GitError PB-GIT-FAILED, for instance if a
-    file cannot be read; StorageError if the index cannot be copied; errors of `checkout.find`.
+
+def tree_of(root: Path, pinned: Pinned = NOW) -> Tree:
+    """The tree that is in the checkout at `root` now: a function of the content of its files.
+
+    Submodules and nested repositories are folders like any other; `.git` and the sessions' folders
+    are left out. Files that are known to be unchanged are not read. GitError PB-GIT-FAILED;
+    StorageError if our own files cannot be written; errors of `checkout.find`.
     """
-    with _own_index(checkout.find(root).git_dir) as index:
-        everything = ("--all", "--", ".", f":(exclude,top){_SESSIONS}")
-        ask(root, "add", *everything, index=index, seconds=_HASHING)
-        forced = ("--cached", "--force", "--quiet", "--ignore-unmatch")
-        ask(root, "rm", "-r", *forced, "--", _SESSIONS, index=index)
-        return ask(root, "write-tree", index=index).strip()
+    here = checkout.find(root)
+    git = TreeGit.of(here, pinned.rules)
+    heads = tuple(sorted({here.head, pinned.head} - {""}))
+    try:
+        return taken(git, heads)
+    except GitError:  # something has damaged our index
+        git.forget_index()
+        return taken(git, heads)
+
+
+def tree_id(root: Path, pinned: Pinned = NOW) -> str:
+    """The id of the tree of `tree_of`, in full."""
+    return tree_of(root, pinned).id
 
 
 def changes(root: Path, before: str, after: str) -> TreeChanges:
@@ -88,8 +101,13 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
             raise GitError("PB-GIT-FAILED", f"{tree[:80]!r} is not the id of a tree")
     if before == after:
         return TreeChanges()
-    plain = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-    listed = ask(root, "diff-tree", "-r", "-z", "--numstat", *plain, before, after)
+    git = TreeGit.of(checkout.find(root))
+    compared = ("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none")
+    try:
+        listed = git.ask(*compared, "--numstat", before, after)
+    except GitError:  # the content of a file is gone: it is named all the same
+        names = git.ask(*compared, "--name-only", before, after).split("\0")
+        return TreeChanges(tuple(Changed(name) for name in names[:-1]))
     return TreeChanges(tuple(_read(listed)))
 
 
@@ -102,36 +120,3 @@ def _read(listed: str) -> Iterator[Changed]:
     for line in filter(None, listed.split("\0")):
         added, removed, path = line.split("\t", 2)
         yield Changed(path, *(0 if lines == "-" else int(lines) for lines in (added, removed)))
-
-
-@contextmanager
-def _own_index(git_dir: Path) -> Iterator[Path]:
-    """A copy of the user's index, in the git directory because git looks for its parts there."""
-    _remove_abandoned(git_dir)
-    index = git_dir / f"{_INDEX}{os.urandom(8).hex()}"
-    try:
-        _copy(git_dir / "index", index)
-        yield index
-    finally:
-        for left in (index, index.with_name(f"{index.name}.lock")):
-            with suppress(OSError):
-                left.unlink()
-
-
-def _copy(index: Path, copy: Path) -> None:
-    """Copy it, with its time: git reads a file again if it changed at that time or later."""
-    try:
-        at = index.stat().st_mtime_ns
-        data = read_bytes(index)
-    except FileNotFoundError:  # nothing was ever added
-        return
-    write_atomically(copy, data, durable=False)
-    os.utime(copy, ns=(at, at))
-
-
-def _remove_abandoned(git_dir: Path) -> None:
-    before = time.time() - _ABANDONED
-    with suppress(OSError):
-        for left in git_dir.glob(f"{TEMPORARY}*"):
-            if left.stat().st_ctime < before:
-                left.unlink()

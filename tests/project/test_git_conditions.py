@@ -175,7 +175,7 @@ def test_a_clean_checkout_has_nothing_to_commit(world: Workspace) -> None:
     assert said("git_clean", world) == clean
     put(world.root, "a.txt", "two\n")
     put(world.root, "new/b.txt")
-    assert said("git_clean", world) == (NOT_HELD, "2 files not committed: a.txt, new/")
+    assert said("git_clean", world) == (NOT_HELD, "2 files not committed: a.txt, new/b.txt")
 
 
 def test_branches_and_tags_exist_by_their_whole_name(world: Workspace) -> None:
