@@ -1,6 +1,6 @@
-"""Compares the id of a working tree of 10,000 files with `git status`.
+"""Compares the id of a working tree with `git status`.
 
-python benchmarks/tree.py FOLDER    # prints one JSON object of milliseconds
+python benchmarks/tree.py FOLDER [FILES]    # 10,000 files; prints one JSON object of milliseconds
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from playbook_supervisor.system.tree import changes, tree_id
 FILES, NEW, ROUNDS = 10_000, 50, 11
 
 
-def repository(folder: Path) -> Path:
+def repository(folder: Path, files: int) -> Path:
     """All files are committed, and git has seen that they are unchanged."""
     root = sample.repository(folder)
-    for number in range(FILES):
+    for number in range(files):
         write(root, f"{number}.txt")
     worktrees.commit(root, "Everything")
     time.sleep(1.1)  # git reads a file again if the index was written in the second of its change
@@ -33,7 +33,7 @@ def repository(folder: Path) -> Path:
 
 
 def write(root: Path, name: str) -> None:
-    file = root / f"src/{len(name)}/{name[:2]}" / name
+    file = root / f"src/{len(name)}/{name[:3]}" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{name}\n" * 20)
 
@@ -52,8 +52,10 @@ def compared(root: Path) -> tuple[float, float]:
     return median(first for first, _ in pairs), median(second for _, second in pairs)
 
 
-def main(folder: Path) -> dict[str, float]:
-    root = repository(folder)
+def main(folder: Path, files: int = FILES) -> dict[str, float]:
+    root = repository(folder, files)
+    first = took(lambda: tree_id(root))
+    time.sleep(1.1)
     before = tree_id(root)
     clean, clean_status = compared(root)
     for number in range(NEW):
@@ -62,6 +64,7 @@ def main(folder: Path) -> dict[str, float]:
     after = tree_id(root)
     differing = median(took(lambda: changes(root, before, after)) for _ in range(ROUNDS))
     return {
+        "first": first,
         "clean": clean,
         "clean_status": clean_status,
         "new": new,
@@ -73,4 +76,5 @@ def main(folder: Path) -> dict[str, float]:
 if __name__ == "__main__":
     os.environ |= {"GIT_CONFIG_COUNT": "1"}
     os.environ |= {"GIT_CONFIG_KEY_0": "init.defaultBranch", "GIT_CONFIG_VALUE_0": "main"}
-    print(json.dumps(main(Path(sys.argv[1]).resolve() / "repository")))
+    where, *files = sys.argv[1:]
+    print(json.dumps(main(Path(where).resolve() / "repository", *map(int, files))))

@@ -16,7 +16,7 @@ from playbook_supervisor.project.checks import Proof, duration
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system import tree
 from playbook_supervisor.system.cancellation import within
-from playbook_supervisor.system.checkout import Pinned
+from playbook_supervisor.system.checkout import NOW, Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Standing(Record):
 
 
 def standings(
-    proofs: Iterable[Proof], root: Path, pinned: Pinned, *, seconds: float
+    proofs: Iterable[Proof], root: Path, pinned: Pinned = NOW, *, seconds: float
 ) -> tuple[Standing, ...]:
     """For each check that has passed the proof that says most: that for the tree that is there now,
     else the last one. If git takes longer than `seconds`, what is there now is not known.

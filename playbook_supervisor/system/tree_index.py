@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.records import Record, as_mapping, replace
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 from playbook_supervisor.system.git_process import failure
 from playbook_supervisor.system.tree_git import TreeGit
@@ -68,7 +68,7 @@ class Tree(Record):
 class _Known(Record):
     """A tree that was settled: nothing has to be done if it is the tree again.
 
-    `rules` stands for what decides about what is ignored. `folders` are those with files in the
+    `index` says which file the index was, so that git need not be asked for its tree. `rules` stands for what decides about what is ignored. `folders` are those with files in the
     tree, `rule_files` its `.gitignore` files, `forced` the files that count although they are
     ignored, and `absent` those of them that were not there.
     """
@@ -80,6 +80,11 @@ class _Known(Record):
     rule_files: tuple[str, ...] = ()
     forced: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    index: str = ""
+
+    def write(self, git: TreeGit) -> None:
+        text = json.dumps(as_mapping(self), ensure_ascii=True)
+        write_atomically(git.git_dir / _MEMO, text.encode(), durable=False)
 
     def hides(self, root: Path) -> bool:
         """Whether a file has come that git does not show, but that counts."""
@@ -97,13 +102,16 @@ def taken(git: TreeGit, heads: tuple[str, ...]) -> Tree:
     with git.index() as index:
         tree, unreadable = _added(git, index, known, heads)
         if (known.tree, known.heads) == (tree, heads) and not known.hides(git.root):
+            if known.index != _stamp(index):  # git has read files again that had not changed
+                replace(known, index=_stamp(index)).write(git)
             return Tree(tree, unreadable)
         entries = _entries(git, index)
         forced, changed = _settle(git, index, entries, known, heads)
         if changed:
             tree = git.ask("write-tree", "--missing-ok", index=index).strip()
             entries = _entries(git, index)
-    known = _Known(
+        stamp = _stamp(index)
+    settled = _Known(
         tree,
         heads,
         _rules(entries, heads),
@@ -111,9 +119,9 @@ def taken(git: TreeGit, heads: tuple[str, ...]) -> Tree:
         tuple(path for _, _, path in entries if _is_rule_file(path)),
         tuple(sorted(forced)),
         tuple(sorted(forced - {path for _, _, path in entries})),
+        stamp,
     )
-    text = json.dumps(as_mapping(known), ensure_ascii=True)
-    write_atomically(git.git_dir / _MEMO, text.encode(), durable=False)
+    settled.write(git)
     return Tree(tree, unreadable)
 
 
@@ -127,6 +135,8 @@ def _added(
         unreadable = tuple(_unreadable(said, nested))
         if status not in (0, 1) or (status and not (nested or unreadable or _IGNORED in said)):
             raise failure(git.root, _ADD, said)
+        if not nested and known.tree and known.index == _stamp(index):
+            return known.tree, unreadable
         tree = git.ask("write-tree", "--missing-ok", index=index).strip()
         if not nested and (tree, heads) == (known.tree, known.heads):
             return tree, unreadable
@@ -242,6 +252,14 @@ def _entries(git: TreeGit, index: Path) -> list[_Entry]:
     ]
 
 
+def _stamp(index: Path) -> str:
+    """Stands for the file: git never writes one twice. Empty if there is none."""
+    with suppress(FileNotFoundError):
+        found = index.stat()
+        return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    return ""
+
+
 def _split(listed: str) -> list[str]:
     return listed.split("\0")[:-1]
 
@@ -251,5 +269,6 @@ def _read(file: Path) -> _Known:
         shape = json.loads(read_bytes(file))
         names = ("heads", "folders", "rule_files", "forced", "absent")
         lists = {name: tuple(map(str, shape[name])) for name in names}
-        return _Known(str(shape["tree"]), rules=str(shape["rules"]), **lists)
+        tree, rules, index = (str(shape[name]) for name in ("tree", "rules", "index"))
+        return _Known(tree, rules=rules, index=index, **lists)
     return _Known()
