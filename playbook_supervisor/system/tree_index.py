@@ -68,9 +68,10 @@ class Tree(Record):
 class _Known(Record):
     """A tree that was settled: nothing has to be done if it is the tree again.
 
-    `index` says which file the index was, so that git need not be asked for its tree. `rules` stands for what decides about what is ignored. `folders` are those with files in the
+    `rules` stands for what decides about what is ignored. `folders` are those with files in the
     tree, `rule_files` its `.gitignore` files, `forced` the files that count although they are
-    ignored, and `absent` those of them that were not there.
+    ignored, and `absent` those of them that were not there. `index` says which file the index was:
+    if it is the same, git need not be asked for its tree.
     """
 
     tree: str = ""
