@@ -25,6 +25,7 @@ from playbook_supervisor.system.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git_process import ask, failure
+from playbook_supervisor.system.git_programs import Runs, command, environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,24 +50,17 @@ _CONFIG = f"""\
 	protectNTFS = false
 	autoCRLF = false
 	safeCRLF = false
-	fsmonitor = false
 	untrackedCache = false
 	splitIndex = false
 	sparseCheckout = false
 	excludesFile = {os.devnull}
 	attributesFile = {os.devnull}
-	hooksPath = {os.devnull}
 	looseCompression = 1
-	quotePath = false
 [advice]
-	addEmbeddedRepo = false
 	addIgnoredFile = false
-[gc]
-	auto = 0
 {{extensions}}"""
 _EXTENSIONS = "[extensions]\n\tobjectFormat = sha256\n"
 _ATTRIBUTES = "* -text -crlf !eol -filter -ident !working-tree-encoding !diff !merge !whitespace\n"
-_KEEP = frozenset({"GIT_EXEC_PATH"})
 
 
 class TreeGit(Record):
@@ -128,7 +122,8 @@ class TreeGit(Record):
         """Run commands at the same time: exit status, stdout, stderr of each. Errors as `ask`."""
         from playbook_supervisor.system.child_process import read_outputs
 
-        argvs = [["git", *self._where, *arguments] for arguments in commands]
+        git = (*command(None, Runs.NOTHING), *self._where)
+        argvs = [[*git, *arguments] for arguments in commands]
         try:
             done = read_outputs(
                 argvs,
@@ -172,25 +167,17 @@ class TreeGit(Record):
         return ("-C", str(self.root), f"--git-dir={self.git_dir}", f"--work-tree={self.root}")
 
     def _environment(self, index: Path | None) -> dict[str, str]:
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("GIT_") or name in _KEEP
-        }
         ours = {
             "GIT_COMMON_DIR": str(self.git_dir),
             "GIT_OBJECT_DIRECTORY": str(self.objects),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
             "GIT_NO_REPLACE_OBJECTS": "1",
             "HOME": str(self.git_dir),  # git before 2.32 knows no GIT_CONFIG_GLOBAL
             "XDG_CONFIG_HOME": str(self.git_dir),
-            "LC_ALL": "C",
-            "LANGUAGE": "C",
         }
-        return inherited | ours | ({"GIT_INDEX_FILE": str(index)} if index else {})
+        return environment(Runs.NOTHING) | ours | ({"GIT_INDEX_FILE": str(index)} if index else {})
 
     # ── its index ───────────────────────────────────────────────────────────────────────────
 
