@@ -238,6 +238,14 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
     "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
     "PB-AGENT-LOGIN": "Log in (start `claude` and type /login), or correct the API key.",
+    "PB-AGENT-HOOK": "Change the hook or the step: .claude/settings.json and plugins have hooks.",
+    "PB-AGENT-OUTPUT": (
+        "Let the step write less at once, or set CLAUDE_CODE_MAX_OUTPUT_TOKENS higher; "
+        "`playbook resume {session} --retry`."
+    ),
+    "PB-AGENT-CONTEXT": "Split the step, or let it read less at once.",
+    "PB-AGENT-ENDED": "`playbook show` has the agent's last words; `playbook resume --retry`.",
+    "PB-AGENT-SILENT": "Give the step a postcondition that proves its work, or let it say a word.",
     "PB-AGENT-PROMPT": "Correct the prompt of the step, in the playbook or in its Markdown file.",
     "PB-AGENT-RATE": "Try again later: `playbook resume {session} --retry`.",
     "PB-AGENT-LIMIT": (
@@ -310,8 +318,11 @@ LASTING = frozenset(
     {
         "PB-AGENT-BUDGET",
         "PB-AGENT-COMMAND",
+        "PB-AGENT-CONTEXT",
+        "PB-AGENT-HOOK",
         "PB-AGENT-LIMIT",
         "PB-AGENT-LOGIN",
+        "PB-AGENT-OUTPUT",
         "PB-AGENT-PERMISSION",
         "PB-POLICY-DENIED",
         "PB-STEP-INPUT",

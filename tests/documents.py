@@ -88,6 +88,8 @@ if streams:
     tell("", type="system", subtype="init", session_id="3f2c", slash_commands=commands)
 outcome = carry_out(create("{script}", Config(), Path.cwd()), call, say)
 error = outcome.error.message if outcome.error else ""
+if not told["command"].startswith("/"):
+    say("First to the team, then to one in ten, then to all.")
 if streams:
     used = {{"inputTokens": 21000, "outputTokens": 1800}}
     tell(

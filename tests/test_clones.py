@@ -29,8 +29,8 @@ BREAKING = "---\nverdict: FAIL\nbreaking: true\n---\n"
 AGENT = """\
 #!/bin/sh
 # Does the work of every step, and says in a file outside which it was.
-[ -e "$RAN.idle" ] && exit 0
-echo "$PLAYBOOK_STEP" >> "$RAN"
+[ -e "$RAN.idle" ] && echo idle && exit 0
+echo "$PLAYBOOK_STEP" | tee -a "$RAN"
 mkdir -p .agreements/013-playbook-create .qa/013-playbook-create
 printf -- '---\\nverdict: PASS\\n---\\ntoday\\n' > .agreements/013-playbook-create/check-report.md
 printf -- '---\\nverdict: PASS\\n---\\ntoday\\n' > .qa/013-playbook-create/verdict.md

@@ -88,7 +88,7 @@ class TestCommandsThatOnlyAHumanMayRun:
 
     def test_are_allowed_everywhere_in_a_headless_session(self, project: Project) -> None:
         project.write(".playbooks/playbooks/gated.yaml", GATED)
-        agent = project.script("default: {}\n")
+        agent = project.script("default: {say: done}\n")
         assert project.playbook("run", "gated", "--agent", agent).code == 4
         with Conversation(project) as conversation:
             assert conversation.runs("answer", "continue").code == 0
@@ -106,7 +106,7 @@ class TestCommandsThatOnlyAHumanMayRun:
         project = conversation.project
         (file,) = (project.root / ".git/playbook").glob("*/claude.json")
         file.write_text(file.read_text().replace(str(conversation.pid), "1"))
-        agent = project.script("default: {}\n")
+        agent = project.script("default: {say: done}\n")
         for command in (["resume", "--agent", agent], ["answer", "continue"]):
             refused = project.playbook(*command)
             assert (refused.code, "there is no terminal here" in refused.err) == (3, True)
@@ -125,7 +125,7 @@ class TestCommandsThatOnlyAHumanMayRun:
         """It can neither answer nor resume."""
         around = conversation.shell
         conversation.dies()
-        agent = conversation.project.script("default: {}\n")
+        agent = conversation.project.script("default: {say: done}\n")
         for command in (["resume", "--agent", agent], ["answer", "continue"]):
             refused = conversation.project.playbook(*command, env=around)
             assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
@@ -154,7 +154,7 @@ class TestATokenOfABoundSession:
 
     def test_of_a_headless_session_decides_where_an_answer_does(self, project: Project) -> None:
         project.write(".playbooks/playbooks/gated.yaml", GATED)
-        agent = project.script("default: {}\n")
+        agent = project.script("default: {say: done}\n")
         ran = project.playbook("run", "gated", "--agent", agent, "--json")
         token = ran.json["requiresApproval"]["resumeToken"]
         with Conversation(project) as conversation:
@@ -181,7 +181,10 @@ class TestASessionWhoseDriverIsUnknown:
         with Terminal(project, "repair", "--take") as terminal:
             assert terminal.end() == 0
         self.refused(project)
-        assert project.playbook("resume", "--agent", project.script("default: {}\n")).code == 4
+        assert (
+            project.playbook("resume", "--agent", project.script("default: {say: done}\n")).code
+            == 4
+        )
         self.refused(project)
         with Terminal(project, "answer", "continue") as terminal:
             assert terminal.end() == 0
@@ -193,7 +196,7 @@ class TestASessionWhoseDriverIsUnknown:
     ) -> None:
         project = conversation.project
         conversation.dies()
-        agent = project.script("default: {}\n")
+        agent = project.script("default: {say: done}\n")
         if taken:
             assert project.playbook("resume", "--agent", agent).code == 4
             self.refused(project)
@@ -233,7 +236,7 @@ class TestASessionWhoseDriverIsUnknown:
         journal.write_bytes(committed)
         shutil.rmtree(other.root / ".git/playbook")
         assert other.playbook("answer", "continue").code == 0
-        assert other.playbook("resume", "--agent", other.script("default: {}\n")).code == 0
+        assert other.playbook("resume", "--agent", other.script("default: {say: done}\n")).code == 0
 
 
 class TestOneDriver:
@@ -249,7 +252,7 @@ class TestOneDriver:
     ) -> None:
         project = conversation.project
         conversation.dies()
-        agent = project.script("default: {}\n")
+        agent = project.script("default: {say: done}\n")
         assert project.playbook("resume", "--agent", agent).code == 4
         assert not (project.root / ".git/playbook/bound").exists()
         with Terminal(project, "answer", "continue") as terminal:

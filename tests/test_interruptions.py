@@ -215,7 +215,7 @@ def test_a_surrounding_git_does_not_reach_the_agents(project: Project, tmp_path:
     subprocess.run(["git", "init", "-q", str(elsewhere)], check=True)
     said = tmp_path / "said"
     agent = tmp_path / "agent.sh"
-    agent.write_text(f"#!/bin/sh\n{{ git rev-parse --show-toplevel; env; }} > {said}\n")
+    agent.write_text(f"#!/bin/sh\n{{ git rev-parse --show-toplevel; env; }} > {said}\necho said\n")
     agent.chmod(0o755)
     name = playbook(project, "plan /speckit.plan auto stop")
     hook = {
@@ -247,7 +247,9 @@ def test_a_run_works_with_closed_streams(project: Project, closed: str) -> None:
 @pytest.mark.parametrize("kind", ["exec", "script"])
 def test_a_session_begun_in_a_subfolder_is_resumed_at_the_top(project: Project, kind: str) -> None:
     """kai FR15: `resume` needs no arguments, in any folder."""
-    agent = project.write("below/agent", "#!/bin/sh\n" if kind == "exec" else "steps: {}\n")
+    agent = project.write(
+        "below/agent", "#!/bin/sh\necho done\n" if kind == "exec" else "steps: {}\n"
+    )
     agent.chmod(0o755)
     name = playbook(project, "pr /feature.pr gate_always stop")
     begun = project.playbook(
@@ -312,13 +314,13 @@ def test_a_failed_session_is_not_resumed_beside_an_open_one(project: Project) ->
     assert project.playbook("run", failing, "013", "--agent", "exec:false").code == 2
     failed = project.session.name
     gated = playbook(project, "pr /feature.pr gate_always stop", name="gated")
-    assert project.playbook("run", gated, "013", "--agent", "exec:true").code == 4
+    assert project.playbook("run", gated, "013", "--agent", "exec:echo done").code == 4
     refused = project.playbook("resume", failed, "--retry")
     assert (refused.code, "PB-STATE-OPEN" in refused.err) == (3, True)
     (waiting,) = (folder.name for folder in project.sessions if folder.name != failed)
     assert waiting in refused.err
     assert project.playbook("abort", waiting).code == 0
-    assert project.playbook("resume", failed, "--retry", "--agent", "exec:true").code == 0
+    assert project.playbook("resume", failed, "--retry", "--agent", "exec:echo done").code == 0
 
 
 # ── what is worth a sentence ────────────────────────────────────────────────────────────────
@@ -332,7 +334,7 @@ def test_a_removed_session_is_restored_with_a_note(
 ) -> None:
     """A worker's `git clean -fdx` loses nothing; every command names what it restored."""
     name = playbook(project, "pr /feature.pr gate_always stop")
-    project.playbook("run", name, "013", "--agent", "exec:true")
+    project.playbook("run", name, "013", "--agent", "exec:echo done")
     shutil.rmtree(project.session)
     done = project.playbook(*command)
     assert (done.code, "restored from the copy" in done.err) == (0, True)
@@ -408,7 +410,7 @@ def test_an_outcome_is_journaled_once_the_full_disk_has_room(
 
     monkeypatch.setattr(supervisor, "report", report_to_disk)
     watcher = Late(supervisor)
-    ending = Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), watcher).drive(
+    ending = Runner(supervisor, ExecAgent("quick", ["echo", "done"], tmp_path), watcher).drive(
         supervisor.begin
     )
     assert ending.why == "completed"
@@ -435,7 +437,7 @@ def test_the_error_of_a_full_disk_says_what_happens_to_the_step(
 
     monkeypatch.setattr(supervisor, "report", refuse)
     with pytest.raises(StorageError) as caught:
-        Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), NullObserver()).drive(
+        Runner(supervisor, ExecAgent("quick", ["echo", "done"], tmp_path), NullObserver()).drive(
             supervisor.begin
         )
     goes_on = f"Free some disk space, then `playbook resume {supervisor.id}`: a#1 had returned"

@@ -392,7 +392,7 @@ def test_a_group_runs_at_once_and_waits_for_all_before_it_fails(project: Project
         steps:
           one: {seconds: 0.6, fail: broken}
           two: {seconds: 0.6}
-          three: {seconds: 0.6}
+          three: {seconds: 0.6, say: checked}
     """)
     halted = project.playbook("run", name, "013", "--agent", agent)
     assert halted.code == 4, "the open gate is put although another member has failed for good"

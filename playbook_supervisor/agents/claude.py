@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.agents.claude_control import OPTIONS
 from playbook_supervisor.agents.claude_conversation import Client, Conversation
+from playbook_supervisor.agents.claude_transcripts import conversation_file
 from playbook_supervisor.agents.process import environment
 from playbook_supervisor.agents.protocol import Budget, Call, Running
 from playbook_supervisor.errors import ArgumentError
@@ -77,10 +78,7 @@ class ClaudeAgent:
         """The client keeps its transcripts by folder, and each by the conversation's id."""
         if not re.fullmatch(r"[0-9a-fA-F-]{8,64}", call.conversation):
             return False
-        env = environment(call)
-        home = Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "/"), ".claude"))
-        folder = re.sub(r"[^A-Za-z0-9]", "-", str(call.cwd.resolve()))
-        return (home / "projects" / folder / f"{call.conversation}.jsonl").is_file()
+        return conversation_file(environment(call), call.cwd, call.conversation).is_file()
 
     def run(self, call: Call) -> Running:
         client = Client(

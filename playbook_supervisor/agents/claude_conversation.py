@@ -6,12 +6,14 @@ is waited for if the config says so; a conversation that had begun to work then 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from threading import Event, Lock, Timer
 
 from playbook_supervisor.agents.claude_control import ClientInput, Dialogue
 from playbook_supervisor.agents.claude_stream import Stream
+from playbook_supervisor.agents.claude_transcripts import conversation_file, ending, subagent_file
 from playbook_supervisor.agents.claude_verdict import (
     Verdict,
     budget_failure,
@@ -192,7 +194,7 @@ class Conversation:
                 self._not_started = self._start(self._call.conversation)
             else:
                 whole = whole_output(str(stream.result.get("result") or stream.said), self._call)
-                return Outcome(self._sanitized(verdict.failure), whole)
+                return Outcome(self._sanitized(verdict.failure), whole, silent=stream.silent)
         return Outcome(self._sanitized(self._not_started))
 
     # ── a process ───────────────────────────────────────────────────────────────────────────
@@ -258,8 +260,21 @@ class Conversation:
             return Verdict(put_off(self._client.name).error)
         if worker.stopped_by:
             return Verdict(ended_early(worker.stopped_by, self._call, self._client.name).error)
+        self._read_transcripts(stream)
         verdict = judge(stream, self._client.allowed, self._call.budget, self._account.spent)
         return verdict or Verdict(badly_ended(worker, self._call, self._client.name).error)
+
+    def _read_transcripts(self, stream: Stream) -> None:
+        """Learn which hook stopped the work, and what a command did in a context of its own."""
+        if not re.fullmatch(r"[\w-]+", stream.session):
+            return
+        own = conversation_file(self._client.env, self._call.cwd, stream.session)
+        if stream.result.get("terminal_reason") == "hook_stopped":
+            stream.hook = ending(own).hook
+        elif not stream.turns and (forks := [each for each in stream.forks if each.isalnum()]):
+            ends = [ending(subagent_file(own, fork)) for fork in forks]
+            stream.hook = ends[-1].hook
+            stream.silent = all(end.silent for end in ends)
 
     def _reply(self, dialogue: Dialogue, line: str, stream: Stream, worker: Worker) -> None:
         """Let a person decide what the client asks, in time that is not the client's."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field
 
 Event = Mapping[str, Any]
@@ -50,7 +51,9 @@ class Stream(Record, frozen=False):
     client's name for the latest failure to reach the model. `limit_ends` is when the latest usage
     limit ends, in seconds since the epoch, or 0. `said` is the latest text of the model. `decided`
     are the ids of the calls that a person denied, which are no `denials`. `delegating`: subagents
-    run in the background, and the end of each begins another turn.
+    run in the background, and the end of each begins another turn. `forks` are the commands that
+    ran in contexts of their own, with how each ended. `hook` is the hook that stopped the work,
+    with its reason. `silent`: neither said the model anything nor called it a tool.
     """
 
     root: str = ""
@@ -65,6 +68,9 @@ class Stream(Record, frozen=False):
     said: str = ""
     decided: set[str] = field(default_factory=set)
     delegating: bool = False
+    forks: dict[str, str] = field(default_factory=dict)
+    hook: str = ""
+    silent: bool = True
     _turns: int = 0
     _answers: dict[str, Usage] = field(default_factory=dict)
     _denials: dict[str, Denial] = field(default_factory=dict)
@@ -92,6 +98,14 @@ class Stream(Record, frozen=False):
             case "system", "background_tasks_changed":
                 tasks = _mappings(event, "tasks")
                 self.delegating = any(task.get("task_type") == "local_agent" for task in tasks)
+            case "system", "task_started" if not event.get("tool_use_id"):
+                if _text(event, "task_type") == "local_agent":
+                    self.forks[_text(event, "task_id")] = ""
+            case "system", "task_notification" if _text(event, "task_id") in self.forks:
+                self.forks[_text(event, "task_id")] = _text(event, "status")
+            case "system", "informational" if event.get("prevent_continuation") is True:
+                words = _text(event, "content").partition("\n\nOriginal prompt:")[0]
+                self.hook = first_line(" ".join(words.split()))
             case "assistant", _:
                 return list(self._assistant(event))
             case "user", _:
@@ -118,6 +132,18 @@ class Stream(Record, frozen=False):
     def turns(self) -> int:
         """The number of the model's answers in the main conversation."""
         return self._turns if self.result else len(self._answers)
+
+    @property
+    def fork_failed(self) -> bool:
+        """Whether the command ran in a context of its own, and not to its end."""
+        return not self.turns and not {"", "completed"}.issuperset(self.forks.values())
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether anything was done. A command in a context of its own has no turns, but usage."""
+        used = self.usage
+        spent = used.cost_usd or used.input_tokens or used.output_tokens
+        return bool(self.turns or self.forks or self.tool_calls or spent)
 
     @property
     def usage(self) -> Usage:
@@ -165,10 +191,10 @@ class Stream(Record, frozen=False):
         for block in _mappings(message, "content"):
             match _text(block, "type"):
                 case "text" if main and (text := _text(block, "text")).strip():
-                    self.said = text
+                    self.said, self.silent = text, self.silent and model == _SYNTHETIC
                     yield from filter(str.strip, text.splitlines())
                 case "tool_use":
-                    self.tool_calls += 1
+                    self.tool_calls, self.silent = self.tool_calls + 1, False
                     yield described(_text(block, "name"), _mapping(block, "input"), self.root)
 
     def _tool_results(self, event: Event) -> None:

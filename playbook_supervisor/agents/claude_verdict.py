@@ -5,6 +5,7 @@ Pure. Causes are checked in order: first those that kept the model from working 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -30,6 +31,25 @@ _LIMITS = {
     "max_tokens": ("tokens", "--max-tokens N"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
+_CONTEXT = ("PB-AGENT-CONTEXT", "the conversation does not fit into the model's context")
+_ENDS = {
+    "hook_stopped": ("PB-AGENT-HOOK", "a hook stopped claude in the middle of its work"),
+    "tool_deferred": ("PB-AGENT-HOOK", "claude ended because a hook put off one of its calls"),
+    "max_tokens": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
+    "blocking_limit": _CONTEXT,
+    "model_context_window_exceeded": _CONTEXT,
+    "prompt_too_long": _CONTEXT,
+    "rapid_refill_breaker": _CONTEXT,
+}
+"""What a `terminal_reason` or a `stop_reason` means that is neither normal nor an error of its own;
+for any other there is PB-AGENT-ENDED."""
+_TERMINAL = frozenset({"completed", "stop_hook_prevented"})
+_STOPS = frozenset({"end_turn", "stop_sequence"})
+"""The normal ends. A Stop hook may end a conversation whose work is done."""
+_OUTPUT_LIMIT = r"output token maximum|max_output_tokens"
+_CONTEXT_LIMIT = "context window limit"
+_STATUS = r"API Error: (\d{3})\b|\bHTTP (\d{3})\b"
+"""How a text of the client names an HTTP status."""
 _SERVER_ERROR = 500
 _NOT_LOGGED_IN = frozenset({401, 403})
 _TOO_MANY = 429
@@ -95,9 +115,13 @@ def judge(
         return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype], budget, spent))
     if result.get("stop_reason") == "refusal":
         return Verdict(_failure("PB-AGENT-REFUSED", "the model refused the request", text))
-    if result.get("is_error") is not False:
+    if result.get("is_error") is not False or stream.fork_failed:
         return _error_verdict(stream, text)
-    if not stream.turns:
+    if stream.hook:
+        return Verdict(_ended("hook_stopped", stream.hook))
+    if end := _unusual_end(result):
+        return Verdict(_ended(end, text))
+    if not stream.has_worked:
         reason = f": {text}" if text else ""
         return Verdict(_failure("PB-AGENT-EMPTY", f"claude never asked the model{reason}"))
     denied = [denial for denial in stream.denials if not is_project_rule(denial)]
@@ -111,13 +135,17 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     limited = stream.limit_ends and status in (429, None) and not disconnected
     if error == "usage_limit_reached" or limited:
         return _limit_verdict(stream, text)
-    number = status if isinstance(status, int) else 0
+    if limit := output_limit(f"{error} {text}"):
+        return Verdict(limit)
+    number = status if isinstance(status, int) else _named_status(text)
     if number in _NOT_LOGGED_IN or stream.api_error == "authentication_failed":
         return Verdict(_failure("PB-AGENT-LOGIN", f"claude is not logged in: {_sentence(text)}"))
     if number == _TOO_MANY and not disconnected:
         message = f"the model's server limits the rate of requests: {_sentence(text)}"
         return Verdict(_failure("PB-AGENT-RATE", message), transient=True)
-    if result.get("terminal_reason") == "api_error" or isinstance(status, int):
+    if (end := _unusual_end(result)) in _ENDS:
+        return Verdict(_ended(end, text))
+    if end == "api_error" or number:
         transient = disconnected or number >= _SERVER_ERROR or number in _TRANSIENT
         message = f"the model could not be reached: {_sentence(text)}"
         guidance = "" if transient or not number else _GUIDANCE.get(number, _REQUEST)
@@ -126,8 +154,50 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     errors = result.get("errors")
     cause = "\n".join(str(each) for each in errors) if isinstance(errors, list) else ""
     reason = text or first_line(cause)
+    if end:
+        return Verdict(_ended(end, reason, cause))
     ended = f"claude ended with {first_line(str(result.get('subtype')))}"
     return Verdict(_failure("PB-AGENT-FAILED", f"{ended}: {reason}" if reason else ended, cause))
+
+
+def output_limit(text: str) -> Failure | None:
+    """The failure if the client's words say that an answer reached its greatest length."""
+    if _CONTEXT_LIMIT in text:
+        return _ended("prompt_too_long", "")
+    return _ended("max_tokens", "") if re.search(_OUTPUT_LIMIT, text) else None
+
+
+def subagent_failure(reason: str) -> Failure:
+    """The failure of a subagent that, in the client's words, did not complete."""
+    message = first_line(reason) or "the subagent failed"
+    code = "PB-AGENT-API" if _named_status(reason) >= _SERVER_ERROR else "PB-AGENT-FAILED"
+    return output_limit(reason) or _failure(code, message)
+
+
+def stopped_by_hook(hook: str) -> Failure:
+    """The failure of an agent that this hook stopped; `hook` is its name and its reason."""
+    return _ended("hook_stopped", hook)
+
+
+def _named_status(text: str) -> int:
+    found = re.search(_STATUS, text)
+    return int(found[1] or found[2]) if found else 0
+
+
+def _unusual_end(result: Mapping[str, object]) -> str:
+    """The client's name for an end that is not normal. Older clients name none."""
+    terminal, stop = result.get("terminal_reason"), result.get("stop_reason")
+    if terminal and terminal not in _TERMINAL:
+        return str(terminal)
+    # A call may itself end the turn, and then the client says that it has completed.
+    normal = not stop or stop in _STOPS or (stop == "tool_use" and terminal == "completed")
+    return "" if normal else str(stop)
+
+
+def _ended(end: str, reason: str, cause: str = "") -> Failure:
+    named = f"claude ended before its work was done ({first_line(end)})"
+    code, message = _ENDS.get(end, ("PB-AGENT-ENDED", named))
+    return _failure(code, f"{message}: {_sentence(reason)}" if reason else message, cause)
 
 
 def _sentence(text: str) -> str:

@@ -227,6 +227,8 @@ def carry_out(
     if outcome is None:
         message_text = f"the agent {agent.name} ended without an outcome"
         outcome = failed("PB-AGENT-FAILED", message_text, name=agent.name)
+    if outcome.silent is None:
+        outcome = replace(outcome, silent=not (whole.spoke or outcome.output.strip()))
     return _sanitized(outcome, call.cap)
 
 
@@ -234,16 +236,17 @@ class _WholeOutput:
     """Logs what the agent itself logs or, if it never does, its messages; notices in any case."""
 
     def __init__(self, call: Call) -> None:
-        self._log, self._logs_itself = call.log, False
+        self._log, self._logs_itself, self.spoke = call.log, False, False
         self._secrets = call.secrets
-        self.call = call if self._log is None else replace(call, log=self._add_line)
+        self.call = replace(call, log=self._add_line)
 
     def _add_line(self, line: str) -> None:
-        self._logs_itself = True
+        self._logs_itself = self.spoke = True
         if self._log is not None:
             self._log(line)
 
     def add_message(self, text: str, *, notice: bool) -> None:
+        self.spoke = self.spoke or not notice
         if self._log is not None and (notice or not self._logs_itself):
             self._log(redact(printable(text), self._secrets))
 

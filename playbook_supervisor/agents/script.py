@@ -65,7 +65,7 @@ def _begun(action: ScriptAction, call: Call, reply: str = "") -> Running:
     if not action.needs_a_process:
         return Running(_perform(action, call), stop=lambda: None)
     running = launch(WORKER, call, action.as_json(), name=NAME)
-    return replace(running, messages=_failing(running.messages, action))
+    return replace(running, messages=_ending(running.messages, action))
 
 
 def _interpolated(action: ScriptAction, call: Call, reply: str) -> ScriptAction:
@@ -94,10 +94,10 @@ def _perform(action: ScriptAction, call: Call) -> Iterator[Message]:
         yield Message(outcome=failed("PB-AGENT-FAILED", message, name=NAME, cause=error.code))
         return
     done = Outcome(output="\n".join(map(printable, action.say)), agent={"name": NAME})
-    yield from _failing(iter((Message(outcome=done),)), action)
+    yield from _ending(iter((Message(outcome=done),)), action)
 
 
-def _failing(messages: Iterator[Message], action: ScriptAction) -> Iterator[Message]:
+def _ending(messages: Iterator[Message], action: ScriptAction) -> Iterator[Message]:
     """The messages; a successful outcome becomes the failure that the script wants, if any."""
     for message in messages:
         outcome = message.outcome
@@ -105,5 +105,8 @@ def _failing(messages: Iterator[Message], action: ScriptAction) -> Iterator[Mess
             reason = printable(action.fail)
             outcome = failed("PB-AGENT-FAILED", reason, name=NAME, output=outcome.output)
             yield Message(message.text, outcome)
+        elif outcome is not None and outcome.ok:
+            silent = action.listed and not (action.say or action.write or action.ask)
+            yield Message(message.text, replace(outcome, silent=silent))
         else:
             yield message

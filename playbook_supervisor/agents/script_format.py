@@ -47,6 +47,8 @@ ENDS = ("fail", "hang", "die")
 ACTS = ("say", "seconds", "write", *ENDS)
 KEYS = ("ask", "denied", *ACTS)
 
+_UNLISTED = ScriptAction(listed=False)
+
 Place = tuple[str | int, ...]
 
 
@@ -54,7 +56,7 @@ class Script(Record):
     """Actions by step, one for each attempt, and the default for all other steps."""
 
     steps: Mapping[str, tuple[ScriptAction, ...]] = field(default_factory=dict)
-    default: tuple[ScriptAction, ...] = (ScriptAction(),)
+    default: tuple[ScriptAction, ...] = (_UNLISTED,)
 
     def action(self, step: str, attempt: int) -> ScriptAction:
         """The action of that attempt (from 1), not yet interpolated.
@@ -89,7 +91,7 @@ class _Reading:
         steps = self._mapping(("steps",), data.get("steps", {}))
         script = Script(
             {step: self._actions(("steps", step), actions) for step, actions in steps.items()},
-            self._actions(("default",), data.get("default", {})),
+            self._actions(("default",), data["default"]) if "default" in data else (_UNLISTED,),
         )
         if self._faults:
             _refuse(self._faults)

@@ -34,7 +34,8 @@ class ScriptAction(Record):
 
     Paths are relative to the working directory. At most one of `fail` (the reason), `hang` and
     `die` is set; with none of them the attempt succeeds. If a person denies a request, `denied`
-    takes the action's place, unless it is None.
+    takes the action's place, unless it is None. `listed` is false where the script says nothing of
+    the step: the agent then plays no part, and is not blamed for its silence.
     """
 
     ask: tuple[ScriptRequest, ...] = ()
@@ -45,6 +46,7 @@ class ScriptAction(Record):
     fail: str = ""
     hang: bool = False
     die: bool = False
+    listed: bool = True
 
     @property
     def needs_a_process(self) -> bool:

@@ -222,7 +222,8 @@ class Outcome(Record):
     last words, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
     `model`, `cost_usd`, …). `data` is the output of a step that promises JSON, and `files` are the
     paths that it made; the kernel looks at neither. `cached_from` names the attempt whose recorded
-    result this is, `20260219-a7k/build#1`, if nothing has run.
+    result this is, `20260219-a7k/build#1`, if nothing has run. `silent`: an agent said nothing and
+    called no tool; None if it does not know.
     """
 
     error: Failure | None = None
@@ -231,6 +232,7 @@ class Outcome(Record):
     data: Any = None
     files: tuple[str, ...] = ()
     cached_from: str = ""
+    silent: bool | None = None
 
     @property
     def ok(self) -> bool:

@@ -94,7 +94,8 @@ def judged(
 ) -> tuple[Outcome, StepData | None]:
     """The outcome as it counts, and what is kept of its output; None for nothing.
 
-    A step that promises JSON and returned something else has failed with PB-STEP-OUTPUT.
+    An agent that did nothing has failed if no condition can show otherwise, and a step that
+    promises JSON and returned something else has failed with PB-STEP-OUTPUT.
     """
     step_id = returned.id.partition("#")[0]
     if step_id not in playbook:
@@ -102,11 +103,20 @@ def judged(
     step = playbook.step(step_id)
     cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
     outcome = harmless(returned.outcome)
+    if outcome.ok and outcome.silent and not (step.postconditions or step.outputs):
+        outcome = _silent(outcome)
     if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)
     named = read_later(playbook, child=child).get(base_of(step_id), frozenset())
     kept = _kept(returned.id, step, outcome, named, cap) if named else None
     return outcome, kept
+
+
+def _silent(outcome: Outcome) -> Outcome:
+    """The failure of an agent that said nothing and called no tool: nothing shows any work."""
+    code = "PB-AGENT-SILENT"
+    message = "the agent said nothing and called no tool, and the step has no postcondition"
+    return replace(outcome, error=Failure(code, message, CODES[code]))
 
 
 def _promises_json(step: Step) -> bool:

@@ -418,7 +418,7 @@ class Spender:
         self.given[call.step] = call.budget
         usage: dict[str, str | int | float]
         usage = {"name": self.name, "cost_usd": 0.4, "weighed_tokens": 1000}
-        outcome = Outcome(agent=usage)
+        outcome = Outcome(output="spent", agent=usage)
         return Running(iter([Message(outcome=outcome)]), stop=lambda: None)
 
 

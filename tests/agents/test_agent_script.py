@@ -99,7 +99,7 @@ def test_it_writes_whole_files_with_the_calls_values(agent: Write, call: Call) -
     messages = list(agent(script).run(replace(call, args="{{feature}} as typed")))
     assert [message.text for message in messages] == ["attempt 1", "{{feature}} as typed", ""]
     assert messages[-1].outcome == Outcome(
-        output="attempt 1\n{{feature}} as typed", agent={"name": "script"}
+        output="attempt 1\n{{feature}} as typed", agent={"name": "script"}, silent=False
     )
     assert (call.cwd / "specs/013-conformance/plan.md").read_text() == "# 013-conformance\n"
     assert (call.cwd / "empty.txt").read_text() == ""
@@ -125,10 +125,17 @@ def test_each_attempt_has_its_action_and_the_last_one_repeats(agent: Write, call
     assert (error.code, error.message) == ("PB-AGENT-FAILED", "not yet")
 
 
-@pytest.mark.parametrize("script", ["", "{}", "steps: {}", "steps:\ndefault:\n", "steps: {plan: }"])
-def test_a_step_that_is_not_listed_succeeds_silently(script: str, agent: Write, call: Call) -> None:
-    messages = list(agent(script).run(call))
-    assert messages == [Message(outcome=Outcome(agent={"name": "script"}))]
+@pytest.mark.parametrize("script", ["", "{}", "steps: {}", "steps:\n"])
+def test_a_step_that_is_not_listed_succeeds_without_a_word(
+    script: str, agent: Write, call: Call
+) -> None:
+    done = Outcome(agent={"name": "script"}, silent=False)
+    assert list(agent(script).run(call)) == [Message(outcome=done)]
+
+
+@pytest.mark.parametrize("script", ["default: {}", "steps: {plan: {}}", "steps: {plan: [{}]}"])
+def test_an_empty_action_is_silence(script: str, agent: Write, call: Call) -> None:
+    assert ended(agent(script), call).silent
 
 
 def test_the_default_is_for_steps_that_are_not_listed(agent: Write, call: Call) -> None:
@@ -159,7 +166,7 @@ def test_an_action_that_takes_time_runs_in_its_own_process(agent: Write, call: C
 
 def test_files_are_written_after_the_seconds(agent: Write, call: Call) -> None:
     outcome = ended(agent("steps: {plan: {say: begun, seconds: 0.1, write: {a: b}}}"), call)
-    assert outcome == Outcome(output="begun", agent={"name": "script"})
+    assert outcome == Outcome(output="begun", agent={"name": "script"}, silent=False)
     assert (call.cwd / "a").read_text() == "b"
 
 

@@ -186,6 +186,23 @@ def test_an_implausible_cost_is_ignored(cost: object) -> None:
             "PB-AGENT-EMPTY",
             "claude never asked the model: Shell command permission check failed",
         ),
+        (
+            "stopped-by-a-hook",
+            "PB-AGENT-HOOK",
+            "a hook stopped claude in the middle of its work",
+        ),
+        (
+            "stopped-at-the-prompt",
+            "PB-AGENT-HOOK",
+            "a hook stopped claude in the middle of its work: Operation stopped by hook: policy",
+        ),
+        ("forked-overloaded", "PB-AGENT-API", "the model could not be reached: API Error: 529"),
+        ("output-limit", "PB-AGENT-OUTPUT", "an answer of the model reached the limit on its"),
+        (
+            "malformed",
+            "PB-AGENT-ENDED",
+            "claude ended before its work was done (malformed_tool_use_exhausted): The model's",
+        ),
     ],
 )
 def test_text_and_exit_status_prove_nothing(name: str, code: str, message: str) -> None:
@@ -279,8 +296,85 @@ def test_other_errors_fail_with_the_clients_message() -> None:
     assert failure(result(is_error=True, result="")).message == "claude ended with success"
 
 
-def test_a_run_without_turns_has_failed() -> None:
+def test_a_run_without_turns_and_usage_has_failed() -> None:
     assert failure(result(num_turns=0, result="")).message == "claude never asked the model"
+    free = result(num_turns=0, total_cost_usd=0, modelUsage={"opus": {"inputTokens": 0}})
+    assert failure(free).code == "PB-AGENT-EMPTY"
+
+
+@pytest.mark.parametrize("name", ["forked", "stopped-at-its-end"])
+def test_work_in_a_context_of_its_own_and_a_stop_at_the_end_are_normal(name: str) -> None:
+    assert verdict(*lines(name)) == Verdict()
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        {"modelUsage": {"opus": {"outputTokens": 3}}},
+        {"total_cost_usd": 0.1},
+    ],
+)
+def test_usage_without_turns_is_work(used: dict[str, Any]) -> None:
+    """Older clients do not list the task of a command that runs in a context of its own."""
+    assert verdict(result(num_turns=0, **used)) == Verdict()
+
+
+@pytest.mark.parametrize("status", ["failed", "killed", "stopped", "unheard-of"])
+def test_a_command_in_a_context_of_its_own_must_have_completed(status: str) -> None:
+    forked = "\n".join(lines("forked")).replace('"status": "completed"', f'"status": "{status}"')
+    assert failure(*forked.splitlines()).code == "PB-AGENT-FAILED"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ({"terminal_reason": "tool_deferred"}, "PB-AGENT-HOOK"),
+        ({"terminal_reason": "prompt_too_long"}, "PB-AGENT-CONTEXT"),
+        ({"terminal_reason": "completed", "stop_reason": "max_tokens"}, "PB-AGENT-OUTPUT"),
+        ({"terminal_reason": "completed", "stop_reason": "pause_turn"}, "PB-AGENT-ENDED"),
+        ({"terminal_reason": "aborted_tools"}, "PB-AGENT-ENDED"),
+        ({"terminal_reason": "a_new_one", "stop_reason": "end_turn"}, "PB-AGENT-ENDED"),
+        ({"stop_reason": "another"}, "PB-AGENT-ENDED"),
+        ({"stop_reason": "tool_use"}, "PB-AGENT-ENDED"),
+        ({"terminal_reason": 7}, "PB-AGENT-ENDED"),
+    ],
+)
+def test_every_end_that_is_not_normal_fails_by_name(end: dict[str, Any], code: str) -> None:
+    found = failure(result(**end))
+    assert found.code == code
+    if code == "PB-AGENT-ENDED":
+        named = next(str(value) for value in end.values() if value not in ("completed", "end_turn"))
+        assert f"({named})" in found.message
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {},
+        {"stop_reason": None},
+        {"stop_reason": "end_turn"},
+        {"terminal_reason": "completed", "stop_reason": "stop_sequence"},
+        {"terminal_reason": "completed", "stop_reason": "tool_use"},
+    ],
+)
+def test_normal_ends_of_older_and_newer_clients(end: dict[str, Any]) -> None:
+    assert verdict(result(**end)) == Verdict()
+
+
+def test_a_full_context_is_not_the_output_limit() -> None:
+    words = "API Error: The model has reached its context window limit."
+    error = {"is_error": True, "terminal_reason": "api_error", "api_error": "max_output_tokens"}
+    assert failure(result(**error, result=words)).code == "PB-AGENT-CONTEXT"
+    older = "API Error: Claude's response exceeded the 32000 output token maximum."
+    assert failure(result(is_error=True, result=older)).code == "PB-AGENT-OUTPUT"
+
+
+def test_only_what_the_model_says_or_calls_breaks_the_silence() -> None:
+    """`forked` is judged by its transcript: its words are printed by the client."""
+    assert heard(*lines("nothing"))[0].silent
+    assert heard(*lines("forked"))[0].silent is False
+    assert heard(*lines("forked-overloaded"))[0].silent
+    assert heard(*lines("works"))[0].silent is False
 
 
 def test_an_unknown_command_is_found_before_the_model_is_asked() -> None:

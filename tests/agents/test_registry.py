@@ -230,7 +230,7 @@ def error_of(agent: Agent, folder: Path) -> Failure:
 
 def test_output_is_streamed_and_the_outcome_returned(tmp_path: Path) -> None:
     """cat FR-5.3, NFR-1.3: results are streamed."""
-    told = Outcome(output="done", agent={"name": "odd"})
+    told = Outcome(output="done", agent={"name": "odd"}, silent=False)
     agent = Odd(lambda: iter([Message("one"), Message(), Message("two", told)]))
     assert brought_back(agent, tmp_path) == (told, ["one", "two"])
 
@@ -302,7 +302,7 @@ def test_a_call_does_not_show_its_secrets(tmp_path: Path) -> None:
 
 # ── the checks for agents of other packages ─────────────────────────────────────────────────
 
-FINE = Outcome(output="fine")
+FINE = Outcome(output="fine", silent=False)
 BAD = failed("PB-AGENT-FAILED", "it failed", name="odd")
 LATE = failed("PB-AGENT-TIMEOUT", "it was late", name="odd")
 

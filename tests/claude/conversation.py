@@ -48,8 +48,10 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A classifier stopped the message."""
+class Ended:
+    """The message ends for this reason: `refusal` where a classifier stopped it."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Failure:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Block = Text | Call | Pause | Used | Refused
+Block = Text | Call | Pause | Used | Ended
 Reply = Sequence[Block] | Failure
 
 OVERLOADED = Failure(529, "overloaded_error", "Overloaded")

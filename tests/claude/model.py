@@ -25,9 +25,9 @@ from claude.conversation import (
     OVERLOADED,
     Block,
     Call,
+    Ended,
     Failure,
     Pause,
-    Refused,
     Reply,
     Request,
     Result,
@@ -43,10 +43,10 @@ __all__ = [
     "OVERLOADED",
     "Block",
     "Call",
+    "Ended",
     "Failure",
     "Model",
     "Pause",
-    "Refused",
     "Reply",
     "Request",
     "Script",
@@ -266,15 +266,15 @@ def _message(number: int, model: str, blocks: Sequence[Block]) -> dict[str, Any]
         for block in _said(blocks)
     ]
     used = next((block.tokens for block in blocks if isinstance(block, Used)), 100)
-    refused = any(isinstance(block, Refused) for block in blocks)
-    ending = "tool_use" if any(isinstance(block, Call) for block in blocks) else "end_turn"
+    usual = "tool_use" if any(isinstance(block, Call) for block in blocks) else "end_turn"
+    ending = next((block.reason for block in blocks if isinstance(block, Ended)), usual)
     return {
         "id": f"msg_{number:04}",
         "type": "message",
         "role": "assistant",
         "model": model,
         "content": content,
-        "stop_reason": "refusal" if refused else ending,
+        "stop_reason": ending,
         "stop_sequence": None,
         "usage": {"input_tokens": used, "output_tokens": 10},
     }

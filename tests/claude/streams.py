@@ -1,6 +1,7 @@
 """What the real client says in its stream, kept in tests/streams for tests that need no client.
 
     python tests/claude/streams.py          # records them anew, with the pinned client
+    python tests/claude/streams.py limit    # only these
 
 Each is the client's own output, line by line. Long lists that no test reads are left out, and the
 scratch folders it ran in are called /project and /home.
@@ -23,7 +24,7 @@ import guard
 from project import Project
 
 from claude.client import Client
-from claude.conversation import OVERLOADED, Failure, Refused, Reply, Request, call, text
+from claude.conversation import OVERLOADED, Ended, Failure, Reply, Request, call, text
 from claude.model import Model
 
 FOLDER = Path(__file__).resolve().parent.parent / "streams"
@@ -97,6 +98,30 @@ _REFUSING = {
 }
 _REFUSING["hooks"]["PreToolUse"][0]["hooks"][0]["command"] = "echo no >&2; exit 2"  # type: ignore[index]
 
+
+def stopping(event: str) -> dict[str, str]:
+    """Settings with a hook that ends the work when that happens."""
+    said = json.dumps({"continue": False, "stopReason": "policy stop"})
+    hook = {"type": "command", "command": f"echo '{said}'"}
+    hooks = {event: [{"hooks": [hook]}]}
+    return {".claude/settings.json": json.dumps({"hooks": hooks})}
+
+
+FORKED = {
+    ".claude/skills/forked/SKILL.md": (
+        "---\nname: forked\ndescription: d\ncontext: fork\n---\nWrite out.txt.\n"
+    )
+}
+"""A skill that runs in a context of its own."""
+
+
+def writes(request: Request) -> Reply:
+    """A model that writes one file."""
+    if request.calls:
+        return [text("It is written.")]
+    return [call("Write", file_path="out.txt", content="x\n")]
+
+
 SCENES: dict[str, Scene] = {
     "works": Scene(_works),
     "unknown-command": Scene(lambda request: [text("I see.")], prompt="/nosuch 013"),
@@ -126,7 +151,7 @@ SCENES: dict[str, Scene] = {
     "dollars": Scene(
         _tries(call("Read", file_path="README.md")), args=("--max-budget-usd=0.000001",)
     ),
-    "model-refuses": Scene(lambda request: [text("No."), Refused()]),
+    "model-refuses": Scene(lambda request: [text("No."), Ended("refusal")]),
     "overloaded": Scene(lambda request: OVERLOADED, env=AT_ONCE),
     "overloaded-after-a-tool": Scene(_fails_after_a_tool, env=AT_ONCE),
     "overloaded-and-tried-again": Scene(_recovers),
@@ -137,6 +162,14 @@ SCENES: dict[str, Scene] = {
     ),
     "limit": Scene(lambda request: limit(RESET), env=SUBSCRIBED),
     "background-agent": Scene(_delegates),
+    "stopped-by-a-hook": Scene(_works, files=stopping("PostToolUse")),
+    "stopped-at-its-end": Scene(_works, files=stopping("Stop")),
+    "stopped-at-the-prompt": Scene(_works, files=stopping("UserPromptSubmit")),
+    "forked": Scene(writes, prompt="/forked", files=FORKED),
+    "forked-overloaded": Scene(lambda request: OVERLOADED, "/forked", env=AT_ONCE, files=FORKED),
+    "output-limit": Scene(lambda request: [text("long"), Ended("max_tokens")]),
+    "malformed": Scene(lambda request: [text("hm"), Ended("tool_use")]),
+    "nothing": Scene(lambda request: []),
 }
 
 
@@ -171,6 +204,8 @@ def main() -> None:
         os.environ.clear()
         os.environ.update(environment)
         for name, scene in SCENES.items():
+            if sys.argv[1:] and name not in sys.argv:
+                continue
             folder = Path(scratch) / name
             folder.mkdir()
             (FOLDER / f"{name}.jsonl").write_text(record(scene, folder))

@@ -17,9 +17,9 @@ from project import Project
 from claude.conversation import (
     OVERLOADED,
     Block,
+    Ended,
     Failure,
     Pause,
-    Refused,
     Reply,
     Request,
     call,
@@ -177,7 +177,7 @@ def test_what_it_forges_is_refused_at_once(headless: Headless, project: Project)
 @pytest.mark.parametrize(
     ("reply", "env", "code", "told"),
     [
-        ([text("No."), Refused()], {}, "PB-AGENT-REFUSED", "the model refused the request"),
+        ([text("No."), Ended("refusal")], {}, "PB-AGENT-REFUSED", "the model refused the request"),
         (OVERLOADED, {**AT_ONCE, "after": "1"}, "PB-AGENT-API", "529 Overloaded"),
         (Failure(401, "authentication_error"), AT_ONCE, "PB-AGENT-LOGIN", "401"),
         (limit(1_950_000_000), SUBSCRIBED, "PB-AGENT-LIMIT", "ends at 2031-10-17T10:40:00Z"),

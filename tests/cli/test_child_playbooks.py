@@ -36,7 +36,7 @@ steps:
      error_policy: stop}
   - {id: say, command: /feature.pr, autonomy: auto, error_policy: stop}
 """
-WORKS = "exec:true"
+WORKS = "exec:echo done"
 
 
 def put(project: Project, **texts: str) -> None:

@@ -28,7 +28,7 @@ def test_a_step_reads_what_was_committed_with_the_session(project: Project) -> N
     """cat FR-8.1; tyr 24: up to a gate here, and to the end after a resume."""
     project.write("README.md", "hello\n")
     project.write(".playbooks/playbooks/flow.yaml", FLOW)
-    assert project.playbook("run", "flow", "--agent", "exec:true").code == 4
+    assert project.playbook("run", "flow", "--agent", "exec:echo done").code == 4
     entries = project.journal()
     assert [entry["status"] for entry in entries] == ["done", "done", "skipped", "in_progress"]
     assert entries[2]["evidence"] == ["when: $say.json.go is false"]

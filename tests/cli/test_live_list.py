@@ -198,7 +198,8 @@ def test_a_parallel_group_leaves_a_line_for_each_step(sitting: Sitting) -> None:
         ("four", "auto", "stop", ""),
     )
     screen, ending = sitting.runs(
-        "steps:\n  two: [{fail: red}, {say: green}]\n  four: {fail: it is broken}\ndefault: {}\n"
+        "steps:\n  two: [{fail: red}, {say: green}]\n  four: {fail: it is broken}\n"
+        "default: {say: done}\n"
     )
     assert ending.why == "failed"
     marks = [line[:8].rstrip() for line in screen.text[1:]]
@@ -221,7 +222,7 @@ def test_a_retry_that_waits_and_a_step_that_is_due_say_so(sitting: Sitting) -> N
         + "  - {id: two, title: The second, command: cli true, autonomy: auto, "
         "error_policy: stop}\n",
     )
-    _, ending = sitting.runs("steps: {}\ndefault: {}\n")
+    _, ending = sitting.runs("steps: {}\ndefault: {say: done}\n")
     assert ending.why == "failed"
     shown = "\n".join(sorted(seen))
     assert re.search(r"^one#1 +retry in [\d.]+ s · false ended with exit status 1$", shown, re.M)
@@ -247,7 +248,7 @@ def test_a_closed_terminal_does_not_stop_a_run(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Tty, "flush", gone)
-    _, ending = sitting.runs("default: {}\n")
+    _, ending = sitting.runs("default: {say: done}\n")
     assert ending.why == "completed"
 
 
@@ -271,7 +272,7 @@ def test_a_stop_while_drawing_is_not_lost() -> None:
 
 def test_an_unreadable_journal_does_not_hide_a_gate(sitting: Sitting) -> None:
     sitting.playbook(("one", "auto", "stop", ""), ("two", "gate_always", "stop", ""))
-    sitting.runs("default: {}\n")
+    sitting.runs("default: {say: done}\n")
 
     def refused(snapshot: Snapshot) -> Sequence[Entry]:
         raise StateError("PB-STATE-CORRUPT", "it cannot be read")

@@ -58,13 +58,13 @@ def test_the_full_cycle_runs_from_gate_to_gate(project: Project) -> None:
     assert checked["ok"]
     assert "PB-CHECK-TRANSLATED" in {each["code"] for each in checked["problems"]}
     spec = "Photo albums; $(rm -rf /)"
-    waits = project.playbook("run", "sdd-cycle", f"spec={spec}", "--agent", "exec:true")
+    waits = project.playbook("run", "sdd-cycle", f"spec={spec}", "--agent", "exec:echo done")
     assert waits.code == 4
     assert f"Is the spec of {spec} right?" in waits.out + waits.err
     project.playbook("answer", "continue")
-    assert project.playbook("resume", "--agent", "exec:true").code == 4
+    assert project.playbook("resume", "--agent", "exec:echo done").code == 4
     project.playbook("answer", "continue")
-    assert project.playbook("resume", "--agent", "exec:true").code == 0
+    assert project.playbook("resume", "--agent", "exec:echo done").code == 0
     entries = {entry["step_id"]: entry for entry in project.journal()}
     assert list(entries) == [
         "specify",
@@ -82,7 +82,7 @@ def test_the_full_cycle_runs_from_gate_to_gate(project: Project) -> None:
 
 def test_the_session_keeps_the_playbook_that_it_was_read_as(project: Project) -> None:
     project.write(FILE, CYCLE)
-    project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:true")
+    project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:echo done")
     kept = project.session / "playbook.yaml"
     assert kept.read_text().startswith(f"# Translated from a spec-kit workflow: {FILE}\n")
     project.write("kept.yaml", kept.read_text())
@@ -92,7 +92,7 @@ def test_the_session_keeps_the_playbook_that_it_was_read_as(project: Project) ->
 
 def test_a_rejected_gate_ends_the_run(project: Project) -> None:
     project.write(FILE, CYCLE)
-    project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:true")
+    project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:echo done")
     project.playbook("answer", "abort")
     assert project.playbook("status", "--all", "--json").json["sessions"][0]["status"] == "aborted"
 
@@ -103,7 +103,7 @@ def test_a_branch_that_the_inputs_do_not_take_is_skipped(project: Project) -> No
     for key in ("    options: [approve, reject]\n", "    on_reject: abort\n"):
         text = text.replace(key, "")
     project.write(FILE, text)
-    args = ("spec=x", "scope=backend-only", "--agent", "exec:true")
+    args = ("spec=x", "scope=backend-only", "--agent", "exec:echo done")
     assert project.playbook("run", "sdd-cycle", *args).code == 0
     count = next(entry for entry in project.journal() if entry["step_id"] == "count")
     assert (count["status"], count["evidence"]) == ("skipped", ['when: $scope is "backend-only"'])
@@ -125,7 +125,7 @@ def test_shell_syntax_needs_a_shell_that_the_project_allows(project: Project) ->
 
 def test_what_cannot_be_carried_stops_a_run_before_it_begins(project: Project) -> None:
     project.write(FILE, CYCLE.replace("== 'full'", "== 'full' and inputs.spec"))
-    stopped = project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:true")
+    stopped = project.playbook("run", "sdd-cycle", "spec=x", "--agent", "exec:echo done")
     assert stopped.code == 1
     assert "`and` has no counterpart" in stopped.err
     assert not (project.root / ".playbooks/sessions").exists()

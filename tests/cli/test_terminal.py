@@ -196,7 +196,7 @@ def test_a_long_playbook_shows_the_current_step(project: Project) -> None:
     head = GATED.partition("steps:")[0].replace("gated", "many")
     text = f"{head}steps:\n" + "".join(step % number for number in range(60)) + last
     project.write(".playbooks/playbooks/many.yaml", text)
-    agent = project.script("default: {}\n")
+    agent = project.script("default: {say: done}\n")
     with Terminal(project, "run", "many", "--agent", agent) as terminal:
         terminal.until("waits for you")
         terminal.until("abort > ")

@@ -63,7 +63,7 @@ def failed(tree: Project) -> None:
 
 
 def scripted(project: Project) -> driving.DriveOptions:
-    return driving.DriveOptions(agent=project.script("default: {}\n"))
+    return driving.DriveOptions(agent=project.script("default: {say: done}\n"))
 
 
 @pytest.mark.parametrize("so_far", [pending, aborted, failed])

@@ -79,7 +79,7 @@ def tries(project: Project, attempts: list[tuple[str, list[str]]]) -> list[Any]:
     given = project.root.with_name("given.sh")
     words = (sys.executable, program, json.dumps(attempts), WITH_TERMINAL, said)
     quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in words)
-    given.write_text(f"#!/bin/sh\nexec {quoted}\n")
+    given.write_text(f"#!/bin/sh\necho I try\nexec {quoted}\n")
     given.chmod(0o755)
     name = playbook(project, "plan /speckit.plan auto stop")
     ran = project.playbook("run", name, "013", "--agent", f"exec:{given}")
@@ -127,7 +127,7 @@ class TestAnAgent:
         project.git("worktree", "add", "-q", str(tmp_path / "there"), "-b", "there")
         there = Project(tmp_path / "there", project.home, project.env)
         there.write(".playbooks/playbooks/gated.yaml", GATED)
-        assert there.playbook("run", "gated", "--agent", "exec:true").code == 4
+        assert there.playbook("run", "gated", "--agent", "exec:echo done").code == 4
         waiting = there.session.name
         answer = [*PROGRAM, "answer", "--session", waiting, "continue"]
         for code, said in tries(project, [("without our variables", answer), ("escaped", answer)]):
@@ -141,7 +141,7 @@ class TestAnAgent:
         project.git("worktree", "add", "-q", str(tmp_path / "there"), "-b", "there")
         there = Project(tmp_path / "there", project.home, project.env)
         there.write(".playbooks/playbooks/gated.yaml", GATED)
-        run = ["env", "-C", str(there.root), *PROGRAM, "run", "gated", "--agent", "exec:true"]
+        run = ["env", "-C", str(there.root), *PROGRAM, "run", "gated", "--agent", "exec:echo done"]
         ((code, said),) = tries(project, [("at a terminal of its own", run)])
         assert (code, there.manifest()["gate"]["id"]) == (4, "publish#1?1"), said
 
@@ -151,7 +151,7 @@ class TestAnAgent:
         project.git("clone", "-q", ".", str(other))
         theirs = Project(other, project.home, project.env)
         theirs.write(".playbooks/playbooks/gated.yaml", GATED)
-        assert theirs.playbook("run", "gated", "--agent", "exec:true").code == 4
+        assert theirs.playbook("run", "gated", "--agent", "exec:echo done").code == 4
         answer = ["env", "-u", "PLAYBOOK_SESSION", "-C", str(other), *PROGRAM, "answer", "continue"]
         ((code, said),) = tries(project, [("plainly", answer)])
         assert code == 0, said
@@ -174,7 +174,7 @@ class TestAnAgent:
         agent.write_text(
             "#!/bin/sh\n"
             f'setsid env -i PATH="$PATH" HOME="$HOME" sh -c \'{waits}\' >&- 2>&- <&- &\n'
-            f"while ! [ -s {left} ]; do sleep 0.01; done\n"
+            f"while ! [ -s {left} ]; do sleep 0.01; done; echo left\n"
         )
         agent.chmod(0o755)
         name = playbook(project, "qa /qa.plan auto stop", "pr /feature.pr gate_always stop")
@@ -196,7 +196,7 @@ class TestAGitHookOfARunner:
         hook.chmod(0o755)
         project.write(".playbooks/config.yaml", "commit_sessions: step\n")
         name = playbook(project, "qa /qa.plan auto stop")
-        assert project.playbook("run", name, "013", "--agent", "exec:true").code == 0
+        assert project.playbook("run", name, "013", "--agent", "exec:echo done").code == 0
         assert f"but the runner of session {project.session.name} has started" in said.read_text()
 
     def test_does_not_decide_in_another_repository(self, project: Project) -> None:
@@ -206,7 +206,7 @@ class TestAGitHookOfARunner:
         hook.chmod(0o755)
         project.write(".playbooks/config.yaml", "commit_sessions: step\n")
         name = playbook(project, "qa /qa.plan auto stop")
-        assert project.playbook("run", name, "013", "--agent", "exec:true").code == 0
+        assert project.playbook("run", name, "013", "--agent", "exec:echo done").code == 0
         assert f"but the runner of session {project.session.name} has started" in said.read_text()
 
 
@@ -221,7 +221,7 @@ def test_any_program_on_a_leash_of_ours_is_an_agents(tmp_path: Path) -> None:
 
 class TestAPerson:
     def test_decides_in_any_terminal_and_any_script(self, project: Project) -> None:
-        agent = project.script("default: {}\n")
+        agent = project.script("default: {say: done}\n")
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         assert project.playbook("run", "gated", "--agent", agent).code == 4
         assert own_agents.above(checkout.find(project.root)) == ""

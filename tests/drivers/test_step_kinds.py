@@ -107,7 +107,7 @@ def test_a_fault_is_an_error_of_check_and_refused_before_a_session(
     assert done.code == 1
     assert said in done.out
     assert f"{file}:6:" in done.out
-    run = project.playbook("run", "sample", "--agent", "exec:true", "test=x")
+    run = project.playbook("run", "sample", "--agent", "exec:echo done", "test=x")
     assert run.code == (3 if "PB-POLICY" in done.out else 1)
     assert said.replace("{{test}}", "x").partition(":")[0] in run.err
     assert project.sessions == []
@@ -157,9 +157,11 @@ def test_what_is_not_known_yet_is_let_through(project: Project, step: str) -> No
 )
 def test_a_run_knows_more_than_check(project: Project, step: str, said: str) -> None:
     prepared(project, f"id: a, {step}")
-    planned = project.playbook("run", "sample", "test=a..b", "--dry-run", "--agent", "exec:true")
+    planned = project.playbook(
+        "run", "sample", "test=a..b", "--dry-run", "--agent", "exec:echo done"
+    )
     assert f"refused: step a: {said}" in planned.out.replace("'../a..b' ", "")
-    ran = project.playbook("run", "sample", "test=a..b", "--agent", "exec:true")
+    ran = project.playbook("run", "sample", "test=a..b", "--agent", "exec:echo done")
     assert (ran.code, project.sessions) == (1, [])
 
 
@@ -229,7 +231,7 @@ def test_a_playbook_with_a_prompt_needs_an_agent(project: Project) -> None:
     project.gh("missing")
     write(project, "id: ask, command: prompt, with: {text: 'Review it.'}")
     assert "no agent was named" in project.playbook("run", "sample").err
-    plan = project.playbook("run", "sample", "--dry-run", "--agent", "exec:true")
+    plan = project.playbook("run", "sample", "--dry-run", "--agent", "exec:echo done")
     assert "runs   a prompt, by an agent that may only read" in plan.out
 
 

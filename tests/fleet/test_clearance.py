@@ -31,6 +31,7 @@ AGENT = """\
 import os
 with open("{notes}", "a") as file:
     print("work", os.environ["PLAYBOOK_STEP"], "PLAYBOOK_CLEARANCE" in os.environ, file=file)
+print("noted")
 """
 
 

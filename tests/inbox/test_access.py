@@ -88,7 +88,7 @@ def test_the_event_stream_of_a_revoked_person_ends_at_once(users: Project) -> No
             assert list(told) == []
             assert time.monotonic() - began < 5
             users.write(".playbooks/playbooks/gated.yaml", GATED)
-            users.playbook("run", "gated", "--agent", "exec:true")
+            users.playbook("run", "gated", "--agent", "exec:echo done")
             assert next(untold).startswith("data:"), "other streams go on"
         assert ada.get("/events").status_code == 401
 
@@ -390,7 +390,7 @@ def attacked(users: Project, tmp_path: Path) -> Iterator[Attacked]:
     users.git("worktree", "add", "-q", str(tmp_path / "there"), "-b", "there")
     there = Project(tmp_path / "there", users.home, users.env)
     there.write(".playbooks/playbooks/gated.yaml", GATED)
-    assert there.playbook("run", "gated", "--agent", "exec:true").code == 4
+    assert there.playbook("run", "gated", "--agent", "exec:echo done").code == 4
     with serving(users) as served:
         yield Attacked(served, users, there)
 
@@ -535,7 +535,7 @@ def test_what_the_inbox_resumes_imports_no_module_of_the_checkout(
     users: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent may have written one, which would then run as a process of the person."""
-    users.write(".playbooks/config.yaml", "inbox: {resume: true}\nagent: exec:true\n")
+    users.write(".playbooks/config.yaml", "inbox: {resume: true}\nagent: exec:echo done\n")
     users.write(".playbooks/playbooks/gated.yaml", GATED)
     assert users.playbook("run", "gated").code == 4
     for name in ("json", "yaml", "click", "signal", "playbook_supervisor"):

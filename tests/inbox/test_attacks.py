@@ -39,7 +39,7 @@ def served(pristine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("inbox")
     project = Project.copied(pristine, folder / "project", home=folder)  # type: ignore[arg-type]
     project.write(".playbooks/playbooks/gated.yaml", GATED)
-    assert project.playbook("run", "gated", "--agent", "exec:true").code == 4
+    assert project.playbook("run", "gated", "--agent", "exec:echo done").code == 4
     with serving(project) as served:
         yield served
 

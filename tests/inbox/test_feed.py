@@ -134,7 +134,7 @@ def test_the_inbox_of_a_worktree_outlives_it(project: Project) -> None:
 
 def test_a_child_session_is_part_of_the_session_above_it(project: Project, feed: Feed) -> None:
     put(project)
-    assert project.playbook("run", "top", "--agent", "exec:true").code == 4
+    assert project.playbook("run", "top", "--agent", "exec:echo done").code == 4
     feed.poll()
     (row,) = local(feed.listing.rows)
     assert ids(feed.listing.waiting) == [row.session_id]

@@ -158,7 +158,7 @@ postconditions:
             "under `checks` in .playbooks/config.yaml, or write `cli PROGRAM ARGUMENTS`. "
             "[PB-CHECK-POLICY]\n",
         )
-        refused = checked.project.playbook("run", "gated", "--agent", "exec:true")
+        refused = checked.project.playbook("run", "gated", "--agent", "exec:echo done")
         assert (refused.code, checked.project.sessions) == (1, [])
         assert f"  at: {file}:4:5\n" in refused.err
 

@@ -100,7 +100,7 @@ def exec_agent(project: Project, attack: str) -> str:
     It attacks once the runner has made its copies: before, the runner restores what is missing.
     """
     script = f"import os, pathlib, time\n{FIND}step = os.environ['PLAYBOOK_STEP']\n"
-    script += "open('ran', 'a').write(step + '\\n')\nif step == 'work':\n"
+    script += "open('ran', 'a').write(step + '\\n')\nprint(step)\nif step == 'work':\n"
     script += "    while 'work' not in (private / 'journal.yaml').read_text(): time.sleep(0.01)\n"
     script += "    time.sleep(0.02)\n"
     script += "".join(f"    {line}\n" for line in attack.splitlines())
@@ -126,7 +126,7 @@ def test_what_an_agent_forges_is_refused_in_the_run_and_after_it(
     assert guarded.read("ran") == "work\n"
     assert guarded.playbook("repair").code == 3
     assert guarded.playbook("repair", "--restore").code == 0
-    guarded.write("agent.py", "#!/bin/sh\necho $PLAYBOOK_STEP >> ran\n")
+    guarded.write("agent.py", "#!/bin/sh\necho $PLAYBOOK_STEP | tee -a ran\n")
     waits = guarded.playbook("resume", "--agent", agent, "--mode", "manual")
     assert waits.code == 4, waits.err
     assert guarded.journal()[-1]["step_id"] == "pr"
@@ -137,7 +137,10 @@ def test_what_the_script_agent_forges_is_refused_as_well(guarded: Project) -> No
     """Its file names no session, so its author has to know the id: here from a first gate."""
     first = STEPS.replace("/x, autonomy: auto", "/x, autonomy: gate_always")
     guarded.write(".playbooks/playbooks/guarded.yaml", first)
-    assert guarded.playbook("run", "guarded", "--agent", guarded.script("default: {}")).code == 4
+    assert (
+        guarded.playbook("run", "guarded", "--agent", guarded.script("default: {say: done}")).code
+        == 4
+    )
     name = guarded.session.name
     forged = (
         (guarded.session / "playbook.yaml")

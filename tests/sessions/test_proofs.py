@@ -93,7 +93,7 @@ def test_the_log_of_the_attempt_has_all_that_the_check_printed(checked: Checked)
 
 
 TELLS = [sys.executable, "-c", "print('a banner\\nFAIL: test_b\\n1 failed'); raise SystemExit(1)"]
-HEARS = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
+HEARS = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read()); print('heard')"
 
 
 def test_a_gate_and_the_retry_are_told_which_test_has_failed(

@@ -38,7 +38,7 @@ def two(project: Project) -> Project:
 
 def writes(project: Project, path: str, text: str) -> str:
     """An agent whose first step writes a file of the project."""
-    program = project.write("agent", f"#!/bin/sh\ncat > {path} <<'END'\n{text}END\n")
+    program = project.write("agent", f"#!/bin/sh\ncat > {path} <<'END'\n{text}END\necho written\n")
     program.chmod(0o755)
     return "exec:./agent"
 

@@ -19,13 +19,17 @@ _AUTOMATIC = (
 
 
 class Notice(Record):
-    """What a notification says of an agent. `waits`: it has stopped and is going to resume."""
+    """What a notification says of an agent. `waits`: it has stopped and is going to resume.
+
+    `text` are the agent's own words, `reason` the client's for an agent that has not completed.
+    """
 
     agent: str
     tool_use: str
     completed: bool
     waits: bool
     text: str
+    reason: str
 
 
 def is_automatic(prompt: str) -> bool:
@@ -47,5 +51,6 @@ def read(prompt: str) -> Notice:
         tool_use=fields.get("tool-use-id", ""),
         completed=completed,
         waits=completed and _STILL_WORKING in fields.get("note", ""),
-        text=result or ("" if completed else fields.get("summary", "")),
+        text=result,
+        reason="" if completed else fields.get("summary", "") or result,
     )

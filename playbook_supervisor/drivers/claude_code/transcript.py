@@ -7,9 +7,8 @@ notification that is on its way can be told from one that will never come.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
+from playbook_supervisor.agents.claude_transcripts import tail
 from playbook_supervisor.drivers.claude_code import notices
 from playbook_supervisor.drivers.claude_code.notices import NOTIFICATION, Notice
 from playbook_supervisor.records import Record
@@ -37,7 +36,7 @@ def queue(file: str) -> Queue:
     """The notifications in that transcript; none if it cannot be read."""
     waiting: list[str] = []
     delivered: list[str] = []
-    for line in _lines(file, _QUEUE_TAIL):
+    for line in tail(file, _QUEUE_TAIL):
         entry = _json(line) if line.startswith(_QUEUE) else {}
         content = entry.get("content")
         if entry.get("operation") == "enqueue":
@@ -59,21 +58,11 @@ def unseen_end(file: str, heard: str) -> tuple[str, str]:
     The last messages say so; `heard` is the last end that was found before. The prompt that is
     being submitted may already follow them.
     """
-    messages = [found for line in _lines(file, _TAIL) if (found := _message(line)) is not None]
+    messages = [found for line in tail(file, _TAIL) if (found := _message(line)) is not None]
     for end, name in reversed(messages[-2:]):
         if end and name != heard:
             return end, name
     return "", heard
-
-
-def _lines(file: str, size: int) -> Iterator[str]:
-    try:
-        with Path(file).open("rb") as transcript:
-            transcript.seek(0, 2)
-            transcript.seek(max(0, transcript.tell() - size))
-            yield from transcript.read().decode("utf-8", "replace").split("\n")
-    except OSError:
-        return
 
 
 def _json(line: str) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
+from playbook_supervisor.agents.claude_transcripts import Ending, ending, subagent_file
 from playbook_supervisor.drivers.claude_code import gates, notices, request_limit, transcript
 from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
-from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
@@ -27,6 +28,8 @@ _MISSED = "the client no longer lists its agent, and no hook reported its end"
 _OUR_COMMANDS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
 _CHANCES = 3  # blocked stops after which an agent that may still come back counts as lost
 PATIENCE = 5.0  # seconds in which the client queues the notification of an agent that ended
+_WRITTEN = 2.0  # seconds in which the client writes the last lines of a transcript
+_FAILED = "the subagent failed"
 _INTERVAL = 0.2  # seconds between two looks at the transcript
 
 
@@ -71,8 +74,9 @@ def agent_result(hook: HookContext) -> HookReply | None:
     if response.get("status") == "async_launched":
         hook.progress()  # only here: the settings may still forbid an allowed launch
         return None
-    completed = response.get("status") == "completed"
-    return _ended(hook, attempt, completed, _last_text(response), "PostToolUse")
+    text = _last_text(response)
+    reason = "" if response.get("status") == "completed" else text or _FAILED
+    return _ended(hook, attempt, reason, text, "PostToolUse")
 
 
 def _last_text(response: Mapping[str, Any]) -> str:
@@ -88,7 +92,7 @@ def agent_failed(hook: HookContext) -> HookReply | None:
     attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
     if not attempt or hook.payload.get("is_interrupt"):
         return None  # after an interrupt, the next prompt says what the person wants
-    return _ended(hook, attempt, False, hook.text("error"), "PostToolUseFailure")
+    return _ended(hook, attempt, hook.text("error") or _FAILED, "", "PostToolUseFailure")
 
 
 def prompted(hook: HookContext) -> HookReply | None:
@@ -143,7 +147,7 @@ def _notified(hook: HookContext, prompt: str) -> HookReply | None:
     if notice.waits:
         hook.bound.waited(hook.bound.workers[attempt].agent)
         return None
-    return _ended(hook, attempt, notice.completed, notice.text, "UserPromptSubmit")
+    return _ended(hook, attempt, notice.reason, notice.text, "UserPromptSubmit")
 
 
 def report_missed(hook: HookContext) -> tuple[Snapshot | None, bool]:
@@ -169,12 +173,12 @@ def report_missed(hook: HookContext) -> tuple[Snapshot | None, bool]:
             continue
         notice, stopped = queue.delivered.get(agent), bound.stops.get(agent, 0) > 0
         if notice is not None and not notice.waits:
-            completed, text = notice.completed, notice.text
+            reason, text = notice.reason, notice.text
         elif stopped or bound.blocks >= _CHANCES:
-            completed, text = stopped, bound.said.get(agent) or _MISSED
+            reason, text = "" if stopped else _MISSED, bound.said.get(agent, "")
         else:
             continue
-        latest = _report(hook, attempt, completed, text)
+        latest = _report(hook, attempt, reason, text)
         snapshot = latest if snapshot is None else latest.after(snapshot)
     return snapshot, not _agents(bound).keys().isdisjoint(queue.waiting)
 
@@ -204,32 +208,47 @@ def _agents(bound: Binding) -> dict[str, str]:
     return {worker.agent: attempt for attempt, worker in bound.workers.items() if worker.agent}
 
 
-def _ended(hook: HookContext, attempt: str, completed: bool, text: str, event: str) -> HookReply:
+def _ended(hook: HookContext, attempt: str, reason: str, text: str, event: str) -> HookReply:
     agent = hook.bound.workers[attempt].agent
-    snapshot = _report(hook, attempt, completed, text or hook.bound.said.get(agent, ""))
+    snapshot = _report(hook, attempt, reason, text or hook.bound.said.get(agent, ""))
     return HookReply(event, snapshot=snapshot, ring=snapshot.question)
 
 
-def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snapshot:
-    """Journal an attempt's return. What its agent claims does not count.
+def _ending(hook: HookContext, agent: str) -> Ending:
+    """How the agent ended. The client may still be writing its last lines."""
+    if not agent.isalnum() or not (conversation := hook.text("transcript_path")):
+        return Ending()
+    file, deadline = subagent_file(Path(conversation), agent), time.monotonic() + _WRITTEN
+    while (found := ending(file)).unsettled and time.monotonic() < deadline:
+        time.sleep(_INTERVAL)
+    return found
+
+
+def _report(hook: HookContext, attempt: str, reason: str, text: str) -> Snapshot:
+    """Journal an attempt's return: `reason` says why it failed. What its agent claims is nothing.
 
     Until that succeeds the agent counts as working; a failed report is repeated at the turn's end.
     """
     bound = hook.bound
     worker = bound.workers[attempt]
+    from playbook_supervisor.agents.claude_verdict import stopped_by_hook, subagent_failure
+    from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
+
     known = {"name": "claude-code", "id": worker.agent, "model": worker.model}
     error = None
-    if not completed:
-        error = Failure("PB-AGENT-FAILED", first_line(text) or "the subagent failed")
+    ending = _ending(hook, worker.agent)
+    if reason:
+        error = subagent_failure(reason)
+    elif ending.hook:
+        error = stopped_by_hook(ending.hook)
     elif worker.skill and [worker.skill, worker.args] not in bound.receipts.get(worker.agent, []):
         typed = f"/{worker.skill} {worker.args}".rstrip()
         error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without running {typed}")
     agent = {key: value for key, value in known.items() if value}
-    from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
-
     if place := hook.supervisor.place_of(attempt):
-        keep_words(*place, text, secret_values(hook.environment))
-    snapshot = hook.supervisor.report(attempt, Outcome(error, text, agent))
+        keep_words(*place, text or reason, secret_values(hook.environment))
+    outcome = Outcome(error, text, agent, silent=ending.silent and not text.strip())
+    snapshot = hook.supervisor.report(attempt, outcome)
     del bound.workers[attempt]
     bound.forget(worker.agent)
     hook.progress()
