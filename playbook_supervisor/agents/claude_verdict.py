@@ -169,9 +169,8 @@ def output_limit(text: str) -> Failure | None:
 
 def subagent_failure(reason: str) -> Failure:
     """The failure of a subagent that, in the client's words, did not complete."""
-    message = first_line(reason) or "the subagent failed"
     code = "PB-AGENT-API" if _named_status(reason) >= _SERVER_ERROR else "PB-AGENT-FAILED"
-    return output_limit(reason) or _failure(code, message)
+    return output_limit(reason) or _failure(code, first_line(reason))
 
 
 def stopped_by_hook(hook: str) -> Failure:

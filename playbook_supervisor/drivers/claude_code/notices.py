@@ -7,6 +7,7 @@ import re
 from playbook_supervisor.records import Record
 
 NOTIFICATION = "<task-notification>"
+FAILED = "the subagent failed"
 _RESULT = "<result>"
 _FIELD = r"(?s)<(task-id|tool-use-id|status|summary|note)>(.*?)</\1>"
 _STILL_WORKING = "background work of its own still running"
@@ -52,5 +53,5 @@ def read(prompt: str) -> Notice:
         completed=completed,
         waits=completed and _STILL_WORKING in fields.get("note", ""),
         text=result,
-        reason="" if completed else fields.get("summary", "") or result,
+        reason="" if completed else fields.get("summary", "") or result or FAILED,
     )

@@ -29,7 +29,6 @@ _OUR_COMMANDS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
 _CHANCES = 3  # blocked stops after which an agent that may still come back counts as lost
 PATIENCE = 5.0  # seconds in which the client queues the notification of an agent that ended
 _WRITTEN = 2.0  # seconds in which the client writes the last lines of a transcript
-_FAILED = "the subagent failed"
 _INTERVAL = 0.2  # seconds between two looks at the transcript
 
 
@@ -75,7 +74,7 @@ def agent_result(hook: HookContext) -> HookReply | None:
         hook.progress()  # only here: the settings may still forbid an allowed launch
         return None
     text = _last_text(response)
-    reason = "" if response.get("status") == "completed" else text or _FAILED
+    reason = "" if response.get("status") == "completed" else text or notices.FAILED
     return _ended(hook, attempt, reason, text, "PostToolUse")
 
 
@@ -92,7 +91,7 @@ def agent_failed(hook: HookContext) -> HookReply | None:
     attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
     if not attempt or hook.payload.get("is_interrupt"):
         return None  # after an interrupt, the next prompt says what the person wants
-    return _ended(hook, attempt, hook.text("error") or _FAILED, "", "PostToolUseFailure")
+    return _ended(hook, attempt, hook.text("error") or notices.FAILED, "", "PostToolUseFailure")
 
 
 def prompted(hook: HookContext) -> HookReply | None:
