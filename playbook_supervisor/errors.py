@@ -156,6 +156,9 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
     "PB-CHECK-NAMESPACE": "Use a namespace that there is, or install the package that provides it.",
     "PB-CHECK-UNDEFINED": "Define it under `checks` in .playbooks/config.yaml.",
+    "PB-CHECK-SECRET": "Write `{{secret:NAME}}` under `env` or `headers`, where NAME is an"
+    " environment variable or a name under `secrets` in the config. If it is no secret, end the"
+    " line with `# playbook: allow PB-CHECK-SECRET because REASON`.",
     "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
     # arguments
     "PB-ARG-USAGE": "See `playbook --help`.",

@@ -162,11 +162,14 @@ class _Project:
 
 
 def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
+    from playbook_supervisor.project import secret_detection
     from playbook_supervisor.project.lint import CHECK, COMMAND, NAME, lint
 
     playbook, problems, document = examine(data, file)
-    if playbook is None or document is None:
+    if document is None:
         return problems
+    if playbook is None:
+        return _sorted([*problems, *secret_detection.refused(document, data)])
     path = Path(file)
     folder = path.parent.absolute().name
     stem = path.stem if folder == "playbooks" else ""
@@ -176,14 +179,18 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     warnings = lint(playbook, document, command=command, config=config, stem=stem)
     if _is_translated(problems):
         warnings = tuple(map(_in_its_format, warnings))
-    found = [*problems, *warnings]
+    found = [*problems, *secret_detection.found(document), *warnings]
     found += _step_kinds(playbook, document, project.root if config else None, config)
     if not anywhere and any(step.child for step in playbook.steps):
         found += _children(playbook, document, project, path, in_project=bool(stem))
     found += _tightened(playbook, document, project)
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     unchecked += () if config else (CHECK,)
-    return _not_allowed(sorted(found, key=lambda each: each.position), data, file, unchecked)
+    return _not_allowed(_sorted(found), data, file, unchecked)
+
+
+def _sorted(found: Iterable[Problem]) -> Problems:
+    return tuple(sorted(found, key=lambda each: each.position))
 
 
 def _is_translated(problems: Problems) -> bool:

@@ -1,4 +1,4 @@
-"""Comments that silence a warning where it stands, with the reason.
+"""Comments that silence a warning where it stands, or allow a value that looks like a secret.
 
 `# playbook: allow PB-CHECK-LINT-UNSEEN because …`, on the line of the warning or above it.
 """
@@ -14,6 +14,8 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 
 CODE = "PB-CHECK-ALLOW"
+SECRET = "PB-CHECK-SECRET"  # noqa: S105 - a code, not a password
+"""The one error that can be allowed."""
 _COMMENT = r"(?:^|(?<=\s))# playbook: allow\b(.*)"
 _ALLOWANCE = r"\s+(PB-[A-Z-]+(?:\s*,\s*PB-[A-Z-]+)*)\s+because\s+\S"
 _SURELY = "# playbook: allow"  # what every such comment contains; most lines do not
@@ -33,19 +35,14 @@ def without_allowed(
 ) -> tuple[Problem, ...]:
     """The problems that no comment allows, and a warning for each comment that allows nothing.
 
-    Only warnings can be allowed. `unchecked` are codes that were not looked for here.
+    Only warnings can be allowed, and values that look like secrets. `unchecked` are codes that were
+    not looked for here.
     """
     allowances = list(_allowances(data.decode("utf-8", "replace").splitlines()))
     used: set[tuple[int, str]] = set()
     left: list[Problem] = []
     for problem in problems:
-        allowing = [
-            each
-            for each in allowances
-            if problem.severity == "warning"
-            and problem.line == each.covers
-            and problem.code in each.codes
-        ]
+        allowing = [each for each in allowances if _allows(each, problem)]
         used |= {(each.line, problem.code) for each in allowing}
         left += [] if allowing else [problem]
     for each in allowances:
@@ -61,6 +58,21 @@ def without_allowed(
                 said += f", but in line {there[0]}" if there else ""
                 left.append(_warning(source, at, said))
     return tuple(sorted(left, key=lambda problem: problem.position))
+
+
+def unallowed(problems: Sequence[Problem], data: bytes) -> tuple[Problem, ...]:
+    """The problems that no comment allows."""
+    allowances = list(_allowances(data.decode("utf-8", "replace").splitlines())) if problems else []
+    return tuple(
+        problem
+        for problem in problems
+        if not any(_allows(allowance, problem) for allowance in allowances)
+    )
+
+
+def _allows(allowance: _Allowance, problem: Problem) -> bool:
+    allowable = problem.severity == "warning" or problem.code == SECRET
+    return allowable and problem.line == allowance.covers and problem.code in allowance.codes
 
 
 def _allowances(lines: Sequence[str]) -> Iterator[_Allowance]:

@@ -70,12 +70,20 @@ class PlaybookFile(Record, slots=False):
 
     @cached_property
     def examined(self) -> tuple[Playbook | None, tuple[Problem, ...]]:
-        """The playbook (None if it is not valid), and all problems by place. StorageError."""
+        """The playbook (None if it is not valid), and all problems by place. StorageError.
+
+        It is not valid either if it contains what looks like a secret, unless a comment allows it.
+        """
         try:
             translation = self.translation
         except CheckError as error:
             return None, (problem_of(error, self.source),)
-        return examine_translation(translation)
+        from playbook_supervisor.project.secret_detection import refused
+
+        playbook, problems = examine_translation(translation)
+        secrets = refused(translation.document, self.data)
+        found = sorted((*problems, *secrets), key=lambda each: each.position)
+        return None if secrets else playbook, tuple(found)
 
     @property
     def playbook(self) -> Playbook:

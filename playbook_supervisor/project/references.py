@@ -49,6 +49,11 @@ def with_any_values(text: str) -> str:
     return re.sub(_REFERENCE, "x", text)
 
 
+def without_references(text: str) -> str:
+    """The text that is written here: all but the references."""
+    return re.sub(_REFERENCE, "", text).strip()
+
+
 def secret_names(text: str, args: Iterable[Arg] = ()) -> tuple[str, ...]:
     """Of the names in a text those that stand for a secret: `secret:NAME`, and each secret arg."""
     secret = {arg.name for arg in args if arg.secret}
