@@ -54,6 +54,7 @@ class CliExecutor:
 
     def execute(self, task: Task, context: Context) -> Outcome:
         self.check(task, None)
+        admit_program(context.config, task.words, context.cwd)
         stdin = task.stdin or task.options.get("stdin", "")
         env = {**task.env, **task.options.get("env", {})}
         try:

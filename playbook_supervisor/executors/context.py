@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Why = Literal["", "wall", "idle", "stop"]
 
+_OURS = frozenset({"git", "gh"})
+"""What executors of ours start, with arguments of their own."""
 CAP = 1_000_000
 """Bytes of output that are kept unless the step says otherwise."""
 
@@ -141,7 +143,8 @@ class TaskContext:
     ) -> Completed:
         place, folder = self.place, cwd or self.cwd
         asked = {**os.environ, **place.env, **(env or {})}
-        admit_program(place.config, argv, folder)
+        ours = argv[0] in _OURS  # `cli git` is admitted by its own executor
+        admit_program(place.config, argv, folder, by="us" if ours else "playbook")
         with self._turn:
             if self.stopped:
                 raise Stopped

@@ -1,7 +1,9 @@
 """What the project lets steps use: programs, hosts and tools, by `allow` and `deny` in the config.
 
-A pattern is a glob. `deny` wins, and a playbook cannot widen either (tyr 27). Without `allow`
-everything passes but shells; a shell must be matched by a pattern of `allow.cli`.
+A pattern is a glob. `deny` wins, and a playbook cannot widen either (tyr 27). Without both,
+everything passes but shells; a shell must be matched by a pattern of `allow.cli`. No list of the
+programs that start others is complete, so `deny.cli` without `allow.cli` admits only what is known
+to start none.
 """
 
 from __future__ import annotations
@@ -23,41 +25,54 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
 
     Kind = Literal["cli", "http", "mcp"]
+    Chooser = Literal["playbook", "settings", "us"]
 
 _SHELLS = r"""(?x)(?:
     (?: a | ba | c | da | fi | k | mk | rba | tc | xon | ya | z )? sh [0-9.-]*
     | cmd | command\.com | elvish | nu | powershell | pwsh
 )\Z"""
 """Names of programs that take a command line as text."""
-_LAUNCHERS = r"""(?x)(?:
-    busybox | ch(?:root|rt) | doas | env | flock | (?:io)?nice | nohup | parallel | script
-    | set(?:priv|sid) | stdbuf | strace | sudo | taskset | time(?:out)? | toybox | unshare
-    | watch | xargs
+STARTS_NOTHING = r"""(?x)(?:
+    arch | b2sum | base32 | base64 | basename | cat | chgrp | chmod | chown | cksum | cmp | comm |
+    cp | cut | date | df | dirname | du | echo | expand | expr | factor | false | fmt | fold |
+    grep | groups | head | hostid | id | join | jq | link | ln | ls | md5sum | mkdir | mkfifo |
+    mktemp | mv | nl | nproc | numfmt | od | paste | pathchk | pr | printenv | printf | pwd |
+    readlink | realpath | rm | rmdir | seq | sha1sum | sha224sum | sha256sum | sha384sum |
+    sha512sum | shuf | sleep | stat | sum | sync | tac | tail | tee | test | touch | tr | true |
+    truncate | tsort | uname | unexpand | uniq | unlink | wc | who | whoami | yes
 )\Z"""
-"""Names of programs that start the program that their arguments name."""
+"""Names of programs that are known to start no other one, whatever their arguments are."""
 _SPLIT = ("--split-string=", "-S")  # options of `env` that contain a whole command line
+_TO_ADD = (
+    "A person may name it in .playbooks/config.yaml, with all other programs that steps start: "
+    "`allow: {{cli: [{}]}}`."
+)
 
 
-def admit_program(config: Config, argv: Sequence[str], cwd: Path) -> None:
-    """PolicyError PB-POLICY-DENIED if the project does not let a step in `cwd` run this.
+def admit_program(config: Config, argv: Sequence[str], cwd: Path, by: Chooser = "playbook") -> None:
+    """PolicyError PB-POLICY-DENIED if the project does not let this run in `cwd`.
 
-    A pattern with a slash is compared with the program's path, another one with its name. A
-    program that others start (`env sh`) must not be denied either, nor be a shell.
+    A pattern with a slash is compared with the program's path, another one with its name. What a
+    program may start by its arguments (`env sh`) must be neither denied nor a shell. With
+    `deny.cli` alone, a playbook may start only what is known to start nothing. `by` says who has
+    chosen the program: a playbook, the settings, or we, whose arguments are no programs.
     """
     program, *others = argv
-    started = [program]
-    if re.match(_LAUNCHERS, _name(program)):
-        started += [word for each in others if (word := _first_word(each))]
-    for each in started:
-        names = _names(each, cwd)
-        if any(_matches(names, pattern) for pattern in config.deny.cli or ()):
-            raise _denied("cli", each, "`deny.cli` of the project's config forbids it")
-        allowed = any(_matches(names, pattern) for pattern in config.allow.cli or ())
-        shells = [name for name in names if re.match(_SHELLS, _name(name))]
-        if shells and not any(_matches(shells, pattern) for pattern in config.allow.cli or ()):
-            raise _denied("cli", each, "it is a shell, and `allow.cli` does not name it")
-        if each is program and config.allow.cli is not None and not allowed:
-            raise _denied("cli", each, "`allow.cli` of the project's config does not name it")
+    names = _names(program, cwd)
+    allow, deny = config.allow.cli, config.deny.cli
+    if why := _refusal(config, names):
+        raise _denied("cli", program, why)
+    if allow is not None and not any(_matches(names, pattern) for pattern in allow):
+        raise _denied("cli", program, "`allow.cli` of the project's config does not name it")
+    if by == "us" or _starts_nothing(program):
+        return
+    if by == "playbook" and deny and allow is None:
+        why = "it may start other programs, which `deny.cli` cannot see"
+        name = first_line(Path(program).name, 60)
+        raise _denied("cli", program, why, _TO_ADD.format(name))
+    for word in filter(None, map(_word, others)):
+        if _may_start(word, cwd) and (why := _refusal(config, _names(word, cwd))):
+            raise _denied("cli", word, why)
 
 
 def admit_host(config: Config, host: str, port: int | None = None) -> None:
@@ -90,10 +105,34 @@ def _any_glob(names: list[str], pattern: str, *, fold: bool) -> bool:
     return any(fnmatchcase(name, pattern.casefold() if fold else pattern) for name in names)
 
 
-def _denied(kind: Kind, name: str, why: str) -> PolicyError:
+def _refusal(config: Config, names: Sequence[str]) -> str:
+    """Why the program of these names must not be started, by whatever; empty if it may."""
+    if any(_matches(names, pattern) for pattern in config.deny.cli or ()):
+        return "`deny.cli` of the project's config forbids it"
+    shells = [name for name in names if re.match(_SHELLS, _name(name))]
+    if shells and not any(_matches(shells, each) for each in config.allow.cli or ()):
+        return "it is a shell, and `allow.cli` does not name it"
+    return ""
+
+
+def _may_start(word: str, cwd: Path) -> bool:
+    """Whether an argument can name a program: not a folder `cmd`, nor a word that is none here."""
+    from shutil import which
+
+    if os.sep in word:
+        return os.access(cwd / word, os.X_OK) and (cwd / word).is_file()
+    return which(word) is not None or not re.match(_SHELLS, _name(word))
+
+
+def _starts_nothing(program: str) -> bool:
+    folder, name = os.path.split(program)
+    return re.match(STARTS_NOTHING, name) is not None and folder in ("", "/bin", "/usr/bin")
+
+
+def _denied(kind: Kind, name: str, why: str, guidance: str = "") -> PolicyError:
     used = {"cli": "run", "http": "send a request to", "mcp": "call"}[kind]
     message = f"a step may not {used} {first_line(name, 100)!r}: {why}"
-    return PolicyError("PB-POLICY-DENIED", message)
+    return PolicyError("PB-POLICY-DENIED", message, guidance=guidance)
 
 
 def _matches(names: Iterable[str], pattern: str) -> bool:
@@ -115,9 +154,8 @@ def _name(program: str) -> str:
     return Path(program).name.casefold().removesuffix(".exe")
 
 
-def _first_word(argument: str) -> str:
-    """The program that an argument of a launcher may be; empty if it cannot be one."""
+def _word(argument: str) -> str:
+    """The program that an argument may name: its first word that is neither option nor setting."""
     for option in _SPLIT:
         argument = argument.removeprefix(option)
-    words = argument.split(maxsplit=1)
-    return words[0] if words and not words[0].startswith("-") else ""
+    return next((each for each in argument.split() if each[0] != "-" and "=" not in each), "")

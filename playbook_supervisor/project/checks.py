@@ -202,7 +202,7 @@ def run_check(
     from playbook_supervisor.system.processes import Worker
 
     checking = checking or Checking()
-    admit_program(config, spec.argv, root)
+    admit_program(config, spec.argv, root, by="settings")
     deadline = min(wall for wall in (spec.timeout_seconds, checking.wall) if wall is not None)
     began = time.monotonic()
     output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)

@@ -51,6 +51,12 @@ def test_without_any_setting_every_program_but_a_shell_passes(program: str) -> N
         ["busybox", "sh"],
         ["timeout", "5", "dash"],
         ["nohup", "nice", "-n", "10", "sh"],
+        ["env", "-S-i sh"],
+        ["prlimit", "sh"],
+        ["setarch", "x86_64", "sh"],
+        ["start-stop-daemon", "--start", "--exec", "/bin/sh"],
+        ["find", ".", "-exec", "sh", "-c", "true", ";"],
+        ["script", "-c", "sh -c true", "out"],
     ],
     ids=" ".join,
 )
@@ -91,7 +97,65 @@ def test_deny_wins_over_allow_by_name_by_path_and_behind_a_launcher() -> None:
     assert "forbids it" in denied(settings, "/opt/bin/curl")
     assert "forbids it" in denied(settings, "nice", "curl")
     assert "forbids it" in denied(settings, "env")
-    admit_program(settings, ["make", "curl"], Path("/"))
+    assert "forbids it" in denied(settings, "prlimit", "curl")
+    admit_program(settings, ["echo", "curl"], Path("/"))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["prlimit", "touch", "x"],
+        ["setarch", "x86_64", "touch", "x"],
+        ["ssh-agent", "touch", "x"],
+        ["nsenter", "touch", "x"],
+        ["capsh", "--", "-c", "touch x"],
+        ["start-stop-daemon", "--start", "--exec", "/usr/bin/touch", "--", "x"],
+        ["env", "-S-i touch x"],
+        ["find", ".", "-exec", "touch", "x", ";"],
+        ["git", "-c", "alias.x=!touch x", "x"],
+        ["script", "-c", "touch x", "out"],
+        ["awk", 'BEGIN { system("touch x") }'],
+        ["xargs", "touch"],
+        ["make"],
+        ["python3", "-c", "pass"],
+        ["./touches"],
+        ["./cat", "x"],
+    ],
+    ids=" ".join,
+)
+def test_beside_deny_only_programs_pass_that_start_no_others(
+    argv: list[str], tmp_path: Path
+) -> None:
+    """And those that `allow` names. The refusal says what to add."""
+    with pytest.raises(PolicyError) as caught:
+        admit_program(config(deny={"cli": ["touch"]}), argv, tmp_path)
+    name = Path(argv[0]).name
+    assert "it may start other programs" in caught.value.message
+    assert f"`allow: {{cli: [{name}]}}`" in caught.value.guidance
+    allowed = config(allow={"cli": [name]}, deny={"cli": ["rm"]})
+    admit_program(allowed, argv, tmp_path)
+    admit_program(config(deny={"cli": []}), argv, tmp_path)
+
+
+@pytest.mark.parametrize("argv", [["grep", "touch", "x"], ["/bin/cat", "sh"], ["cp", "a", "touch"]])
+def test_a_program_that_starts_nothing_may_be_told_any_word(argv: list[str]) -> None:
+    admit_program(config(deny={"cli": ["touch"]}), argv, Path("/"))
+
+
+def test_a_word_that_is_no_program_here_is_no_shell(tmp_path: Path) -> None:
+    """A folder called `cmd`, for instance, as projects in Go have it."""
+    (tmp_path / "cmd").mkdir()
+    for word in ("./cmd", "cmd", "nu"):
+        admit_program(Config(), ["go", "build", word], tmp_path)
+
+
+def test_what_the_settings_name_themselves_may_start_others(tmp_path: Path) -> None:
+    """But neither a shell nor what they deny."""
+    settings = config(deny={"cli": ["touch"]})
+    admit_program(settings, ["pytest", "-q"], tmp_path, by="settings")
+    for argv in (["env", "touch", "x"], ["env", "sh"]):
+        with pytest.raises(PolicyError):
+            admit_program(settings, argv, tmp_path, by="settings")
 
 
 def test_hosts_are_compared_without_case_and_with_their_port() -> None:
