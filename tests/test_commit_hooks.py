@@ -62,6 +62,7 @@ def test_what_a_hook_formats_is_not_put_back_by_the_next_commit(project: Project
     hook(project, "pre-commit", FORMAT)
     assert project.playbook("run", "c").code == 0
     only_the_persons(project)
+    assert project.git("status", "--porcelain", "--", ".playbooks") == ""
     assert project.git("show", "HEAD~1:new.txt") == "text"
     project.git("commit", "-q", "--no-verify", "-m", "Something else")
     assert project.git("show", "HEAD:new.txt") == "text"

@@ -95,18 +95,19 @@ def load(folder: Path, runtime: Runtime) -> None:
     elif not runtime.latest(RECORDS, written):
         if not runtime.ours(RECORDS, written) and (changed := difference(data, runtime)):
             raise integrity.tampered(changed, source)
-        runtime.digests[RECORDS] = [written]
+        # what has been formatted, by a hook of git for instance, is not written again for that
+        last = digest(_emitted(data, runtime))
+        runtime.digests[RECORDS] = [written, *([last] if runtime.latest(RECORDS, last) else [])]
 
 
 def difference(data: bytes, runtime: Runtime) -> str:
     """What something else changed in the data of the file, in a sentence; empty if nothing."""
     try:
+        if runtime.ours(RECORDS, digest(_emitted(data, runtime))):
+            return ""
         found = read(data, RECORDS)
     except StateError as error:
         return f"it was changed by something else: {error.message}"
-    found.digests = runtime.digests
-    if runtime.ours(RECORDS, digest(emit(found))):
-        return ""
     mine, theirs = as_mapping(runtime), as_mapping(found)
     keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
     return f"it was changed by something else: {', '.join(keys) or 'its keys'}"
@@ -129,6 +130,13 @@ def read(data: bytes, source: str) -> Runtime:
     except UnfitError as unfit:
         raise document.corrupt((unfit.key,), str(unfit)) from None
     return found
+
+
+def _emitted(data: bytes, runtime: Runtime) -> bytes:
+    """The file as we would write it."""
+    found = read(data, RECORDS)
+    found.digests = runtime.digests
+    return emit(found)
 
 
 def _launch(fields: Fields) -> Launch:
