@@ -153,6 +153,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-POLICY": "Correct the policy there; `playbook schema policy` describes every key.",
     "PB-CHECK-POLICY-UNUSED": "Correct the pattern, or remove the rule.",
     "PB-CHECK-SETTINGS": "Correct the client's settings there: plain JSON, without comments.",
+    "PB-CHECK-ONE-WAY": "To run it in both ways, remove the key from its front matter.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
     "PB-CHECK-NAMESPACE": "Use a namespace that there is, or install the package that provides it.",
     "PB-CHECK-UNDEFINED": "Define it under `checks` in .playbooks/config.yaml.",

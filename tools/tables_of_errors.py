@@ -73,7 +73,7 @@ class _Installed:
     """An installed command."""
 
     def __init__(self, name: str, *, closed: bool = False, builtin: bool = False) -> None:
-        self.name, self.closed, self.builtin = name, closed, builtin
+        self.name, self.closed, self.builtin, self.hidden = name, closed, builtin, False
 
 
 def _command(name: str) -> Command | None:

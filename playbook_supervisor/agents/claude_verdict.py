@@ -96,7 +96,8 @@ def unknown_command(stream: Stream, command: str) -> Failure | None:
     known = stream.commands
     if known is None or not command.startswith("/") or command.removeprefix("/") in known:
         return None
-    return _failure("PB-AGENT-COMMAND", f"Claude Code has no command {command} here")
+    message = f"Claude Code offers no command {command} here"
+    return _failure("PB-AGENT-COMMAND", f"{message}, or not to people (user-invocable: false)")
 
 
 def judge(

@@ -39,7 +39,7 @@ def begin(
 
         authorization.admit_begin(store.checkout, start, os.environ)
     request = creation.prepare(store, reference, args, start=start)
-    request.require_commands(store.checkout.root)
+    request.require_commands(store.checkout.root, inside=True)
     require_executable(request, store.checkout.root)
     session_id = creation.begin(store, request, start=start, exports=False)
     supervisor = locate.admitted_supervisor(store, session_id)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         @property
         def closed(self) -> bool: ...
         @property
+        def hidden(self) -> bool: ...
+        @property
         def builtin(self) -> bool: ...
 
     Lookup = Callable[[str], Command | None]
@@ -50,6 +52,16 @@ if TYPE_CHECKING:
 
 NAME, COMMAND = "PB-CHECK-LINT-NAME", "PB-CHECK-COMMAND"
 """The warnings that need the file's name, and the project's commands."""
+_ONE_WAY = "PB-CHECK-ONE-WAY"
+_WAYS = (
+    (
+        "closed",
+        "runs headless (`playbook run`), not inside Claude Code",
+        "disable-model-invocation",
+    ),
+    ("hidden", "runs inside Claude Code (`/playbook.run`), not headless", "user-invocable"),
+)
+"""What a command's front matter may exclude, by the attribute of a `Command`."""
 CHECK = "PB-CHECK-UNDEFINED"
 """The warning that needs the project's settings."""
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
@@ -86,8 +98,17 @@ def lint(
             warnings += [*_unseen(step, path), *_asks(step, path), *_refused(step, path)]
             if "error_policy" in _data(document, path):
                 warnings += _codes([step], path)
+    if lookup:
+        warnings += _one_way(playbook, lookup)
     problems = (
-        problem_at(document, path, code, message, guidance, severity="warning")
+        problem_at(
+            document,
+            path,
+            code,
+            message,
+            guidance,
+            severity="note" if code == _ONE_WAY else "warning",
+        )
         for path, code, message, guidance in warnings
     )
     return tuple(sorted(problems, key=lambda each: each.position))
@@ -173,12 +194,25 @@ def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning
     if found is None:
         message = f"the command `{step.command}` was not found in this project"
         yield at, COMMAND, message, "Install the command, or correct its name."
-    elif found.closed:
-        message = f"`{found.name}` cannot be called by models (`disable-model-invocation: true`)"
-        yield at, COMMAND, message, "Remove that line from its front matter."
     elif found.builtin:
         message = f"`{found.name}` is built into Claude Code; subagents may not be able to run it"
         yield at, COMMAND, message, "Use a command of the project."
+
+
+def _one_way(playbook: Playbook, lookup: Lookup) -> Iterator[_Warning]:
+    """Commands that run in one of two ways only: together they can exclude both."""
+    slash = [each for each in enumerate(playbook.steps) if each[1].namespace == SLASH]
+    found = [(index, each) for index, step in slash if (each := lookup(step.command))]
+    excluded = [
+        (index, command.name, ways, key)
+        for index, command in found
+        for attribute, ways, key in _WAYS
+        if getattr(command, attribute)
+    ]
+    code = COMMAND if len({key for *_, key in excluded}) == len(_WAYS) else _ONE_WAY
+    for index, name, ways, key in excluded:
+        guidance = f"To run it in both ways, remove `{key}` from its front matter."
+        yield ("steps", index, "command"), code, f"`{name}` {ways}: `{key}`", guidance
 
 
 def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from playbook_supervisor.records import Record
@@ -31,6 +32,8 @@ SUPERVISING = frozenset({"playbook.run", "playbook.resume"})
 _OURS = rb"`playbook` program|Bash\(playbook "
 _COMMAND = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
 _CLOSED = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
+_HIDDEN = r"(?im)^user-invocable[ \t]*:[ \t]*[\"']?(?:false|no|off)\b"
+_SKILL_NAME = r"(?m)^name[ \t]*:[ \t]*([\"']?)([A-Za-z0-9][\w.:-]*)\1[ \t]*(?:#.*)?\r?$"
 _VERSION = r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z"
 _FRONT_MATTER_BYTES = 16_384
 _PLUGIN_FOLDERS = 2_000
@@ -41,13 +44,16 @@ class InstalledCommand(Record):
     """A command as it is installed.
 
     `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for a
-    built-in), `closed` whether models cannot call it (`disable-model-invocation`).
+    built-in). `closed`: models cannot call it (`disable-model-invocation`), so it does not run
+    inside the client. `hidden`: people cannot type it (`user-invocable: false`), so it does not run
+    headless.
     """
 
     name: str
     file: Path | None
     closed: bool
     builtin: bool = False
+    hidden: bool = False
 
 
 def resolve(root: Path, command: str, *, home: Path) -> InstalledCommand | None:
@@ -88,13 +94,13 @@ class CommandIndex:
         if wanted in BUILTINS:
             return InstalledCommand(f"/{wanted}", None, closed=False, builtin=True)
         files = self._all() if ":" in wanted else self._files
-        folded = _fold(wanted)
-        spellings = sorted(name for name in files if _fold(name) == folded)
-        if not spellings:
+        name = self._spelling(wanted, files)
+        if not name:
             return None
-        name = self._preferred(wanted, spellings)
         file = Path(files[name])
-        return InstalledCommand(f"/{name}", file, _is_closed(file))
+        head = _front_matter(file)
+        closed, hidden = (re.search(each, head) is not None for each in (_CLOSED, _HIDDEN))
+        return InstalledCommand(f"/{name}", file, closed, hidden=hidden)
 
     def names(self) -> tuple[str, ...]:
         """As the function `installed`."""
@@ -105,6 +111,27 @@ class CommandIndex:
             folder = self._home and self._home / ".claude" / "plugins"
             self._plugins = dict(_in_plugins(folder)) if folder else {}
         return {**self._plugins, **self._files}
+
+    def _spelling(self, wanted: str, files: Mapping[str, str]) -> str:
+        """The installed name; a skill's `name` means its folder, whose name the client lists."""
+        if wanted not in files and wanted in self._skills:
+            return self._skills[wanted]
+        folded = _fold(wanted)
+        spellings = sorted(name for name in files if _fold(name) == folded)
+        if spellings:
+            return self._preferred(wanted, spellings)
+        return next((self._skills[name] for name in self._skills if _fold(name) == folded), "")
+
+    @cached_property
+    def _skills(self) -> dict[str, str]:
+        """The names that skills give themselves, and their folders'."""
+        found: dict[str, str] = {}
+        for folder, file in self._files.items():
+            if file.endswith("/SKILL.md") and (
+                named := re.search(_SKILL_NAME, _front_matter(file))
+            ):
+                found.setdefault(named[2], folder)
+        return found
 
     def _preferred(self, wanted: str, spellings: list[str]) -> str:
         """The spelling in use: an upgrade of spec-kit leaves its old files behind."""
@@ -190,15 +217,14 @@ def _read_object(file: Path) -> dict[str, object]:
     return data if isinstance(data, dict) else {}
 
 
-def _is_closed(file: Path) -> bool:
-    """The front matter is searched and not parsed: the client accepts invalid YAML."""
+def _front_matter(file: str | Path) -> str:
+    """It is searched and not parsed: the client accepts invalid YAML."""
     try:
-        with file.open("rb") as stream:
+        with Path(file).open("rb") as stream:
             head = stream.read(_FRONT_MATTER_BYTES).decode("utf-8", "replace")
     except OSError:
-        return False
+        return ""
     first, _, rest = head.removeprefix("\ufeff").partition("\n")
     if first.rstrip() != "---":
-        return False
-    front_matter = re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0]
-    return re.search(_CLOSED, front_matter) is not None
+        return ""
+    return re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0]

@@ -22,7 +22,7 @@ from playbook_supervisor.project.conditions import (
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.project.references import is_known
 from playbook_supervisor.project.session_policy import Policy, tightened
-from playbook_supervisor.project.slash_commands import CommandIndex
+from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
@@ -43,7 +43,8 @@ class RunRequest(Record):
 
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
     session keeps of it. `policy` is what the project asks of its steps, None if it has no policies.
-    `missing` are its commands that are not installed here. `children` are the playbooks that its
+    `missing` are its commands that are not installed here, `closed` those that do not run inside
+    the client, and `hidden` those that do not run headless. `children` are the playbooks that its
     steps can reach, by name; their commands and policies count, too.
     """
 
@@ -55,6 +56,8 @@ class RunRequest(Record):
     args: dict[str, str]
     warnings: tuple[str, ...]
     missing: tuple[str, ...]
+    closed: tuple[str, ...]
+    hidden: tuple[str, ...]
     policy: Policy | None
     children: Mapping[str, PlaybookFile]
 
@@ -72,15 +75,28 @@ class RunRequest(Record):
             for name, child in self.children.items()
         }
 
-    def require_commands(self, root: Path) -> None:
-        """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look."""
-        if self.missing:
+    def require_commands(self, root: Path, *, inside: bool = False) -> None:
+        """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look.
+
+        `inside`: models call them in the client; else the client is given them as if typed.
+        """
+        lacking, what, guidance = self.missing, "commands that are not installed", ""
+        if not lacking and inside:
+            lacking, what = (
+                self.closed,
+                "commands that models cannot call (disable-model-invocation)",
+            )
+            guidance = f"Run it headless, in a terminal: playbook run {self.playbook.name}"
+        elif not lacking:
+            lacking, what = self.hidden, "commands that people cannot type (user-invocable: false)"
+            guidance = f"Run it inside Claude Code: /playbook.run {self.playbook.name}"
+        if lacking:
             raise CheckError(
                 "PB-CHECK-COMMAND",
-                f"{self.playbook.name} needs commands that are not installed: "
-                f"{', '.join(self.missing)}",
+                f"{self.playbook.name} needs {what}: {', '.join(lacking)}",
                 where=str(root / ".claude"),
-                details=self.missing,
+                guidance=guidance,
+                details=lacking,
             )
 
 
@@ -111,7 +127,11 @@ def prepare(
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
     steps = [*playbook.steps, *(step for each in children.values() for step in each.playbook.steps)]
-    missing, warnings = _commands(steps, root)
+    commands = _commands(steps, root)
+    missing = tuple(name for name, found in commands.items() if found is None)
+    warnings = []
+    if missing:
+        warnings.append(f"not installed as slash commands here: {', '.join(missing)}")
     if tree is None and not any(step.namespace == "branch" for step in steps):
         warnings = [*_on_default_branch(store.checkout), *warnings]
     branch = store.checkout.branch if branch is None else branch
@@ -138,6 +158,8 @@ def prepare(
         args=args,
         warnings=tuple(warnings),
         missing=missing,
+        closed=tuple(found.name for found in commands.values() if found and found.closed),
+        hidden=tuple(found.name for found in commands.values() if found and found.hidden),
         policy=policy,
         children=children,
     )
@@ -265,19 +287,11 @@ def _on_default_branch(here: Checkout) -> tuple[str, ...]:
     )
 
 
-def _commands(steps: Sequence[Step], root: Path) -> tuple[tuple[str, ...], list[str]]:
-    """The commands that are not installed, and warnings of these and of closed ones."""
+def _commands(steps: Sequence[Step], root: Path) -> dict[str, InstalledCommand | None]:
+    """The commands of the steps, None for those that are not installed."""
     index = CommandIndex(root, home=Path.home())
     commands = dict.fromkeys(step.command for step in steps if step.namespace == SLASH)
-    found = {command: index.resolve(command) for command in commands}
-    missing = tuple(command for command, file in found.items() if file is None)
-    closed = [command for command, file in found.items() if file is not None and file.closed]
-    warnings = []
-    if missing:
-        warnings.append(f"not installed as slash commands here: {', '.join(missing)}")
-    if closed:
-        warnings.append(f"closed to models (disable-model-invocation): {', '.join(closed)}")
-    return missing, warnings
+    return {command: index.resolve(command) for command in commands}
 
 
 def _asked(playbook: Playbook) -> Iterator[str]:

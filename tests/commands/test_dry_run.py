@@ -333,9 +333,26 @@ def test_a_run_is_refused_for_commands_that_its_agent_lacks(
     assert shown.exit_code == 1
     said = lines(shown)
     assert "runs   not installed here" in said
-    assert "runs   .claude/commands/qa.plan.md, not available to models" in said
+    assert "runs   .claude/commands/qa.plan.md, not inside Claude Code" in said
     assert "do: Install the command, or correct its name in the playbook." in said
     assert rendered.verdict(shown) == "The run would be refused. Nothing was created."
+
+
+def test_a_run_is_refused_for_commands_that_people_cannot_type(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(".claude/commands/qa.plan.md", "---\nuser-invocable: false\n---\n")
+    client = project.root.parent / "bin/claude"
+    client.parent.mkdir()
+    client.write_text("#!/bin/sh\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(client.parent), prepend=":")
+    drive = driving.DriveOptions(agent="claude")
+    shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
+    (error,) = shown.refusals
+    assert error.message.endswith("people cannot type (user-invocable: false): /qa.plan")
+    assert error.guidance == "Run it inside Claude Code: /playbook.run auto-validate"
+    assert "runs   .claude/commands/qa.plan.md, not headless" in lines(shown)
 
 
 def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Project) -> None:

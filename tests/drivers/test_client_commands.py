@@ -126,13 +126,22 @@ class TestRun:
         assert refused(at_work, "/playbook.run two 013").code == "PB-STATE-OPEN"
         assert bound_to(at_work)
 
-    def test_shows_warnings(self, person: Hooked) -> None:
+    def test_with_a_command_that_models_cannot_call_is_refused(self, person: Hooked) -> None:
         closed = "---\ndisable-model-invocation: true\n---\nPlan.\n"
         person.project.write(".claude/commands/speckit.plan.md", closed)
+        error = refused(person, "/playbook.run two 013")
+        assert (error.code, person.project.sessions) == ("PB-CHECK-COMMAND", [])
+        assert "playbook run two" in error.guidance
+
+    def test_with_a_command_that_only_models_can_call_begins(self, person: Hooked) -> None:
+        hidden = "---\nuser-invocable: false\n---\nPlan.\n"
+        person.project.write(".claude/commands/speckit.plan.md", hidden)
+        assert person.types("/playbook.run two 013").snapshot is not None
+
+    def test_shows_warnings(self, person: Hooked) -> None:
         person.project.git("branch", "-m", "main", "other")
         person.project.git("branch", "-m", "main")
         shown = person.types("/playbook.run two 013").shown
-        assert "closed to models" in shown
         assert "this runs on main, the repository's default branch" in shown
 
     def test_of_another_command_is_left_to_the_model(self, person: Hooked) -> None:

@@ -22,6 +22,7 @@ FEATURE = "[{name: feature, description: d, required: true}]"
 class Installed:
     name: str
     closed: bool = False
+    hidden: bool = False
     builtin: bool = False
 
 
@@ -183,21 +184,42 @@ def test_other_policies_are_not_taken_for_a_retry() -> None:
     assert without_unseen(found) == []
 
 
-def test_a_command_that_is_not_found_or_closed_or_built_in_is_named_at_its_place() -> None:
-    known = {
-        "/here": Installed("/here"),
-        "/closed": Installed("/closed-one", closed=True),
-        "/compact": Installed("/compact", builtin=True),
-    }
-    found = warnings(
-        *(step(name) for name in ("here", "gone", "closed", "compact")), command=known.get
-    )
+KNOWN = {
+    "/here": Installed("/here"),
+    "/closed": Installed("/closed-one", closed=True),
+    "/hidden": Installed("/hidden", hidden=True),
+    "/neither": Installed("/neither", closed=True, hidden=True),
+    "/compact": Installed("/compact", builtin=True),
+}
+HEADLESS = "runs headless (`playbook run`), not inside Claude Code: `disable-model-invocation`"
+INSIDE = "runs inside Claude Code (`/playbook.run`), not headless: `user-invocable`"
+
+
+def test_a_command_that_is_not_found_or_built_in_is_named_at_its_place() -> None:
+    found = warnings(*map(step, ("here", "gone", "compact")), command=KNOWN.get)
     said = [(each.line, each.message) for each in found if each.code == "PB-CHECK-COMMAND"]
     assert said == [
         (7, "the command `/gone` was not found in this project"),
-        (8, "`/closed-one` cannot be called by models (`disable-model-invocation: true`)"),
-        (9, "`/compact` is built into Claude Code; subagents may not be able to run it"),
+        (8, "`/compact` is built into Claude Code; subagents may not be able to run it"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "severity", "told"),
+    [
+        (["closed"], "note", [f"`/closed-one` {HEADLESS}"]),
+        (["here", "hidden"], "note", [f"`/hidden` {INSIDE}"]),
+        (["closed", "hidden"], "warning", [f"`/closed-one` {HEADLESS}", f"`/hidden` {INSIDE}"]),
+        (["neither"], "warning", [f"`/neither` {HEADLESS}", f"`/neither` {INSIDE}"]),
+    ],
+)
+def test_the_way_in_which_a_command_runs_is_a_note_unless_none_is_left(
+    names: list[str], severity: str, told: list[str]
+) -> None:
+    all_found = warnings(*map(step, names), command=KNOWN.get)
+    found = [each for each in all_found if each.code != "PB-CHECK-LINT-UNSEEN"]
+    assert [each.message for each in found] == told
+    assert {each.severity for each in found} == {severity}
 
 
 def test_a_check_that_the_settings_do_not_define_is_named_at_its_place() -> None:

@@ -201,3 +201,63 @@ def test_all_installed_commands_are_listed_once_and_sorted(root: Path, home: Pat
 
 def test_without_any_folder_nothing_is_installed(root: Path, home: Path) -> None:
     assert installed(root, home=home) == ()
+
+
+SKILL = "---\nname: {name}\ndescription: [d\n{more}---\nDo it.\n"
+
+
+@pytest.mark.parametrize("name", ["renamed", '"renamed"', "'renamed' # once", "renamed\r"])
+def test_a_skill_answers_to_its_name_and_is_called_by_its_folder(
+    root: Path, home: Path, name: str
+) -> None:
+    """The client accepts both, and lists the folder."""
+    file = put(root, ".claude/skills/otherdir/SKILL.md", SKILL.format(name=name, more=""))
+    for asked in ("/renamed", "/otherdir"):
+        assert resolve(root, asked, home=home) == InstalledCommand("/otherdir", file, closed=False)
+
+
+def test_a_folder_and_a_command_win_over_the_name_of_another_skill(root: Path, home: Path) -> None:
+    put(root, ".claude/skills/one/SKILL.md", SKILL.format(name="two", more=""))
+    put(root, ".claude/skills/other/SKILL.md", SKILL.format(name="plain", more=""))
+    folder = put(root, ".claude/skills/two/SKILL.md", SKILL.format(name="three", more=""))
+    command = put(root, ".claude/commands/plain.md")
+    for asked, file in {"/two": folder, "/three": folder, "/plain": command}.items():
+        found = resolve(root, asked, home=home)
+        assert found is not None
+        assert found.file == file
+
+
+def test_the_exact_name_of_a_skill_wins_over_another_spelling(root: Path, home: Path) -> None:
+    put(root, ".claude/skills/qa-run/SKILL.md")
+    put(root, ".claude/skills/own/SKILL.md", SKILL.format(name="qa.run", more=""))
+    found = resolve(root, "/qa.run", home=home)
+    assert found is not None
+    assert found.name == "/own"
+    put(root, ".claude/skills/third/SKILL.md", SKILL.format(name="x.y", more=""))
+    folded = resolve(root, "/x-y", home=home)
+    assert folded is not None
+    assert folded.name == "/third"
+
+
+def test_the_name_in_a_commands_front_matter_means_nothing(root: Path, home: Path) -> None:
+    put(root, ".claude/commands/file.md", "---\nname: other\n---\nDo it.\n")
+    assert resolve(root, "/other", home=home) is None
+
+
+@pytest.mark.parametrize("path", [".claude/skills/x/SKILL.md", ".claude/commands/x.md"])
+@pytest.mark.parametrize(
+    ("line", "hidden"),
+    [
+        ("user-invocable: false", True),
+        ("User-Invocable: 'no' # why", True),
+        ("user-invocable: true", False),
+        ("user-invocable: ", False),
+    ],
+)
+def test_a_command_that_people_cannot_type(
+    root: Path, home: Path, path: str, line: str, hidden: bool
+) -> None:
+    put(root, path, f"---\n{line}\n---\nDo it.\n")
+    found = resolve(root, "/x", home=home)
+    assert found is not None
+    assert (found.hidden, found.closed) == (hidden, False)

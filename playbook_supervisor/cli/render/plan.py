@@ -250,7 +250,8 @@ def _runs(planned: PlannedStep, root: Path) -> str:
         return ""
     if found.file is None:
         return f"{found.name}, built into Claude Code"
-    return f"{shown_file(found.file, root)}{', not available to models' if found.closed else ''}"
+    ways = (found.closed and ", not inside Claude Code") or (found.hidden and ", not headless")
+    return f"{shown_file(found.file, root)}{ways or ''}"
 
 
 def shown_file(file: Path, root: Path) -> str:

@@ -58,6 +58,7 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
         **({"file": shown_file(found.file, root)} if found and found.file else {}),
         **({"builtin": True} if found and found.builtin else {}),
         **({"closed": True} if found and found.closed else {}),
+        **({"hidden": True} if found and found.hidden else {}),
         "args": planned.args,
         "autonomy": step.autonomy,
         "error_policy": step.error_policy.written,

@@ -53,7 +53,7 @@ class Preflight(Record):
         try:
             request = creation.prepare(self.store, reference, given, tree=self.tree, branch=branch)
             if not elsewhere:
-                request.require_commands(self.tree)
+                request.require_commands(self.tree, inside=self.client)
             require_executable(request, self.tree)
         except PlaybookError as error:
             unknown = error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED")
@@ -81,7 +81,7 @@ class Preflight(Record):
 
     def runs_in_client(self, run: RunRequest) -> bool:
         """Whether Claude Code has there our commands and those of the playbook."""
-        return not run.missing and self._has_command(_RUN)
+        return not (run.missing or run.closed) and self._has_command(_RUN)
 
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 

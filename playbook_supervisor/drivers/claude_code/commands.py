@@ -129,7 +129,7 @@ def _run(typed: TypedCommand) -> HookReply:
             guidance="Type /playbook.run PLAYBOOK [ARG…], as in /playbook.run auto-feature 013.",
         )
     request = creation.prepare(typed.store, words[0], words[1:], start=start)
-    request.require_commands(typed.store.checkout.root)
+    request.require_commands(typed.store.checkout.root, inside=True)
     require_executable(request, typed.store.checkout.root)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
     supervisor = client_supervisor(typed.store, session_id)
