@@ -63,7 +63,8 @@ def _list(session: str, *, all: bool, json: bool) -> int:
         output.write_json(session_shapes.sessions(shown))
         return 0
     for each in shown:
-        output.write(*sessions.brief(each, now(), gate_text.lines(each.gate_context())))
+        context = gate_text.lines(each.gate_context())
+        output.write(*sessions.brief(each, now(), context), *sessions.said(each))
     hidden = [each for each in seen if each not in shown]
     if not shown:
         output.inform("No session is open.")

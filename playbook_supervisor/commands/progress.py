@@ -15,7 +15,7 @@ from pathlib import Path
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.pinned import pinned_playbook
-from playbook_supervisor.drivers import driver_lock, notifications
+from playbook_supervisor.drivers import detached, driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.live_output import NAME, last_lines
 from playbook_supervisor.errors import PlaybookError
@@ -60,7 +60,7 @@ def progress_of(seen: SessionOverview, total: int) -> Progress:
     except PlaybookError as error:
         seen = seen if seen.problem else replace(seen, problem=_said(error), code=error.code)
     private = seen.store.runtime(seen.session_id)
-    driven = seen.open and seen.driver is not None
+    driven = _driven(seen)
     return Progress(
         seen,
         done=steps_settled(latest.values()),
@@ -69,6 +69,17 @@ def progress_of(seen: SessionOverview, total: int) -> Progress:
         lines=last_lines(private) if driven else {},
         notify_error=notifications.last_failure(private) if seen.open else "",
     )
+
+
+def said_by(seen: SessionOverview) -> Mapping[str, str]:
+    """The last line of each worker and check that runs for the session, by the attempt."""
+    return last_lines(seen.store.runtime(seen.session_id)) if _driven(seen) else {}
+
+
+def _driven(seen: SessionOverview) -> bool:
+    """Whether a runner drives it, or our process behind a client carries something out."""
+    private = seen.store.runtime(seen.session_id)
+    return seen.open and (seen.driver is not None or detached.working(private))
 
 
 def steps_of(seen: SessionOverview) -> int:

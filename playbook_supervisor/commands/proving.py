@@ -175,9 +175,9 @@ def _proved(
 def _room(kept: _Kept | None, on_start: Callable[[str], None]) -> Checking:
     leash = None if kept is None else kept.private / f"worker-{BY_HAND}-{os.getpid()}"
 
-    def shown(check: str) -> AbstractContextManager[None]:
+    def shown(check: str) -> AbstractContextManager[Callable[[str], None]]:
         on_start(check)
-        return nullcontext()
+        return nullcontext(lambda _: None)
 
     from playbook_supervisor.sessions.attempt_log import secret_values
 

@@ -272,13 +272,13 @@ class Runner(Record, frozen=False):
         return self._is_interrupted() or bool(self._requested)
 
     @contextmanager
-    def _watch_check(self, attempt: Attempt, check: str) -> Iterator[None]:
+    def _watch_check(self, attempt: Attempt, check: str) -> Iterator[Callable[[str], None]]:
         """Show that a check of the project runs, and end it also when a person requests something.
 
         The workers of other sessions of the tree may run meanwhile; what they say waits.
         """
-        with showing_check(self.observer, attempt, check), cancelled_by(self._is_called):
-            yield
+        with showing_check(self.observer, attempt, check) as hear, cancelled_by(self._is_called):
+            yield hear
 
     def _handle(self, snapshot: Snapshot, event: WorkerEvent) -> _Progress:
         if event.request is None:

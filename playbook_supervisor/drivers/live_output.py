@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers.observers import NullObserver, check_line
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt
@@ -53,8 +53,9 @@ class LiveOutput(NullObserver):
                     timer.start()
                     self._timer = timer
 
-    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
-        self.on_output(attempt, check_line(check, seconds))
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
+        del seconds
+        self.on_output(attempt, shown)
 
     def on_end(self, snapshot: Snapshot) -> None:
         del snapshot

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import first_line, shortened
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Event
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.gate_context import GateContext
 
 _TICK = 1.0  # seconds between two reports of a running check
+_LINE, _SHOWN = 1_000, 100  # characters of a line that are looked at, and shown
 
 
 class PromptAnswer(Record):
@@ -53,8 +54,11 @@ class Observer(Protocol):
     def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker printed a line, safe for a terminal."""
 
-    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
-        """A check of the project has run for so long; called each second, from another thread."""
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
+        """A check of the project has run for so long; called each second, from another thread.
+
+        `shown` says so, with the last line of its output: `checking test 12 s · 7 passed`.
+        """
 
     def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
@@ -73,7 +77,7 @@ class NullObserver:
 
     def on_output(self, attempt: Attempt, line: str) -> None: ...
 
-    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None: ...
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None: ...
 
     def on_gate(self, snapshot: Snapshot) -> None: ...
 
@@ -95,9 +99,9 @@ class CompositeObserver(Record):
         for observer in self.observers:
             observer.on_output(attempt, line)
 
-    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
         for observer in self.observers:
-            observer.on_check(attempt, check, seconds)
+            observer.on_check(attempt, shown, seconds)
 
     def on_gate(self, snapshot: Snapshot) -> None:
         for observer in self.observers:
@@ -113,26 +117,39 @@ class CompositeObserver(Record):
 
 
 @contextmanager
-def showing_check(observer: Observer, attempt: Attempt, check: str) -> Iterator[None]:
-    """Tell the observer each second that the check still runs, until the end of the block."""
-    over, began = threading.Event(), time.monotonic()
+def showing_check(
+    observer: Observer, attempt: Attempt, check: str
+) -> Iterator[Callable[[str], None]]:
+    """Tell the observer each second that the check still runs, until the end of the block.
+
+    The block is given what takes the lines of its output.
+    """
+    over, began, last = threading.Event(), time.monotonic(), [""]
+
+    def hear(line: str) -> None:
+        last[0] = first_line(line, _LINE) or last[0]
+
+    def show() -> None:
+        seconds = round(time.monotonic() - began)
+        observer.on_check(attempt, _check_line(check, seconds, last[0]), seconds)
 
     def tell() -> None:
         while not over.wait(_TICK):
-            observer.on_check(attempt, check, round(time.monotonic() - began))
+            show()
 
-    observer.on_check(attempt, check, 0)
+    show()
     thread = threading.Thread(target=tell, daemon=True)
     with suppress(RuntimeError):  # the system allows no more threads
         thread.start()
     try:
-        yield
+        yield hear
     finally:
         over.set()
         if thread.is_alive():
             thread.join()
 
 
-def check_line(check: str, seconds: int) -> str:
-    """`checking test 12 s`."""
-    return f"checking {first_line(check)}{f' {duration(seconds * 1000)}' if seconds else ''}"
+def _check_line(check: str, seconds: int, line: str) -> str:
+    took = f" {duration(seconds * 1000)}" if seconds else ""
+    said = f" · {shortened(line, _SHOWN)}" if line else ""
+    return f"checking {first_line(check, 60)}{took}{said}"

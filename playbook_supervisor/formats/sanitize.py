@@ -58,6 +58,15 @@ def one_line(text: str, limit: int = 200) -> str:
     return first_line(" ".join(printable(text).split()), limit)
 
 
+def shortened(text: str, limit: int) -> str:
+    """A line of at most `limit` characters; a longer one loses its middle, for its end says how far
+    a program is: `tests/test_x.py …. [ 86%]`."""
+    if len(text) <= limit:
+        return text
+    tail = min(limit // 2, 12)
+    return f"{text[: max(limit - tail - 1, 0)].rstrip()}…{text[len(text) - tail :]}"
+
+
 def last_words(text: str, limit: int = 500) -> str:
     """The end of the text: its last lines with visible text, at most `limit` characters.
 

@@ -116,23 +116,24 @@ def _unheard(_: str) -> None:
     """Say nothing."""
 
 
-def _unwatched(_: str) -> AbstractContextManager[None]:
+def _unwatched(_: str) -> AbstractContextManager[Callable[[str], None]]:
     """Show nothing."""
-    return nullcontext()
+    return nullcontext(_unheard)
 
 
 class Checking(Record):
     """How conditions run checks, and where their proofs are kept.
 
     `by` is what asks: `implement#2`. `watch` is given the name of a check and is open while it
-    runs; `say` is given its lines. All processes of a check hold the `worker_file` and end with us;
-    a check without one may leave processes behind. `wall` is the most seconds for each check. The
-    values in `secrets` leave it neither in lines nor in what it proves.
+    runs; what it returns is given each line to show it, and `say` to keep it. All processes of a
+    check hold the `worker_file` and end with us; a check without one may leave processes behind.
+    `wall` is the most seconds for each check. The values in `secrets` leave it neither in lines nor
+    in what it proves.
     """
 
     proofs: Proofs | None = None
     by: str = ""
-    watch: Callable[[str], AbstractContextManager[None]] = _unwatched
+    watch: Callable[[str], AbstractContextManager[Callable[[str], None]]] = _unwatched
     say: Callable[[str], None] = _unheard
     worker_file: Path | None = None
     wall: float | None = None
@@ -212,8 +213,9 @@ def run_check(
         output.add(f"{line}\n".encode())
         last.append(line)
         checking.say(line)
+        show(line)
 
-    with ending_on_signals(), checking.watch(spec.name):
+    with ending_on_signals(), checking.watch(spec.name) as show:
         worker = Worker(
             spec.argv,
             cwd=root,

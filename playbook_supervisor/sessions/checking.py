@@ -16,8 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
 
-Watch = Callable[["Attempt", str], AbstractContextManager[None]]
-"""Entered while a check runs for an attempt, with the check's name."""
+Shown = AbstractContextManager[Callable[[str], None]]
+Watch = Callable[["Attempt", str], Shown]
+"""Entered while a check runs for an attempt, with the check's name; it is given the lines."""
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def checking(
     """
     log = new_log(proofs.store.runtime(proofs.session_id), attempt.id)
 
-    def shown(check: str) -> AbstractContextManager[None]:
+    def shown(check: str) -> Shown:
         log.add(f"check {check}:")
         return watch(attempt, check)
 

@@ -48,8 +48,8 @@ Observe = Callable[[OpenSession], Observation]
 """Makes the observation once the session is open."""
 
 
-def _unwatched(_attempt: Attempt, _check: str) -> AbstractContextManager[None]:
-    return nullcontext()
+def _unwatched(_attempt: Attempt, _check: str) -> AbstractContextManager[Callable[[str], None]]:
+    return nullcontext(lambda _: None)
 
 
 class Judge:

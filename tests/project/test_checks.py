@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -172,11 +172,12 @@ def test_the_lines_that_name_a_fault_come_before_the_last_ones(
 def test_a_check_runs_at_the_top_with_its_variables(root: Path) -> None:
     said: list[str] = []
     watched: list[str] = []
+    shown: list[str] = []
 
     @contextmanager
-    def watch(name: str) -> Iterator[None]:
+    def watch(name: str) -> Iterator[Callable[[str], None]]:
         watched.append(name)
-        yield
+        yield shown.append
         watched.append("over")
 
     spec = CheckSpec(
@@ -191,7 +192,7 @@ def test_a_check_runs_at_the_top_with_its_variables(root: Path) -> None:
     run = run_check(spec, root, Config(), Checking(watch=watch, say=said.append))
     assert (run.status, run.line, run.timed_out) == (0, "3 passed", False)
     assert run.output == f"{root} yes\n3 passed\n"
-    assert said == [f"{root} yes", "3 passed"]
+    assert said == shown == [f"{root} yes", "3 passed"]
     assert watched == ["test", "over"]
 
 

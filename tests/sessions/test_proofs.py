@@ -107,7 +107,7 @@ def test_a_gate_and_the_retry_are_told_which_test_has_failed(
     ran = project.playbook("run", "proved", "--agent", f"exec:{sys.executable} {hears}")
     assert "  check test printed:\n    FAIL: test_b\n" in ran.err
     assert project.playbook("answer", "retry", "--resume").code == 4
-    assert "\ncheck test printed:\n  FAIL: test_b\n" in project.read("told")
+    assert "\n> check test printed:\n>   FAIL: test_b\n" in project.read("told")
 
 
 def test_a_gate_says_once_what_a_check_has_proved(checked: Checked) -> None:

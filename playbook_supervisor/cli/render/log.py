@@ -8,7 +8,6 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from playbook_supervisor.cli.render import text
-from playbook_supervisor.drivers.observers import check_line
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.records import Record
@@ -61,9 +60,9 @@ class Log(Record):
         if self.level >= Level.DEBUG:
             self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
 
-    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
         if self.level >= Level.INFO and seconds % _CHECK_INTERVAL == 0:
-            self.write(f"{text.stamp(now())} {attempt.id} {check_line(check, seconds)}")
+            self.write(f"{text.stamp(now())} {attempt.id} {shown}")
 
     def on_gate(self, snapshot: Snapshot) -> None:
         line = text.waiting(snapshot, now())

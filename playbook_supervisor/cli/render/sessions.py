@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
+from playbook_supervisor.commands.progress import said_by
 from playbook_supervisor.formats.sanitize import first_line
 
 
@@ -49,6 +50,11 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
     if seen.client is not None and seen.open:
         yield from _in_the_client(seen.client)
+
+
+def said(seen: SessionOverview) -> list[str]:
+    """A line for each attempt whose worker or check has printed something."""
+    return [f"  {text.path(each)}: {first_line(line)}" for each, line in said_by(seen).items()]
 
 
 def _stale(seen: SessionOverview) -> Iterator[str]:

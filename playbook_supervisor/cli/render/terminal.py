@@ -16,9 +16,8 @@ from rich.text import Text
 
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import Level, now
-from playbook_supervisor.drivers.observers import check_line
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.sanitize import counted, first_line, shortened
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.records import Record, field
 
@@ -152,9 +151,10 @@ class Terminal:
         if self._level >= Level.DEBUG:
             self._print_above(f"{attempt.id}: {first_line(line)}")
 
-    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None:
+        del seconds
         with self._lock:
-            self._lines[attempt.id] = check_line(check, seconds)
+            self._lines[attempt.id] = shown
 
     def on_gate(self, snapshot: Snapshot) -> None:
         with self._lock:
@@ -291,17 +291,26 @@ def _layout(picture: StepList, width: int) -> Group:
         name = Text(f"{'  ' * row.depth}{row.name}", style=tone)
         name.truncate(names, overflow="ellipsis", pad=True)
         line = Text.assemble((row.mark, mark), "  ", name, f"  {row.elapsed:>{elapsed}}")
-        shown = _with_address(row.words, width - line.cell_len - _GAP - 1)
+        shown = _fitted(row, width - line.cell_len - _GAP - 1)
         parts.append(line.append(f"  {shown}", style=words) if with_words else line)
     if picture.later:
         parts.append(Text(f"…  {picture.later} more", style="dim"))
     return _cut(parts)
 
 
-def _with_address(words: str, room: int) -> str:
-    """The words or, if they are cut, the address among them: half of one is of no use."""
+def _fitted(row: live.Row, room: int) -> str:
+    """The words of a row so that what is cut of them is what says least.
+
+    Half an address is of no use; of what a running check has printed, the end says how far it is.
+    """
+    words = row.words
+    if cell_len(words) <= room:
+        return words
+    told, dot, line = words.partition(" · ")
+    if row.tone == "works" and dot and told.startswith("checking "):
+        return f"{told}{dot}{shortened(line, max(room - len(told) - len(dot), 1))}"
     address = re.search(r"https?://\S+", words)
-    if address is None or cell_len(words) <= room:
+    if address is None:
         return words
     if cell_len(address[0]) <= room:
         return address[0]

@@ -27,6 +27,7 @@ def details(shown: SessionView, now: int, *, every: bool = False) -> Iterator[st
     """Every attempt with its conditions, evidence and answers (kai FR39)."""
     seen = shown.seen
     yield from sessions.brief(seen, now, gate_text.lines(seen.gate_context()))
+    yield from sessions.said(seen)
     if seen.manifest is not None:
         if seen.manifest.parent:
             yield f"  a child session of {first_line(seen.manifest.parent)}"

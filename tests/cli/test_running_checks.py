@@ -1,0 +1,133 @@
+"""A check that runs is shown with the last line of its output, wherever it is shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from hooked import Hooked
+from inbox.serving import serving
+from project import Project
+
+from cli.terminal import Terminal
+from playbook_supervisor.cli.render.log import Log
+from playbook_supervisor.drivers.observers import NullObserver, showing_check
+from playbook_supervisor.formats.sanitize import shortened
+from playbook_supervisor.kernel.directives import Attempt
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.vocabulary import Autonomy
+
+LINE = "tests/test_greeting_of_people_with_unicode_names.py ........................... [ 86%]"
+CHECK = f"""\
+#!/bin/sh
+printf '\\033[31m{LINE.replace("%", "%%")}\\n'
+while [ ! -e go ]; do sleep 0.1; done
+echo 12 passed
+"""
+PLAYBOOK = """\
+name: proved
+description: Build, and prove it
+version: "1.1"
+args: []
+steps:
+  - id: build
+    command: cli true
+    autonomy: auto
+    error_policy: stop
+    postconditions: [{command_succeeds: test}]
+"""
+
+
+@pytest.fixture
+def slow(project: Project) -> Project:
+    project.write("check.sh", CHECK).chmod(0o755)
+    project.write(".playbooks/playbooks/proved.yaml", PLAYBOOK)
+    project.write(".playbooks/config.yaml", "checks: {test: {run: [./check.sh]}}\n")
+    return project
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_other_terminals_and_the_inbox_show_it(slow: Project) -> None:
+    with slow.spawn("run", "proved") as runner:
+        until(lambda: "[ 86%]" in slow.playbook("status").out)
+        for command in ("status", "show"):
+            shown = slow.playbook(command).out
+            assert "  build#1: checking test " in shown
+            assert f" · {LINE}\n" in shown
+            assert "\x1b" not in shown
+        with serving(slow) as served, served.visitor() as client:
+            until(lambda: LINE in client.get("/").text)
+        slow.write("go", "")
+        assert runner.wait(60) == 0
+    assert "checking" not in slow.playbook("status", "--all").out
+
+
+def test_on_80_columns_the_end_of_the_line_stays(slow: Project) -> None:
+    with Terminal(slow, "run", "proved") as terminal:
+        terminal.resize(80, 24)
+        terminal.until(" · tests/test_")
+        terminal.until("[ 86%]")
+        slow.write("go", "")
+        assert terminal.end() == 0
+        rows = [line for line in terminal.shown.splitlines() if "[ 86%]" in line]
+        assert rows
+        assert max(map(len, rows)) <= 80
+
+
+def test_behind_claude_code_it_is_shown_too(slow: Project) -> None:
+    person = Hooked(slow)
+    person.types("/playbook.run proved")
+    with slow.spawn("next", "--wait") as waiting:
+        until(lambda: "[ 86%]" in slow.playbook("status").out)
+        slow.write("go", "")
+        waiting.wait(60)
+
+
+def test_the_log_has_a_line_every_half_minute() -> None:
+    written: list[str] = []
+    step = Step("build", "cli true", Autonomy.AUTO, ErrorPolicy.STOP)
+    log, attempt = Log(write=written.append), Attempt(step, 1)
+    for seconds in (0, 29, 30):
+        log.on_check(attempt, f"checking test {seconds} s · 7 passed", seconds)
+    assert [line.partition(" ")[2] for line in written] == [
+        "build#1 checking test 0 s · 7 passed",
+        "build#1 checking test 30 s · 7 passed",
+    ]
+
+
+def test_a_hostile_line_is_harmless() -> None:
+    shown: list[str] = []
+
+    class Seen(NullObserver):
+        def on_check(self, attempt: Attempt, line: str, seconds: int) -> None:
+            del attempt, seconds
+            shown.append(line)
+
+    step = Step("build", "cli true", Autonomy.AUTO, ErrorPolicy.STOP)
+    with showing_check(Seen(), Attempt(step, 1), "test") as hear:
+        hear("\x1b[2J\x07evil\u202e" + "x" * 5_000)
+        hear("\x1b[0m")
+        until(lambda: "evil" in shown[-1])
+    assert shown[-1].isprintable()
+    assert len(shown[-1]) < 150
+
+
+@pytest.mark.parametrize(
+    ("limit", "short"),
+    [
+        (26, "tests/test_gr…..... [ 86%]"),
+        (12, "tests…[ 86%]"),
+        (1, "…"),
+        (200, LINE),
+    ],
+)
+def test_a_long_line_keeps_both_ends(limit: int, short: str) -> None:
+    assert shortened(LINE, limit) == short
