@@ -73,6 +73,24 @@ def test_a_gate_shows_what_has_changed_since_the_launch(project: Project) -> Non
         assert terminal.shown.count("said last") == 1
 
 
+@pytest.mark.parametrize("size", [(0, 0), (0, 24), (80, 0), (1, 1)])
+def test_a_gate_can_be_answered_on_a_terminal_without_a_size(
+    project: Project, size: tuple[int, int]
+) -> None:
+    """As in containers and behind `ssh -tt`: a gate before a step, and one after a failure."""
+    steps = "[{id: a, command: cli true, autonomy: gate_always}, {id: b, command: cli false}]"
+    about = "name: sizes\ndescription: d\nversion: '1.1'\nargs: []\n"
+    defaults = "defaults: {autonomy: auto, error_policy: gate}"
+    project.write(".playbooks/playbooks/sizes.yaml", f"{about}{defaults}\nsteps: {steps}\n")
+    with Terminal(project, "run", "sizes") as terminal:
+        terminal.resize(*size)
+        for answer in ("continue\n", "abort\n"):
+            terminal.until(" > ")
+            terminal.type(answer)
+        assert terminal.end() == 2
+        assert "PB-BUG" not in terminal.shown
+
+
 def test_notes_are_printed_above_the_list(project: Project) -> None:
     agent = project.script(WORKS)
     with Terminal(project, "run", "auto-feature", "98", "--agent", agent) as terminal:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ from playbook_supervisor.commands.inbox.admission import Answerer
 from playbook_supervisor.commands.inbox.feed import Feed, Row
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
-from playbook_supervisor.system import ancestry
+from playbook_supervisor.system import ancestry, peer_process
 from playbook_supervisor.system.peer_process import Peer
 
 from .serving import Served, serving
@@ -521,8 +522,43 @@ def test_a_process_that_cannot_be_seen_is_a_proxy_of_another_user_or_refused(
     proxy, elsewhere = Peer(True, os.getuid() + 1), Peer(False)
     admission.require_person(row, Answerer(ADA, proxy, proxied=True))
     admission.require_person(row, Answerer(ADA, elsewhere))
-    with pytest.raises(StateError, match="is unknown"):
+    with pytest.raises(StateError, match="belongs to another user"):
         admission.require_person(row, Answerer(ADA, proxy))
+
+
+@linux
+def test_a_process_of_another_user_is_refused_even_if_it_can_be_seen(
+    attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the superuser sees it; but not that of the person behind `sudo`."""
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    (row,) = rows(attacked.there)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        known = ancestry.process(process.pid)
+        assert known is not None
+        theirs = Answerer(ADA, Peer(True, 65_534, (known,)))
+        for require in (partial(admission.require_person, row), admission.require_person_anywhere):
+            with pytest.raises(StateError, match="belongs to another user"):
+                require(theirs)
+            require(replace(theirs, proxied=True))
+        monkeypatch.setenv("SUDO_UID", "65534")
+        monkeypatch.setattr("os.getuid", lambda: 0)
+        admission.require_person(row, theirs)
+        process.communicate(b"\n")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only the superuser sees all processes")
+def test_the_user_of_a_process_that_connects_is_known_to_the_superuser() -> None:
+    code = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        argv = ["/usr/bin/env", "python3", "-c", f"{code}; input()", str(server.getsockname()[1])]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, user=65_534, cwd="/") as process:
+            accepted, other = server.accept()
+            peer = peer_process.find(other, accepted.getsockname())
+            accepted.close()
+            process.communicate(b"\n")
+    assert peer is not None
+    assert (peer.user, len(peer.processes)) == (65_534, 1)
 
 
 def rows(project: Project) -> list[Row]:

@@ -32,6 +32,7 @@ _LONGEST = 65_536  # bytes of one line
 _INDENT = 3  # columns before a line of the context, and the last one
 _OTHER_ROWS = 4  # an empty one, the title, the question's first one, the prompt
 _FEWEST = 10  # lines of the context, even on a lower terminal
+_NARROWEST = 20  # columns of the context, even on a narrower one
 
 
 class Prompt(Record, frozen=False):
@@ -83,9 +84,10 @@ class Prompt(Record, frozen=False):
     def _fitting(self, snapshot: Snapshot, context: GateContext | None) -> list[str]:
         """As much of the context as the terminal shows with the question and the prompt."""
         columns, rows = os.get_terminal_size(sys.stderr.fileno())
+        columns, rows = columns or 80, rows or 24  # a container's terminal has no size
         others = _OTHER_ROWS + len(text.question(snapshot)) // columns
         most = min(max(rows - others, _FEWEST), gate_text.MOST_LINES)
-        width = columns - _INDENT
+        width = max(columns - _INDENT, _NARROWEST)
         return gate_text.lines(context, most=most, width=width, steps_shown=self.steps_shown)
 
     def not_understood(self, snapshot: Snapshot, question: str) -> None:

@@ -75,14 +75,21 @@ def require_person_anywhere(who: Answerer) -> None:
 
 
 def _require_seen(who: Answerer, command: str) -> None:
+    """The superuser sees processes of all users, and answers for none of them but his own."""
     assert who.peer is not None  # noqa: S101 - the callers know it
-    if not who.peer.processes and not (who.proxied and _is_another(who.peer.user)):
+    other = who.peer.user not in (-1, *_own_users())
+    if other and who.proxied:
+        return
+    if other or not who.peer.processes:
+        what = "belongs to another user" if other else "is unknown"
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
-            f"only a human may {command}, but the process that asks for it is unknown",
+            f"only a human may {command}, but the process that asks for it {what}",
             guidance="Use a browser of your own account; for a proxy, start with --behind-proxy.",
         )
 
 
-def _is_another(user: int) -> bool:
-    return user not in (-1, os.getuid())
+def _own_users() -> tuple[int, ...]:
+    """Ours, and that of the person whom `sudo` has made the superuser."""
+    behind = os.environ.get("SUDO_UID", "") if os.getuid() == 0 else ""
+    return (os.getuid(), *((int(behind),) if behind.isdecimal() else ()))
