@@ -46,14 +46,14 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
 
 
 def _print_unexpected(error: Exception, argv: Sequence[str]) -> int:
-    limit = _of_the_machine(error)
+    limit = of_the_machine(error)
     if limit is None:
         return _print_bug(error, argv)
     limit.__cause__ = error  # shown by --debug
     return _print_error(limit, argv)
 
 
-def _of_the_machine(error: Exception) -> StorageError | None:
+def of_the_machine(error: Exception) -> StorageError | None:
     """The error that says what this machine does not allow; None if the exception is our bug.
 
     An OSError with a file name, wherever it comes from, is about that file: it vanished, another
@@ -111,6 +111,8 @@ def _print_error(error: PlaybookError, argv: Sequence[str]) -> int:
 def write_error(error: PlaybookError, *, envelope: bool) -> None:
     """Write the error to stdout; as an `envelope` of the Tyrum contract, where one is promised."""
     shape: dict[str, object] = dict(error.as_mapping())
+    for key in shape.keys() & {"message", "where"}:  # a path may be of thousands of characters
+        shape[key] = first_line(str(shape[key]), _LINE)
     if error.details:
         shape["details"] = list(error.details)
     printed: dict[str, object] = {"protocol": 1}

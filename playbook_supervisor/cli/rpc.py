@@ -24,7 +24,7 @@ def rpc() -> int:
       playbook rpc < request.json
     """
     from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
-    from playbook_supervisor.cli.error_handler import write_error
+    from playbook_supervisor.cli.error_handler import of_the_machine, write_error
     from playbook_supervisor.commands import rpc as requests
     from playbook_supervisor.commands.rpc_request import LARGEST, read_request
     from playbook_supervisor.errors import PlaybookError
@@ -39,6 +39,9 @@ def rpc() -> int:
             json=True,
             asks=False,
         )
-    except PlaybookError as error:
-        write_error(error, envelope=True)
+    except Exception as error:
+        known = error if isinstance(error, PlaybookError) else of_the_machine(error)
+        if known is None:
+            raise
+        write_error(known, envelope=True)
     return 0

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.formats.sanitize import first_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -307,11 +308,14 @@ def contained(root: Path, relative: str) -> Path:
     try:
         base = Path(os.path.realpath(root))
         resolved = Path(os.path.realpath(base / relative))
-    except ValueError as error:  # a NUL in it
-        message = f"{relative!r} is not a path"
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            resolved.lstat()
+    except (ValueError, OSError) as error:  # a NUL in it, or thousands of characters
+        message = f"{first_line(relative)!r} is not a path"
         raise StorageError("PB-IO-ESCAPE", message, where=str(root)) from error
     if Path(relative).is_absolute() or not resolved.is_relative_to(base):
-        raise StorageError("PB-IO-ESCAPE", f"{relative!r} leads outside {base}", where=str(root))
+        message = f"{first_line(relative)!r} leads outside {base}"
+        raise StorageError("PB-IO-ESCAPE", message, where=str(root))
     return resolved
 
 

@@ -94,3 +94,16 @@ def test_an_arg_that_was_not_given_is_neither_true_nor_false(project: Project) -
     assert failed.code == 2
     assert '$tests is "", neither true nor false' in failed.err
     assert [entry["status"] for entry in project.journal()] == ["done", "skipped", "failed"]
+
+
+def test_the_journal_keeps_the_last_words_of_an_output(project: Project) -> None:
+    said = "\\n".join(["begins", *["x" * 40] * 20, "", "2 failed, 40 passed"])
+    about = "name: words\ndescription: d\nversion: '1.1'\nargs: []"
+    defaults = "defaults: {autonomy: auto, error_policy: stop}"
+    step = json.dumps({"id": "s", "command": f"cli printf '{said}'"})
+    project.write(".playbooks/playbooks/words.yaml", f"{about}\n{defaults}\nsteps: [{step}]\n")
+    assert project.playbook("run", "words").code == 0
+    (entry,) = project.journal()
+    assert entry["output"].endswith("x\n2 failed, 40 passed")
+    assert "begins" not in entry["output"]
+    assert len(entry["output"]) <= 500

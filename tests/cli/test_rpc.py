@@ -116,6 +116,18 @@ def ask(project: Project, request: Any, *, apart: bool = False, **options: Any) 
     return conforms("run" if "ending" in done.json else "error", done.json)
 
 
+@pytest.mark.parametrize("path", ["a" * 6000, "a/" * 3000, "/" + "a/" * 3000])
+@pytest.mark.parametrize("key", ["cwd", "pipeline", "token"])
+def test_a_path_of_thousands_of_characters_gets_a_short_answer(
+    inbox: Project, key: str, path: str
+) -> None:
+    more = {"approve": True, "token": "x"} if key == "token" else {"pipeline": "inbox-triage"}
+    request = {"action": "resume" if key == "token" else "run", **more, key: path}
+    envelope = ask(inbox, request)
+    assert envelope["error"]["code"].startswith(("PB-IO-", "PB-ARG-"))
+    assert len(json.dumps(envelope)) < 4000
+
+
 def resume(project: Project, token: str, *, approve: bool, **more: Any) -> Any:
     return ask(project, {"action": "resume", "token": token, "approve": approve, **more})
 
