@@ -304,7 +304,8 @@ def _feature(store: DiskStore, given: str, session_id: str, settings: Config) ->
     if given:
         return features.resolve(root, given, settings, lambda: branches(root))
     feature = store.manifest(session_id).feature if session_id else ""
-    return features.Feature(feature or features.of_branch(store.checkout.branch))
+    current = features.current(root, store.checkout.branch, settings)
+    return features.Feature(feature) if feature else current
 
 
 def schema_names() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from os.path import normpath
 from pathlib import Path
 
-from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, did_you_mean, first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.checkout import find
@@ -101,8 +101,54 @@ def _refuse_unnamable(specs: Path, number: str) -> None:
             )
 
 
+def current(root: Path, branch: str, config: Config) -> Feature:
+    """The feature of a playbook without an arg `feature`: the one that spec-kit takes, or else that
+    of the branch.
+
+    Spec-kit goes by SPECIFY_FEATURE_DIRECTORY, then by its pointer; older versions by
+    SPECIFY_FEATURE, then by the branch. What they name must be there. There is a warning if the
+    branch has a folder of its own.
+    """
+    own = _of_branch(root, branch, config)
+    if not (root / ".specify").is_dir():
+        return Feature(own)
+    pointed = (os.environ.get("SPECIFY_FEATURE_DIRECTORY", ""), _pointer(root))
+    found = [_in_specs(root, folder, config) for folder in pointed]
+    found.append(_of_branch(root, os.environ.get("SPECIFY_FEATURE", ""), config))
+    there = (name for name in found if name and (root / config.specs / name).is_dir())
+    name = next(there, own)
+    if name == own or not (own and (root / config.specs / own).is_dir()):
+        return Feature(name)
+    return Feature(name, f"spec-kit's feature is {name}, not that of the branch, {own}")
+
+
+def _of_branch(root: Path, branch: str, config: Config) -> str:
+    """Spec-kit's branches may have a prefix, as `feature/1000-big`, which its folders have not."""
+    whole = of_branch(branch)
+    last = whole.rpartition("/")[2]
+    if (root / config.specs / whole).is_dir():
+        return whole
+    return last if re.match(_LEADING, last) or (root / config.specs / last).is_dir() else whole
+
+
+def _in_specs(root: Path, folder: str, config: Config) -> str:
+    """The feature with that folder, which may be absolute; empty if it is not among the specs."""
+    path, specs = (normpath(root / each) for each in (folder, config.specs))
+    return of_branch(path.removeprefix(f"{specs}/")) if path.startswith(f"{specs}/") else ""
+
+
+def _pointer(root: Path) -> str:
+    """The folder that spec-kit's pointer names, or an empty string."""
+    try:
+        pointer = json.loads(read_bytes(contained(root, _POINTER), limit=_SCRIPT_BYTES))
+    except (OSError, PlaybookError, ValueError, RecursionError):
+        return ""
+    there = pointer.get(_POINTER_KEY) if isinstance(pointer, dict) else None
+    return there if isinstance(there, str) else ""
+
+
 def of_branch(branch: str) -> str:
-    """The feature of a playbook without an arg `feature`: the name of the branch, with slashes.
+    """The feature that a branch is named after, with slashes.
 
     The id of a session at its end, which marks a second branch for a feature, is removed. Empty
     if there is no branch, or if it cannot be the name of a folder.
@@ -197,7 +243,12 @@ def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> byt
     if (root / _POINTER).exists() or "feature.json" in scripts:
         return _pointed(root, folder)
     if scripts and not (exported and "SPECIFY_FEATURE" in scripts):
-        _require_branch(root, feature, by_number="by_prefix" in scripts)
+        _require_branch(
+            root,
+            feature,
+            by_number="by_prefix" in scripts,
+            by_last_part="effective_branch" in scripts,
+        )
     return None
 
 
@@ -236,10 +287,11 @@ def _pointed(root: Path, folder: str) -> bytes | None:
     return (json.dumps(pointer, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:
+def _require_branch(root: Path, feature: str, *, by_number: bool, by_last_part: bool) -> None:
     branch = find(root).branch
     leading = re.match(_LEADING, feature)
-    if branch == feature or (by_number and leading and branch.startswith(f"{leading[0]}-")):
+    read = branch.rpartition("/")[2] if by_last_part else branch
+    if read == feature or (by_number and leading and read.startswith(f"{leading[0]}-")):
         return
     here = f"the branch is {first_line(branch, 60)}" if branch else "no branch is checked out"
     raise StateError(

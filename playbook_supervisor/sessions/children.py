@@ -94,7 +94,8 @@ def _args(
     """The child's feature and the values of its args, as for a session that a person begins."""
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, config))
     root = parent.root
-    feature = features.of_branch(checkout.refreshed(parent.store.checkout).branch)
+    branch = checkout.refreshed(parent.store.checkout).branch
+    feature = features.current(root, branch, config).name
     if "feature" in args:
         found = features.resolve(root, args["feature"], config, lambda: branches(root))
         feature = found.name

@@ -135,14 +135,14 @@ def prepare(
     if tree is None and not any(step.namespace == "branch" for step in steps):
         warnings = [*_on_default_branch(store.checkout), *warnings]
     branch = store.checkout.branch if branch is None else branch
-    feature = features.of_branch(branch)
+    found = features.current(root, branch, settings)
     if args.get("feature"):
         found = features.resolve(root, args["feature"], settings, lambda: _branches(here))
         if found.warning and tree is not None:  # the feature may be here, and not committed
             found = features.resolve(here, args["feature"], settings, lambda: _branches(here))
-        feature = found.name
-        args = arguments.changed(playbook, args, "feature", feature)
-        warnings += [found.warning] if found.warning else []
+        args = arguments.changed(playbook, args, "feature", found.name)
+    feature = found.name
+    warnings += [found.warning] if found.warning else []
     args = without_absent_checks(playbook, args, settings.checks)
     runs = bound(tightened(playbook, policy or Policy()), args)
     require_answerable(_asked(runs), settings)

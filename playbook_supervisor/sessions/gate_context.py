@@ -227,7 +227,7 @@ def _verdicts(
 def _workspace(manifest: Manifest, here: Checkout, settings: Config) -> Workspace:
     from playbook_supervisor.project import conditions, features
 
-    feature = manifest.feature or features.of_branch(here.branch)
+    feature = manifest.feature or features.current(here.root, here.branch, settings).name
     return conditions.Workspace(here.root, feature, here.branch, settings)
 
 

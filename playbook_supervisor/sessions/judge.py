@@ -339,6 +339,7 @@ class Judge:
         from playbook_supervisor.project import features
         from playbook_supervisor.project.conditions import Workspace
 
-        feature = known.manifest.feature or features.of_branch(here.branch)
+        feature = known.manifest.feature
+        feature = feature or features.current(self.root, here.branch, known.config).name
         pinned = known.runtime.pinned if isinstance(known, OpenSession) else NOW
         return Workspace(self.root, feature, here.branch, known.config, pinned=pinned)

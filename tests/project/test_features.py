@@ -13,7 +13,14 @@ from project import Project
 
 from playbook_supervisor.errors import ArgumentError, StateError, StorageError
 from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.features import Feature, is_name, of_branch, point_speckit, resolve
+from playbook_supervisor.project.features import (
+    Feature,
+    current,
+    is_name,
+    of_branch,
+    point_speckit,
+    resolve,
+)
 
 CONFIG = Config()
 
@@ -159,6 +166,94 @@ def test_a_branch_is_the_feature_if_its_name_is_valid(branch: str, feature: str)
     assert of_branch(branch) == feature
 
 
+@pytest.fixture
+def speckit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of spec-kit with two features."""
+    for name in ("SPECIFY_FEATURE", "SPECIFY_FEATURE_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    folders(tmp_path, ".specify", "specs/1000-big", "specs/013-create")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("branch", "feature"),
+    [
+        ("feature/1000-big", "1000-big"),
+        ("ada/app/1000-big", "1000-big"),
+        ("1000-big", "1000-big"),
+        ("feat/20260219-101500-new", "20260219-101500-new"),
+        ("feature/1001-new", "1001-new"),
+        ("feature/words", "feature/words"),
+        ("feature/1000-big-20260219-a7k", "1000-big"),
+        ("a//b", ""),
+        ("", ""),
+    ],
+)
+def test_the_last_part_of_a_branch_is_the_feature(
+    speckit_root: Path, branch: str, feature: str
+) -> None:
+    assert current(speckit_root, branch, CONFIG) == Feature(feature)
+
+
+def test_a_folder_of_the_whole_branch_wins(speckit_root: Path) -> None:
+    folders(speckit_root, "specs/feature/1000-big", "specs/words")
+    assert current(speckit_root, "feature/1000-big", CONFIG).name == "feature/1000-big"
+    assert current(speckit_root, "feature/words", CONFIG).name == "words"
+
+
+@pytest.mark.parametrize(
+    "spelling", ["specs/013-create", "./specs/013-create/", "{root}/specs/013-create"]
+)
+def test_what_spec_kit_points_to_is_the_feature(speckit_root: Path, spelling: str) -> None:
+    text = json.dumps({"feature_directory": spelling.format(root=speckit_root)})
+    (speckit_root / ".specify/feature.json").write_text(text)
+    assert current(speckit_root, "main", CONFIG) == Feature("013-create")
+    assert current(speckit_root, "feature/1000-big", CONFIG) == Feature(
+        "013-create", "spec-kit's feature is 013-create, not that of the branch, 1000-big"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"feature_directory": 7}',
+        '{"feature_directory": "specs/gone"}',
+        '{"feature_directory": "specs"}',
+        '{"feature_directory": "/etc"}',
+        '{"feature_directory": "specs/../.."}',
+    ],
+)
+def test_a_pointer_that_names_no_folder_of_specs_does_not_count(
+    speckit_root: Path, text: str
+) -> None:
+    (speckit_root / ".specify/feature.json").write_text(text)
+    assert current(speckit_root, "feature/1000-big", CONFIG) == Feature("1000-big")
+
+
+def test_spec_kits_variables_count_in_its_own_order(
+    speckit_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECIFY_FEATURE", "feature/013-create")
+    assert current(speckit_root, "main", CONFIG).name == "013-create"
+    pointer = '{"feature_directory": "specs/1000-big"}'
+    (speckit_root / ".specify/feature.json").write_text(pointer)
+    assert current(speckit_root, "main", CONFIG).name == "1000-big"
+    monkeypatch.setenv("SPECIFY_FEATURE_DIRECTORY", "specs/013-create")
+    assert current(speckit_root, "main", CONFIG).name == "013-create"
+    monkeypatch.setenv("SPECIFY_FEATURE_DIRECTORY", "elsewhere/013-create")
+    assert current(speckit_root, "main", CONFIG).name == "1000-big"
+
+
+def test_without_spec_kit_only_the_branch_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders(tmp_path, "specs/013-create")
+    monkeypatch.setenv("SPECIFY_FEATURE", "013-create")
+    assert current(tmp_path, "feature/1000-big", CONFIG) == Feature("1000-big")
+
+
 @given(st.text(max_size=30))
 def test_no_valid_name_leads_out_of_its_folder(text: str) -> None:
     if is_name(text):
@@ -251,6 +346,15 @@ def test_if_only_the_branch_is_read_a_wrong_branch_is_refused(
     assert caught.value.code == "PB-STATE-SPECKIT"
     assert "the branch is 999-elsewhere, not 013-a" in caught.value.message
     assert caught.value.guidance == ("Switch to it: git switch 013-a (with -c to create it)")
+
+
+def test_a_prefix_of_the_branch_counts_where_that_spec_kit_strips_it(project: Project) -> None:
+    project.git("switch", "-q", "-c", "feature/013-a")
+    speckit(project, BY_BRANCH)
+    with pytest.raises(StateError):
+        point_speckit(project.root, "013-a", CONFIG)
+    speckit(project, BY_BRANCH + 'spec_kit_effective_branch_name "$branch"\n')
+    assert point_speckit(project.root, "013-a", CONFIG) == VARIABLES
 
 
 def test_if_only_the_branch_is_read_the_right_branch_is_accepted(project: Project) -> None:
