@@ -2,6 +2,8 @@
 # `make PYTHON=/path/to/python` chooses the interpreter.
 
 BIN := .venv/bin
+# An installation makes the validator of playbooks out of these: docs/decisions/0266.
+VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/playbook.json
 
 .PHONY: help test test-long test-all lint format demo recording bench fuzz fleet-chaos fleet-soak clean
 
@@ -48,7 +50,7 @@ test-all:
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy playbook_supervisor tools tests
+	$(BIN)/mypy playbook_supervisor tools tests hatch_build.py
 	$(BIN)/lint-imports --no-logo
 
 format: .venv/installed-dev
@@ -94,7 +96,7 @@ clean:
 	echo "Making .venv with $$found"; \
 	"$$found" -m venv .venv
 
-.venv/installed: .venv/bin/python pyproject.toml
+.venv/installed: .venv/bin/python pyproject.toml $(VALIDATOR)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
@@ -102,7 +104,7 @@ clean:
 # Where they cannot be downloaded, that test is skipped.
 .venv/wheelhouse: .venv/bin/python pyproject.toml
 	@rm -rf $@ $@-partly
-	@if $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir $@-partly . hatchling; \
+	@if $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir $@-partly . fastjsonschema hatchling; \
 	then rm -f $@-partly/playbook_supervisor-* && touch $@-partly && mv $@-partly $@; \
 	else echo 'The wheelhouse could not be filled: one test will be skipped.' >&2; fi
 
@@ -122,6 +124,6 @@ clean:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'dbos==3.3.0' \
 	|| { rm -rf $@; echo 'An older DBOS could not be installed: its test will be skipped.' >&2; }
 
-.venv/installed-dev: .venv/bin/python pyproject.toml
+.venv/installed-dev: .venv/bin/python pyproject.toml $(VALIDATOR)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch .venv/installed $@

@@ -6,6 +6,7 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import runpy
 import shutil
 import signal
 import sys
@@ -61,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.umask(0o022)
     time.tzset()
     leave_terminal()
+    make_validator(config)
     # Only a loss of power would show the difference, and it costs more than most writes.
     for sync in ("fsync", "fdatasync"):
         setattr(os, sync, lambda _: None)
@@ -71,6 +73,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp:
         places.append(Path(config.option.basetemp).absolute())
     config.stash[GUARD] = guard.install(REPOSITORY, *places)
+
+
+def make_validator(config: pytest.Config) -> None:
+    """Make it where the checkout was not installed since its schema changed, as after a pull."""
+    build = REPOSITORY / "hatch_build.py"
+    schema = REPOSITORY / "playbook_supervisor/project/schemas/playbook.json"
+    made = schema.with_name("playbook_validator.py")
+    newest = max(path.stat().st_mtime for path in (build, schema))
+    if hasattr(config, "workerinput") or (made.exists() and made.stat().st_mtime > newest):
+        return
+    runpy.run_path(str(build), run_name="__main__")
 
 
 def leave_terminal() -> None:

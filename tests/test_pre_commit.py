@@ -21,11 +21,13 @@ REQUIRED = "PLAYBOOK_REQUIRE_WHEELHOUSE"
 BUILT_FROM = (
     ".pre-commit-hooks.yaml",
     "pyproject.toml",
+    "hatch_build.py",
     "README.md",
     "LICENSE",
     "playbook_supervisor",
     "templates",
 )
+UNTRACKED = ("__pycache__", "*.pyc", ".*_cache", "playbook_validator.py")
 VALIDATE = ".playbooks/playbooks/auto-validate.yaml"
 GUIDE = REPOSITORY / "docs/pre-commit.md"
 
@@ -47,7 +49,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> Project:
     root.mkdir()
     for name in BUILT_FROM:
         if (REPOSITORY / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache")
+            ignored = shutil.ignore_patterns(*UNTRACKED)
             shutil.copytree(REPOSITORY / name, root / name, ignore=ignored)
         else:
             shutil.copy(REPOSITORY / name, root / name)

@@ -80,10 +80,8 @@ def examine_translation(
 ) -> tuple[Playbook | None, tuple[Problem, ...]]:
     """The playbook (None if there is an error), and all problems by place."""
     document = translation.document
-    from playbook_supervisor.project.schemas.playbook_validator import conforms
-
     typed = _typed("", document.data)
-    conforming = conforms(typed)
+    conforming = _conforms(typed)
     found = chain(format_version.problems(typed, document), rules.violations(typed, document))
     if not conforming:
         found = chain(found, _violations(typed, document, _schema()))
@@ -101,13 +99,11 @@ def examine_conditions(
 
     It is read like the `postconditions` of a step. The text of an item with a problem is empty.
     """
-    from playbook_supervisor.project.schemas.playbook_validator import conforms
-
     typed = _typed("", stated)
     found = condition_rules.in_list(typed, document, path)
     items = typed if isinstance(typed, list) else []
-    texts = [_text_of(each) if conforms(_stating([each])) else "" for each in items]
-    if not conforms(_stating(typed)):
+    texts = [_text_of(each) if _conforms(_stating([each])) else "" for each in items]
+    if not _conforms(_stating(typed)):
         schema = {**_schema(), "$ref": "#/definitions/step/properties/postconditions"}
         found = chain(found, _violations(typed, document, schema, path))
     problems = _by_place(found, document)
@@ -195,6 +191,17 @@ def _schema() -> dict[str, Any]:
 
     schema: dict[str, Any] = json.loads(schema_text("playbook"))
     return schema
+
+
+def _conforms(typed: Any) -> bool:
+    """Whether data are a playbook; slower where the package was not built, as in a source tree."""
+    try:
+        from playbook_supervisor.project.schemas.playbook_validator import conforms
+    except ModuleNotFoundError:
+        from jsonschema import Draft7Validator
+
+        return Draft7Validator(_schema()).is_valid(typed)
+    return bool(conforms(typed))
 
 
 def _violations(
