@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from project import Project
 from strategies import data, keys, laid_out
 
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS
 from playbook_supervisor.drivers.claude_code.settings import (
     ALLOW,
     DENY,
@@ -303,6 +304,14 @@ class Client:
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(f"{program}\n20260219-a7k\nclaude-session\n")
 
+    def register(self, program: object, *, home: bool = False) -> dict[str, str]:
+        """Bound, as the user's state knows it; the variables that lead there."""
+        state = self.folder / (".local/state" if home else "state")
+        file = state / CLIENTS / "1"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{program}\n20260219-a7k\nclaude-session\n1\n{self.root}\n")
+        return {"HOME": str(self.folder)} if home else {"XDG_STATE_HOME": str(state)}
+
     def prompt(self, words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """What the hook says to words that are typed."""
         return self.fire("UserPromptSubmit", prompt=words, env=env)
@@ -431,6 +440,45 @@ class TestWhereASessionIsBound:
     def test_it_is_found_where_the_client_names_no_folder(self, client: Client) -> None:
         client.bind(client.folder / ".git", client.program("bin"))
         assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": ""}).stdout
+
+
+class TestWhereOnlyTheUsersStateKnowsOfASession:
+    """The git directory, or our folder in it, was moved away."""
+
+    @pytest.mark.parametrize("event", EVENTS)
+    def test_the_program_receives_the_event(self, client: Client, event: str) -> None:
+        program = client.program("registered")
+        env = client.register(program)
+        assert client.fire(event, env=env).stdout == '{"seen": true}'
+        assert client.seen().startswith(f"{program} hook\n")
+        other = client.fire(event, env={**env, "CLAUDE_PID": "2"})
+        assert (other.returncode, other.stdout) == (0, "")
+
+    def test_it_is_refused_if_the_program_is_gone_as_well(self, client: Client) -> None:
+        env = client.register("/nowhere/playbook")
+        assert "deny" in client.fire("PreToolUse", env=env).stdout
+        assert "systemMessage" in client.prompt("hello", **env).stdout
+        assert client.fire("PreToolUse", env=env).stdout == ""
+        assert "is paused" in client.prompt("/playbook.pause", **env).stdout
+        assert client.prompt("hello", **env).stdout == ""
+
+    def test_a_pause_forgets_both_records(self, client: Client) -> None:
+        env = client.register("/nowhere/playbook")
+        client.bind(client.root / ".git", "/nowhere/playbook")
+        assert "is paused" in client.prompt("/playbook.pause", **env).stdout
+        assert client.fire("PreToolUse", env=env).stdout == ""
+
+    @pytest.mark.parametrize("place", ["HOME", "nothing", "relative"])
+    def test_it_looks_where_the_program_writes(self, client: Client, place: str) -> None:
+        """Without a home nothing is found, and nothing breaks."""
+        env = client.register(client.program("registered"), home=True)
+        if place == "nothing":
+            env = {}
+        elif place == "relative":
+            env |= {"XDG_STATE_HOME": "somewhere"}
+        done = client.fire("PreToolUse", env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert bool(done.stdout) is (place != "nothing")
 
 
 @pytest.fixture(params=["gone", "no interpreter", "garbled", "empty"])

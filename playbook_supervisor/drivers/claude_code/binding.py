@@ -1,8 +1,8 @@
 """Which Claude Code conversation drives a session, and the state of its turn and its subagents.
 
 The state is one small JSON file in the session's private folder; a marker file in the git directory
-tells the hooks' shell lines in a millisecond whether a session is bound here. Both may be lost:
-`/playbook.resume` binds the session again.
+tells the hooks' shell lines in a millisecond whether a session is bound here. Both may be lost: the
+client is then still registered outside of the repository, and `record_gone` says what follows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from playbook_supervisor.drivers.claude_code import client_register
+from playbook_supervisor.drivers.claude_code.client_register import Registration
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping, field
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.system.checkout import Checkout
@@ -229,19 +231,34 @@ def bind(here: Checkout, private: Path, binding: Binding) -> None:
 
     client = ancestry.process(binding.pid)
     binding.born = client.born if client else ""
+    client_register.forget(binding.session, here.root)  # the client that drove it before
     save(private, binding)
     if not binding.hooked:
-        remove(_marker(here))
+        remove(here.git_dir / MARKER)
         return
-    ensure_folder(here.runtime)
+    mark(here.git_dir, binding)
+    register(here, binding)
+
+
+def mark(git_dir: Path, binding: Binding) -> None:
+    """Write the marker by which the hooks' shell lines know that a session is bound."""
+    ensure_folder((git_dir / MARKER).parent)
     marker = f"{executable()}\n{binding.session}\n{binding.client}\n"
-    write_atomically(_marker(here), marker.encode(), durable=False)
+    write_atomically(git_dir / MARKER, marker.encode(), durable=False)
+
+
+def register(here: Checkout, binding: Binding) -> None:
+    """Remember the client outside of the repository, if the user's state can be written."""
+    known = (executable(), binding.session, binding.client, binding.born, str(here.root))
+    with suppress(StorageError):
+        client_register.register(binding.pid, Registration(*known))
 
 
 def unbind(here: Checkout, private: Path) -> None:
     """Let no conversation drive the session; nothing else changes."""
+    client_register.forget(private.name, here.root)  # first: what is left is whole after a kill
     if bound(here) in ("", private.name):
-        remove(_marker(here))
+        remove(here.git_dir / MARKER)
     remove(private / _FILE)
     remove(private / _DIALOG)
 
@@ -286,7 +303,3 @@ def executable() -> str:
     from shutil import which
 
     return which("playbook") or "playbook"
-
-
-def _marker(here: Checkout) -> Path:
-    return here.git_dir / MARKER

@@ -17,9 +17,11 @@ from playbook_supervisor.drivers.claude_code import (
     allowlist,
     authorization,
     binding,
+    client_register,
     fast_path,
     gates,
     marker,
+    record_gone,
     stopping,
     turns,
 )
@@ -58,8 +60,15 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
     Errors are raised; while a session is bound, the shell line that called us then fails closed.
     """
     folder = environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", ""))
+    event, pid = str(payload.get("hook_event_name", "")), process(environment)
+    known = client_register.registered(pid)
+    if known is not None and record_gone.is_gone(known, pid):
+        if event != "UserPromptExpansion":
+            return record_gone.reply(known, pid, payload, environment)
+        if payload.get("command_name") in ("playbook.pause", "playbook.abort"):
+            authorization.require_client(environment, pid)
+            return record_gone.released(known, pid)
     here = checkout.find(Path(folder))
-    event = str(payload.get("hook_event_name", ""))
     if event == "UserPromptExpansion":
         if not str(payload.get("command_name", "")).startswith(_COMMAND):
             return None
@@ -67,7 +76,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         from playbook_supervisor.drivers.claude_code.commands import command
 
         own_agents.require_none_above(here, str(payload["command_name"]))
-        authorization.require_client(environment, process(environment))
+        authorization.require_client(environment, pid)
         return command(here, payload, environment)
     session = binding.bound(here)
     if not session:
@@ -88,7 +97,10 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         if not hook.owned:
             reply, notice, given = _other_conversation(hook), None, frozenset[str]()
         else:
-            authorization.require_client(environment, process(environment))
+            authorization.require_client(environment, pid)
+            if known is None and bound.hooked:
+                binding.register(here, bound)
+            client_register.set_turn(pid, "")
             binding.dialog_over(private, hook.text("agent_id"))
             try:
                 handler = _EVENTS.get(event)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 MARKER = "playbook/bound"  # path in the git directory
+CLIENTS = "playbook/bound"  # path in the user's state folder, of a file for each client
 MARK = ": playbook-supervisor;"
 """The beginning of our hook entries' commands: a no-op for the shell, a mark for us."""
 

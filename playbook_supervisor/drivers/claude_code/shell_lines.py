@@ -1,7 +1,8 @@
 """The hooks of the client: a few inline lines of shell for each event.
 
 They are inline because a script in the repository could be emptied unnoticed. Without a bound
-session they end at once, and no process is started. With one they call the program.
+session they end at once, and no process is started. With one they call the program; also if only
+the user's state folder still knows of it, because the git directory was moved away.
 
 If the program does not answer (it was uninstalled, for example), a person must still be able to
 work: their words pass, and so do the tools of the turn that they begin. The tools of the playbook's
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 
-from playbook_supervisor.drivers.claude_code.marker import MARK, MARKER
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, MARKER
 
 _SILENT = "playbook does not answer here: it is not installed, not on PATH, or broken."
 _INSTALL = "install it again (uv tool install playbook-supervisor)"
@@ -53,8 +54,11 @@ _FIND = f"""\
 {MARK} d=${{CLAUDE_PROJECT_DIR:-.}}; g=$d/.git; l=; p=; t=; j=
 if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${{l#gitdir: }}
 case $l in /*) g=$l;; *) g=$d/$l;; esac; fi
-b=$g/{MARKER}; f=$b.told; c=${{CLAUDE_PID:-0}}
+case $XDG_STATE_HOME in /*) s=$XDG_STATE_HOME;; *) s=$HOME/.local/state;; esac
+c=${{CLAUDE_PID:-$PPID}}; s=$s/{CLIENTS}/$c; b=$g/{MARKER}
+[ -f "$b" ] || b=$s; f=$b.told
 """
+"""Looks in the git directory, and then for the client in the user's state folder."""
 # An empty file runs as a script that does nothing, and would let everything pass.
 _PROGRAM = """[ -x "$p" ] || p=playbook; [ -s "$p" ] || [ "$p" = playbook ] || p=\n"""
 _IF_BOUND = f"""\
@@ -77,7 +81,7 @@ IFS= read -r j
 """
 _PAUSE = f"""\
 case $j in *'"prompt":"/playbook.pause'*) [ ! -f "$b" ] || {{
-rm -f "$b"; {_print(_block(_PAUSED))}; exit 0; }};; esac
+rm -f "$b" "$s" "$s.turn"; {_print(_block(_PAUSED))}; exit 0; }};; esac
 """
 _LEAVE_COMMANDS = """\
 case $j in *'"prompt":"/playbook.'*) exit 0;; esac
