@@ -152,6 +152,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-CONFIG": "Correct `.playbooks/config.yaml`; `playbook schema config` has every key.",
     "PB-CHECK-POLICY": "Correct the policy there; `playbook schema policy` describes every key.",
     "PB-CHECK-POLICY-UNUSED": "Correct the pattern, or remove the rule.",
+    "PB-CHECK-DENIED": "Remove the rule from `permissions.deny` there, or narrow it down.",
     "PB-CHECK-SETTINGS": "Correct the client's settings there: plain JSON, without comments.",
     "PB-CHECK-ONE-WAY": "To run it in both ways, remove the key from its front matter.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",

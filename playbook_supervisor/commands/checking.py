@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.project.schema import examine
 from playbook_supervisor.records import replace
@@ -183,6 +183,8 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     found += _step_kinds(playbook, document, project.root if config else None, config)
     if not anywhere and any(step.child for step in playbook.steps):
         found += _children(playbook, document, project, path, in_project=bool(stem))
+    if not anywhere and project.root is not None:
+        found += _denied(playbook, document, project.root)
     found += _tightened(playbook, document, project)
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     unchecked += () if config else (CHECK,)
@@ -237,6 +239,17 @@ def _children(
     yield from lint(playbook, project.children.of(playbook), document)
 
 
+def _denied(playbook: Playbook, document: Document, root: Path) -> Iterator[Problem]:
+    """The steps that the client's settings of the project keep from working inside the client."""
+    from playbook_supervisor.drivers.claude_code import permissions
+
+    files, code = permissions.project_files(root), "PB-CHECK-DENIED"
+    places = {step.id: index for index, step in enumerate(playbook.steps)}
+    for step, rule in permissions.denied(files, playbook.steps, conversation=True):
+        path, message = ("steps", places[step.id]), f"Claude Code's settings deny it: {rule}"
+        yield problem_at(document, path, code, message, CODES[code], severity="warning")
+
+
 def _not_allowed(
     problems: Sequence[Problem], data: bytes, file: str, unchecked: Sequence[str] = ()
 ) -> Problems:
@@ -283,7 +296,6 @@ def _in_config(data: bytes, file: str) -> Problems:
 
 def _in_index(file: str, project: _Project) -> Problems:
     """The index is generated: it can only be out of date."""
-    from playbook_supervisor.errors import CODES
     from playbook_supervisor.project.library import index_is_stale
 
     try:

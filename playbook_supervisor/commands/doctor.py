@@ -6,10 +6,8 @@ changes no session.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
@@ -17,13 +15,13 @@ from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import hook_trial, locate
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.drivers import url_notices
-from playbook_supervisor.drivers.claude_code import permissions, settings
-from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.drivers.claude_code import client_register, permissions, settings
+from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project import config, library
 from playbook_supervisor.project.checks import CLI
@@ -32,7 +30,6 @@ from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import ensure_folder, write_atomically
 from playbook_supervisor.system.processes import Completed, run
 
 _TIMEOUT = 30.0  # seconds for each program
@@ -64,6 +61,7 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("commands", _commands, here)
     yield from _checked("files", _files, here)
     yield from _checked("hooks", _hooks, here, home)
+    yield from _checked("denied", _denied, here, home)
     yield from _checked("bound", _bound, here)
     yield from _checked("walking away", _walking_away, here, home)
     yield from _checked("headless", _headless, here, home)
@@ -193,59 +191,20 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         found = f"missing or changed in {settings.FILE}: {', '.join(missing)}"
         yield Diagnosis("hooks", "wrong", found, "Run `playbook init`.")
         return
-    for file in permissions.settings_files(here.root, home):
-        if settings.disables_hooks(permissions.content(file), str(file)):
-            cure = f"Remove `disableAllHooks` from {file}."
-            yield Diagnosis("hooks", "wrong", "all hooks are disabled", cure)
-            return
-    if problem := _hook_problem(here.root, data):
+    if disabled := permissions.hooks_disabled(here.root, home):
+        yield Diagnosis("hooks", "wrong", "all hooks are disabled", f"Remove {disabled}.")
+        return
+    if problem := hook_trial.problem(here.root, data):
         marker = here.git_dir / settings.MARKER
         release = f" Or remove {marker} to release its session." if marker.is_file() else ""
         yield Diagnosis("hooks", "wrong", problem, f"Fix what is named.{release}")
+    elif not client_register.can_register():
+        found = "a session whose git directory is moved away would not be noticed"
+        cure = "Make the user's state folder writable, $XDG_STATE_HOME or ~/.local/state."
+        yield Diagnosis("hooks", "advice", found, cure)
     else:
         found = f"{len(settings.HOOKS)} events; they pass, block and answer as they should"
         yield Diagnosis("hooks", "fine", found)
-
-
-def _hook_problem(root: Path, data: bytes) -> str:
-    guard = settings.command_of(data, "PreToolUse")
-    with tempfile.TemporaryDirectory(prefix="playbook-doctor-") as scratch:
-        folder = Path(scratch)
-        idle = _fire(guard, folder, {"hook_event_name": "PreToolUse"})
-        if idle.returncode or idle.stdout:
-            return f"a hook interferes although no session is bound: {_output(idle)}"
-        marker = folder / ".git" / settings.MARKER
-        ensure_folder(marker.parent)
-        write_atomically(marker, b"/nowhere/playbook\nnone\nnone\n", durable=False)
-        lost = _fire(guard, folder, {"hook_event_name": "PreToolUse"}, path="/nowhere")
-        if '"deny"' not in lost.stdout:
-            return f"a tool may run although a bound session's program is gone: {_output(lost)}"
-    event = {
-        "hook_event_name": "UserPromptExpansion",
-        "expansion_type": "slash_command",
-        "command_name": "playbook.status",
-        "command_args": "",
-        "prompt": "/playbook.status",
-        "session_id": "doctor",
-        "cwd": str(root),
-    }
-    answered = _fire(settings.command_of(data, "UserPromptExpansion"), root, event)
-    failed = answered.returncode or answered.stdout  # this command gets no reply
-    return f"`playbook hook` fails: {_output(answered)}" if failed else ""
-
-
-def _fire(command: str, root: Path, event: dict[str, str], path: str | None = None) -> Completed:
-    env = {**os.environ, "CLAUDE_PROJECT_DIR": str(root)}
-    if path is not None:
-        env["PATH"] = path
-    argv = [which("sh") or "/bin/sh", "-c", command]
-    return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=_TIMEOUT)
-
-
-def _output(done: Completed) -> str:
-    refused = done.stdout.startswith('{"decision"')
-    text = done.stderr or (json.loads(done.stdout)["reason"] if refused else done.stdout)
-    return first_line(text) or f"exit status {done.returncode}"
 
 
 def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
@@ -259,6 +218,19 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
         return
     found = f"session {session} is bound to a client here, but {first_line(program)} is gone"
     yield Diagnosis("bound", "wrong", found, f"{_INSTALL} Or remove {marker} to release it.")
+
+
+def _denied(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
+    """Whether the client's settings keep a step of a playbook here from working in it."""
+    found: dict[str, str] = {}
+    files = permissions.settings_files(here.root, home)
+    for each in library.playbooks(here.root):
+        steps = () if each.problem else each.playbook.steps
+        for step, rule in permissions.denied(files, steps, conversation=True):
+            found.setdefault(rule, f"{rule} (step {step.id} of {each.name} needs it)")
+    if found:
+        cure = CODES["PB-CHECK-DENIED"]
+        yield Diagnosis("denied", "wrong", "; ".join(found.values()), cure)
 
 
 def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:

@@ -21,7 +21,7 @@ from playbook_supervisor.drivers import (
     own_agents,
     session_control,
 )
-from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.drivers.claude_code import authorization, permissions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import Runner
@@ -79,6 +79,7 @@ def run(
         budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
         if reads_claude_commands(agent):
             request.require_commands(root)
+            permissions.require_allowed(request.all_playbooks, root, conversation=False)
     driver = _driver(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or NullObserver()

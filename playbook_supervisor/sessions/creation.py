@@ -75,6 +75,11 @@ class RunRequest(Record):
             for name, child in self.children.items()
         }
 
+    @property
+    def all_playbooks(self) -> tuple[Playbook, ...]:
+        """The playbook and its children, as their sessions will run them."""
+        return (self.tightened, *self.tightened_children.values())
+
     def require_commands(self, root: Path, *, inside: bool = False) -> None:
         """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look.
 

@@ -310,9 +310,13 @@ def _without_hooks(here: Checkout) -> bool:
 
 
 def _unseen(here: Checkout) -> StateError:
+    from playbook_supervisor.drivers.claude_code.permissions import hooks_disabled
+
+    why = hooks_disabled(here.root, Path.home())
     return StateError(
         "PB-STATE-NO-HOOKS",
-        "no hook of playbook has seen this Claude session, so it would not be supervised",
+        "no hook of playbook has seen this Claude session, so it would not be supervised"
+        + (f": hooks are turned off by {why}" if why else ""),
         where=str(here.root),
         guidance=f"Start Claude Code in {here.root} itself, and type /playbook.run "
         "or /playbook.resume there; `playbook doctor` checks whether the hooks work.",

@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.drivers import driver_lock, session_control
-from playbook_supervisor.drivers.claude_code import authorization, binding, request_limit
+from playbook_supervisor.drivers.claude_code import (
+    authorization,
+    binding,
+    permissions,
+    request_limit,
+)
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.context import (
     HookReply,
@@ -131,6 +136,7 @@ def _run(typed: TypedCommand) -> HookReply:
     request = creation.prepare(typed.store, words[0], words[1:], start=start)
     request.require_commands(typed.store.checkout.root, inside=True)
     require_executable(request, typed.store.checkout.root)
+    permissions.require_allowed(request.all_playbooks, typed.store.checkout.root, conversation=True)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
     supervisor = client_supervisor(typed.store, session_id)
     snapshot = supervisor.begin(start)

@@ -1,11 +1,29 @@
-"""What the settings of the client allow its workers to do without asking a person."""
+"""What the settings of the client allow without asking a person, and what they deny to a playbook.
+
+A deny rule of any scope beats whatever we or a hook allow.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.model import SLASH, Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.system.files import read_bytes
+
+_MANAGED: tuple[Path, ...] = (
+    Path("/etc/claude-code"),
+    Path("/Library/Application Support/ClaudeCode"),
+)
+"""Where an organisation keeps settings that nobody else overrides."""
+_BY_CONVERSATION = ("playbook next", "playbook next --wait")
+_AGENT = "general-purpose"  # the type of a step's agent
+_DENIED = "PB-CHECK-DENIED"
 
 _EDITING = frozenset({"acceptEdits", "auto", "bypassPermissions"})
 """The permission modes in which workers edit without asking."""
@@ -14,7 +32,18 @@ _LARGEST = 1 << 20
 
 def settings_files(root: Path, home: Path) -> tuple[Path, ...]:
     """The files that the client reads; later ones take precedence."""
-    return (home / settings.FILE, root / settings.FILE, root / settings.LOCAL_FILE)
+    return (home / settings.FILE, *project_files(root), *_managed_files())
+
+
+def project_files(root: Path) -> tuple[Path, ...]:
+    """The settings of the project, those that are committed and those of this checkout."""
+    return (root / settings.FILE, root / settings.LOCAL_FILE)
+
+
+def _managed_files() -> Iterator[Path]:
+    for folder in _MANAGED:
+        yield folder / "managed-settings.json"
+        yield from sorted(folder.glob("managed-settings.d/*.json"))
 
 
 def content(file: Path) -> bytes:
@@ -45,3 +74,76 @@ def not_allowed(mode: str, allowed: list[str]) -> list[str]:
     if mode not in _EDITING - {"acceptEdits"} and not shell:
         missing.append("shell command")
     return missing
+
+
+# ── what is denied ──────────────────────────────────────────────────────────────────────────
+
+
+def hooks_disabled(root: Path, home: Path) -> str:
+    """The setting that keeps our hooks from running, and its file; empty if none does."""
+    managed = set(_managed_files())
+    for file in settings_files(root, home):
+        data = content(file)
+        if settings.disables_hooks(data, str(file)):
+            return f"`disableAllHooks` in {file}"
+        if file in managed and settings.read(data, str(file)).get("allowManagedHooksOnly") is True:
+            return f"`allowManagedHooksOnly` in {file}"
+    return ""
+
+
+def denied(
+    files: Iterable[Path], steps: Iterable[Step], *, conversation: bool
+) -> Iterator[tuple[Step, str]]:
+    """The steps that a rule of these settings keeps from working, and `Agent in FILE`.
+
+    In a conversation, agents are started as tools, and run their command as one; a headless agent
+    is a process that gets the command as its prompt, and needs the step's own `tools` alone.
+    """
+    rules = [(rule, file) for file in files for rule in _rules(file)]
+    for step in steps:
+        if not rules or step.autonomy is Autonomy.SKIP:
+            continue
+        needed = _needed(step, conversation=conversation)
+        for rule, file in rules:
+            if _denies(rule, needed):
+                yield step, f"`{printable(rule)}` in {file}"
+
+
+def require_allowed(
+    playbooks: Iterable[Playbook], root: Path, *, conversation: bool, home: Path | None = None
+) -> None:
+    """CheckError PB-CHECK-DENIED if the settings keep a step of these playbooks from working."""
+    files = settings_files(root, home or Path.home())
+    for playbook in playbooks:
+        for step, rule in denied(files, playbook.steps, conversation=conversation):
+            message = f"the client's settings deny what step {step.id} needs: {rule}"
+            raise CheckError(_DENIED, message, where=playbook.name)
+
+
+def _rules(file: Path) -> list[str]:
+    """None of a file that cannot be read: the client does not read it, and `doctor` says so."""
+    try:
+        rules = settings.read(content(file), str(file)).get("permissions", "deny")
+    except PlaybookError:
+        return []
+    return [rule for rule in rules if isinstance(rule, str)] if isinstance(rules, list) else []
+
+
+def _needed(step: Step, *, conversation: bool) -> Mapping[str, tuple[str, ...]]:
+    """The tools that a step needs, and what it calls them with: any of it must be allowed."""
+    own = {rule.partition("(")[0].strip(): ("",) for rule in step.tools or ()}
+    if not conversation:
+        return own
+    if not step.needs_agent:
+        return {"Bash": _BY_CONVERSATION}
+    command = step.command.removeprefix("/").partition(" ")[0]
+    skill = {"Skill": (command,), "Bash": ("",)} if step.namespace == SLASH else {}
+    return {**own, **skill, "Agent": (_AGENT,)}
+
+
+def _denies(rule: str, needed: Mapping[str, tuple[str, ...]]) -> bool:
+    """`Task` is another name of `Agent`; `Bash(git:*)` means `Bash(git*)`."""
+    tool, _, rest = rule.strip().partition("(")
+    pattern = rest.removesuffix(")").strip().replace(":*", "*").removeprefix("/") or "*"
+    called = needed.get("Agent" if tool == "Task" else tool, ())
+    return any(fnmatchcase(each, pattern) for each in called)
