@@ -178,6 +178,7 @@ _GUIDANCE: dict[str, str] = {
     # the state of a session
     "PB-STATE-NO-SESSION": "Begin one: `playbook run PLAYBOOK FEATURE`.",
     "PB-STATE-OPEN": "Resume it, abort it, or begin in a second worktree: `playbook start`.",
+    "PB-STATE-BRANCH": "Check out the session's branch: `git switch BRANCH`.",
     "PB-STATE-DRIVEN": "Wait for it, or end the process that drives it.",
     "PB-STATE-BUSY": "Another process has locked the session for unusually long; try again.",
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",

@@ -24,6 +24,7 @@ DECIDING = {
     "pause": ["pause"],
     "repair": ["repair"],
     "resume --retry": ["resume", "--retry"],
+    "resume --on-this-branch": ["resume", "--on-this-branch"],
     "resume --mode autonomous": ["resume", "--mode", "autonomous"],
 }
 # Gives its own process a terminal, as `script` does, and runs the rest in it.

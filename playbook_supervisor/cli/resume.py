@@ -17,6 +17,11 @@ from playbook_supervisor.cli import options, output
     help="Use the project's present settings. Without it, the session keeps those with which it"
     " began.",
 )
+@click.option(
+    "--on-this-branch",
+    is_flag=True,
+    help="Let the session belong to the branch that is checked out, and go on there.",
+)
 @click.option("--token", metavar="T", default="", help="The token of an earlier answer in JSON.")
 @click.option("--approve", is_flag=True, help="With --token: answer continue at its gate, resume.")
 @click.option("--deny", is_flag=True, help="With --token: abort its session.")
@@ -28,6 +33,7 @@ def resume(
     session: str,
     retry: bool,
     accept_config: bool,
+    on_this_branch: bool,
     token: str,
     approve: bool,
     deny: bool,
@@ -57,7 +63,7 @@ def resume(
     if token or approve or deny:
         if not token or approve is deny:
             raise click.UsageError("--token needs --approve or --deny, and these need --token")
-        if chosen or retry or accept_config:
+        if chosen or retry or accept_config or on_this_branch:
             raise click.UsageError("--token names its session and takes no other decision")
         return drive_and_show(
             lambda observer, _: resume_token.resume(
@@ -72,6 +78,7 @@ def resume(
             chosen,
             retry=retry,
             accept_config=accept_config,
+            on_this_branch=on_this_branch,
             drive=drive,
             observer=observer,
             prompter=prompter,

@@ -40,7 +40,7 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import creation, principal, publishing, selection
+from playbook_supervisor.sessions import creation, principal, publishing, selection, tree
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
@@ -99,6 +99,7 @@ def resume(
     cwd: Path | None = None,
     retry: bool = False,
     accept_config: bool = False,
+    on_this_branch: bool = False,
     drive: DriveOptions | None = None,
     observer: Observer | None = None,
     prompter: Prompter | None = None,
@@ -107,8 +108,9 @@ def resume(
     """Continue a session; nothing settled runs again (kai FR15, FR32, NFR1).
 
     The session keeps the settings with which it began. `accept_config` takes those that the project
-    has now; without it, `confirm` asks a person where they differ. Where a worker of the fleet has
-    started this process, that worker is asked before each launch.
+    has now; without it, `confirm` asks a person where they differ. `on_this_branch` lets it
+    belong to the branch that is checked out; without it, StateError PB-STATE-BRANCH on another one.
+    Where a worker of the fleet has started this process, that worker is asked before each launch.
     """
     before_launch = clearance.from_environment()  # before anything inherits our environment
     drive = drive or DriveOptions()
@@ -120,9 +122,12 @@ def resume(
     if retry or mode is Mode.AUTONOMOUS:  # to retry, and to answer gates, is a decision
         command = "resume --retry" if retry else "resume --mode autonomous"
         locate.require_human(store, session_id, command)
-    if accept_config:
-        locate.require_human(store, session_id, "resume --accept-config")
+    options = {"--accept-config": accept_config, "--on-this-branch": on_this_branch}
+    for option, wanted in options.items():
+        if wanted:
+            locate.require_human(store, session_id, f"resume {option}")
     authorization.refuse_living_client(store.runtime(session_id))
+    store.moving = on_this_branch
     with store.open(session_id) as opened:
         status, children = machine.status(opened.state), opened.pinned.tightened_children
     supervisor = Supervisor(store, session_id)
@@ -134,9 +139,12 @@ def resume(
         for notice in snapshot.notices:
             observer.on_notice(notice)
         return DriveResult(snapshot, status.value)
+    if on_this_branch:
+        driver_lock.require_no_runner(supervisor.private)
+        _require_no_other(store, session_id)
+        tree.move_here(supervisor, _person(store))
+    tree.require_branch(supervisor)
     _require_no_other(store, session_id)
-    if strayed := selection.strayed(store, session_id):
-        observer.on_notice(strayed)
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
     changed_settings.tell(supervisor, observer, confirm, accept=accept_config)
@@ -184,11 +192,11 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
         driver_lock.send_request(supervisor.private, request, timeout=_ABORT_TIMEOUT)
         snapshot = supervisor.look()
         if isinstance(snapshot.directive, Finish):
-            return locate.with_store_notices(snapshot)
+            return _let_go(snapshot)
     with driver_lock.driving(supervisor.private, "abort"):  # so that no runner begins meanwhile
         snapshot = session_control.abort(supervisor, words, by)
     authorization.release(store.checkout, supervisor.private)
-    return locate.with_store_notices(snapshot)
+    return _let_go(snapshot)
 
 
 def pause(
@@ -214,7 +222,7 @@ def pause(
         driver_lock.send_request(supervisor.private, request, timeout=float("inf"))
         snapshot = supervisor.look()  # what the runner did until it stopped
     authorization.release(store.checkout, supervisor.private)
-    return locate.with_store_notices(snapshot)
+    return _let_go(snapshot)
 
 
 # ── shared ──────────────────────────────────────────────────────────────────────────────────
@@ -289,11 +297,23 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
     return CompositeObserver(each)
 
 
+def _let_go(snapshot: Snapshot) -> Snapshot:
+    """With what a person has to know of a session that was ended or left."""
+    snapshot, now = (
+        locate.with_store_notices(snapshot),
+        snapshot.store.standing(snapshot.session_id),
+    )
+    if not now.instead:
+        return snapshot
+    left = f"session {snapshot.session_id} is on branch {first_line(now.branch)}; this branch is "
+    return replace(snapshot, notices=(*snapshot.notices, f"{left}left as it is"))
+
+
 def _require_no_other(store: SessionStore, session_id: str) -> None:
-    """StateError PB-STATE-OPEN: a checkout drives at most one open session."""
-    driven = store.driven()
-    if driven and session_id not in driven:
-        raise creation.another_is_open(store, driven[0])
+    """StateError PB-STATE-OPEN: a checkout drives at most one open session of a branch."""
+    here = selection.open_here(store)
+    if here and store.drives(here[0]) and session_id not in here:
+        raise creation.another_is_open(store, here[0])
 
 
 def _person(store: SessionStore) -> Principal:

@@ -117,7 +117,7 @@ def select(
     *,
     itself: bool = False,
 ) -> tuple[DiskStore, str]:
-    """The selected session, and the store of the worktree that it lives in.
+    """The selected session, and the store of the worktree that it lives in; its files are restored.
 
     One that is named, by argument or environment, may live in any worktree of the repository, and
     its id may be abbreviated. The name of a child means the session that a person began, unless
@@ -139,7 +139,20 @@ def select(
         from playbook_supervisor.drivers.claude_code import authorization
 
         authorization.note_unknown_driver(here, name)
+    if not itself:
+        restore(here, name)
     return here, name
+
+
+def restore(store: DiskStore, session_id: str) -> None:
+    """Restore the session's files if something has removed them; what is wrong is said later."""
+    from contextlib import suppress
+
+    from playbook_supervisor.errors import PlaybookError
+
+    if store.drives(session_id) and store.lacks_files(session_id):
+        with suppress(PlaybookError), store.open(session_id):
+            pass
 
 
 def named(store: DiskStore, session: str = "") -> str:

@@ -5,6 +5,7 @@ Reads only and takes no lock, so that broken, diverged and driven sessions are s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import provenance
+from playbook_supervisor.sessions import provenance, session_branch
 from playbook_supervisor.sessions.manifest import Manifest, Waiting
 from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
@@ -106,6 +107,8 @@ class SessionOverview(Record):
         playbook = pinned_playbook(self.store, self.session_id, manifest)
         if manifest is None or manifest.gate is None or playbook is None:
             return None
+        if self.code == session_branch.CODE:
+            return None  # what is checked out says nothing of it
         from playbook_supervisor.sessions.gate_context import context_of
 
         policy = pinned_policy(self.store, self.session_id)
@@ -144,8 +147,7 @@ def sessions(store: DiskStore, look: _Look = of_copies) -> tuple[SessionOverview
     """
     found: dict[str, list[DiskStore]] = {}
     for other in stores(store):
-        here = set(other.ids())
-        for session_id in (*here, *other.driven(but=here)):
+        for session_id in other.found():
             found.setdefault(session_id, []).append(other)
     for lost in (_beside(store, each) for each in checkout.lost_worktrees(store.checkout)):
         for session_id in lost.known():
@@ -202,8 +204,7 @@ def full_id(store: DiskStore, named: str) -> str:
     """The id that `named` abbreviates, of a session in any worktree; else `named` itself."""
     from playbook_supervisor.sessions import selection
 
-    kept = (id_ for each in stores(store) for id_ in (*each.ids(), *each.driven()))
-    return selection.full_id(set(kept), named)
+    return selection.full_id({id_ for each in stores(store) for id_ in each.found()}, named)
 
 
 def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:
@@ -262,24 +263,15 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
             driver = Driver(client.pid, _CLAUDE)
         manifest = store.manifest(session_id)
         refused, stale = _refused(store, manifest), _is_stale(store, manifest)
-        if stale or (refused and refused.code == "PB-STATE-OLDER"):
+        gone = not os.path.lexists(store.folder(session_id) / "session.yaml")
+        said, code = (refused.message, refused.code) if refused else (_VANISHED if gone else "", "")
+        if stale or code == "PB-STATE-OLDER":
             manifest = replace(manifest, gate=None)  # it may have been answered
-        return SessionOverview(
-            store,
-            session_id,
-            manifest,
-            refused.message if refused else "",
-            driver,
-            client,
-            refused.code if refused else "",
-            stale=stale,
-        )
+        return SessionOverview(store, session_id, manifest, said, driver, client, code, stale=stale)
     except PlaybookError as error:
         code, said = error.code, error.message
         if error.where:
             said = f"{said} ({error.where})"
-        if code == "PB-STATE-NO-SESSION":
-            code, said = "PB-STATE-CORRUPT", _VANISHED
         if code == "PB-STATE-NO-WORKTREE":
             ended = _written_end(store, session_id)
     except OSError as error:  # of another user, for instance
@@ -288,18 +280,21 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
 
 
 def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
-    """The error with which commands refuse an open session: unproved, or an older copy."""
+    """The error with which commands refuse it: unproved, an older copy, or on another branch."""
     session_id = manifest.session_id
-    if manifest.status not in OPEN:
+    if manifest.status not in (*OPEN, SessionStatus.FAILED):
         return None
-    if doubted := store.doubt(session_id):
-        return provenance.unconfirmed(session_id, doubted, store.runtime(session_id))
-    if not store.drives(session_id):
-        try:
-            provenance.require_newest(store.checkout, store.folder(session_id))
-        except StateError as error:
-            return error
-    return None
+    if manifest.status in OPEN:
+        if doubted := store.doubt(session_id):
+            return provenance.unconfirmed(session_id, doubted, store.runtime(session_id))
+        if not store.drives(session_id):
+            try:
+                provenance.require_newest(store.checkout, store.folder(session_id))
+            except StateError as error:
+                return error
+    now = store.standing(session_id)
+    away = now.instead and not manifest.parent
+    return session_branch.refusal(store.checkout, manifest, now) if away else None
 
 
 def _written_end(store: DiskStore, session_id: str) -> Manifest | None:

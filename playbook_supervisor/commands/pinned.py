@@ -18,7 +18,7 @@ def pinned_playbook(
 ) -> Playbook | None:
     """The session's own playbook with its args; None if it is missing or unreadable."""
     try:
-        data = read_bytes(store.folder(session_id) / "playbook.yaml")
+        data = read_bytes(store.reading(session_id) / "playbook.yaml")
         playbook = schema.read_playbook(data, "playbook.yaml")
         return bound(playbook, manifest.args) if manifest else playbook
     except (FileNotFoundError, PlaybookError):
@@ -29,7 +29,7 @@ def pinned_policy(store: DiskStore, session_id: str) -> Policy:
     """The session's policies; empty if they are missing or unreadable."""
     source = session_policy.FILE
     try:
-        data = read_bytes(store.folder(session_id) / source)
+        data = read_bytes(store.reading(session_id) / source)
         return session_policy.read_policy(data, source)
     except (FileNotFoundError, PlaybookError):
         return Policy()
@@ -42,7 +42,7 @@ def pinned_settings(store: DiskStore, session_id: str) -> Config:
     """
     source = session_settings.FILE
     try:
-        data = read_bytes(store.folder(session_id) / source)
+        data = read_bytes(store.reading(session_id) / source)
     except FileNotFoundError:
         return config.load(store.checkout.root)
     return session_settings.read_settings(data, source)

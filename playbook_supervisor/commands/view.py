@@ -137,7 +137,8 @@ def view_of(seen: SessionOverview) -> SessionView:
 
     store, session_id = seen.store, seen.session_id
     entries: tuple[Entry, ...] = ()
-    problem = StateError(seen.code, seen.problem, where=session_id) if seen.problem else None
+    readable = seen.code in ("", "PB-STATE-BRANCH")
+    problem = None if readable else StateError(seen.code, seen.problem, where=session_id)
     try:
         entries = store.journal(session_id).entries
     except PlaybookError as error:
@@ -173,10 +174,11 @@ def selected_session(store: DiskStore, named: str) -> str:
     """The named session, in any worktree; else the one of this worktree."""
     from playbook_supervisor.commands import overview
 
-    named = locate.named(store, named)
-    if not named:
-        return locate.choose(store, "")
-    overview.find(store, named)
+    if named := locate.named(store, named):
+        store = overview.find(store, named)
+    else:
+        named = locate.choose(store, "")
+    locate.restore(store, named)
     return named
 
 

@@ -49,11 +49,11 @@ def restore_missing(held: OpenSession) -> list[str]:
     ensure_folder(held.folder)
     if not integrity.missing(held.folder, integrity.nested(held.runtime.digests)):
         return []
-    _put_copies_back(held)
+    put_copies_back(held)
     return integrity.restore_missing(held.folder, held.private)
 
 
-def _put_copies_back(held: OpenSession) -> None:
+def put_copies_back(held: OpenSession) -> None:
     """Make the copies in the git directory those of what this process wrote last."""
     files = {JOURNAL: held.written.journal.data, "session.yaml": held.written.manifest}
     for name, data in {**files, **held.pinned.files}.items():
@@ -61,7 +61,7 @@ def _put_copies_back(held: OpenSession) -> None:
 
 
 def _put_back(held: OpenSession) -> None:
-    _put_copies_back(held)
+    put_copies_back(held)
     for _half in range(2):
         held.place.write(held.written.runtime)
 

@@ -6,7 +6,8 @@ person's notes, and never count as a difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from playbook_supervisor.records import Record, fields
 from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_journal
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.settled_entries import chain
-from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.files import digest, ensure_folder, read_bytes, write_atomically
 
 RECORDS = "records.yaml"
 """The file that follows from the local state, so that no copy of it is needed."""
@@ -160,6 +161,29 @@ def restore_missing(folder: Path, private: Path) -> list[str]:
             write_atomically(folder / name, copy)
         restored.append(name)
     return restored
+
+
+def copy_all(private: Path, folder: Path, names: Iterable[str]) -> None:
+    """Make the files of the work tree what the copies are; the journal comes last."""
+    known = {*names, *FILES}
+    for name in sorted(known & {*FILES, *nested(known)}, key=lambda name: name == FILES[1]):
+        with suppress(FileNotFoundError):
+            copy = read_bytes(private / name)
+            if not _has_content(folder / name) or read_file(folder, name) != copy:
+                write_inside(folder, name, copy)
+
+
+def bring(private: Path, folder: Path, names: Iterable[str], away: Mapping[str, str]) -> None:
+    """Write what was recorded while another branch was checked out, over what `away` names.
+
+    It is repeated after a crash. A file that is neither is left: something else has changed it.
+    """
+    for name, former in away.items():
+        if _has_content(folder / name):
+            found = read_file(folder, name)
+            if digest(found) != former and found != read_file(private, name):
+                return
+    copy_all(private, folder, names)
 
 
 def _has_content(path: Path) -> bool:

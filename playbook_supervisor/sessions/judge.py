@@ -23,6 +23,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import session_branch
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system import checkout
@@ -90,12 +91,19 @@ class Judge:
         """The file that every process of the attempt's worker inherits, open and locked."""
         return self.private / f"worker-{attempt.id}"
 
-    def _record(self, *observations: Observation, commits: bool = True) -> Snapshot:
+    def _record(
+        self, *observations: Observation, commits: bool = True, anywhere: bool = False
+    ) -> Snapshot:
+        """Journal them; what ends something may be journaled `anywhere`, on another branch too."""
+        events: tuple[Event, ...] = ()
         with self.store.open(self.id) as opened:
-            events = tuple(event for seen in observations for event in self._accept(opened, seen))
+            for seen in observations:
+                if not anywhere:
+                    session_branch.admit(self.store, opened, seen)
+                events += self._accept(opened, seen)
             opened.write(launching=False)
-            snapshot = self._snapshot(opened, events)
-        return self._published(snapshot) if commits else snapshot
+            snapshot, away = self._snapshot(opened, events), opened.standing.instead
+        return self._published(snapshot) if commits and not away else snapshot
 
     def _snapshot(self, opened: OpenSession, events: tuple[Event, ...]) -> Snapshot:
         if events and self.copies:
@@ -120,18 +128,28 @@ class Judge:
         answered it meanwhile, so the session is opened again, and what is due then counts.
         """
         with self.store.open(self.id) as opened:
-            accepted = () if observe is None else self._accept(opened, observe(opened))
-            events += accepted + self._answer_checks(opened, observed=bool(accepted))
+            seen = None if observe is None else observe(opened)
+            here = session_branch.admit(self.store, opened, seen)
+            accepted = () if seen is None else self._accept(opened, seen)
+            if here:
+                events += accepted + self._answer_checks(opened, observed=bool(accepted))
+            elif accepted:
+                opened.write(launching=False)
             snapshot = self._snapshot(opened, events)
-            asked = snapshot.directive
-            asking = isinstance(asked, Check) and self._may_answer(asked, opened.state)
+            asked, now = snapshot.directive, opened.standing
+            asking = here and isinstance(asked, Check) and self._may_answer(asked, opened.state)
             inputs = self._check_inputs(opened) if asking else None
+        if not here:
+            if accepted:
+                raise session_branch.refusal(self.store.checkout, snapshot.manifest, now)
+            return snapshot
         if inputs is None or not isinstance(asked, Check):
             return self._published(snapshot)
         from playbook_supervisor.sessions import evidence
 
         checked, failing = evidence.answer(asked, inputs, self.store.clock)
         with self.store.open(self.id) as opened:
+            session_branch.admit(self.store, opened, checked)
             if machine.directive(opened.state) == asked:
                 opened.runtime.failing.update(failing)
                 events += self._accept(opened, checked)
@@ -212,7 +230,6 @@ class Judge:
             opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
-        self._follow_branch(opened, events)
         if any(self._caches(opened, event.entry.step_id) for event in events):
             events += self._recorded(opened, events, observation.at)
         return events
@@ -257,13 +274,6 @@ class Judge:
         """The id of a child session that is to be created; empty if there may be none."""
         del opened
         return self.store.reserve()
-
-    def _follow_branch(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
-        """The session belongs to the branch that a step of its own has switched to."""
-        done = [event.entry.step_id for event in events if event.change is Change.DONE]
-        if any(opened.playbook.step(name).namespace == "branch" for name in done):
-            branch = self._checkout().branch or opened.manifest.branch
-            opened.restate(replace(opened.manifest, branch=branch))
 
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
         asked = machine.directive(opened.state)

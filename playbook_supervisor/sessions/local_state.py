@@ -85,6 +85,13 @@ class Runtime(Record, frozen=False):
     findings: dict[str, str] = field(default_factory=dict)
     """Digest of a report → `answered` or `accepted`."""
 
+    head: str = ""
+    """The commit that was checked out when the session was last written on its branch."""
+
+    away: dict[str, str] = field(default_factory=dict)
+    """File → its digest in the work tree of the session's branch, which lacks what was written
+    while another branch was checked out; it belongs to no journal."""
+
     former: dict[str, Any] = field(default_factory=dict)
     _saved: dict[str, Any] = field(default_factory=dict)
 
@@ -133,6 +140,8 @@ class Runtime(Record, frozen=False):
         }
         if self.proofs:
             data["proofs"] = self.proofs
+        if self.away:
+            data["away"] = self.away
         place.write(json.dumps(data, separators=(",", ":")).encode())
 
     @classmethod
@@ -163,6 +172,7 @@ class Runtime(Record, frozen=False):
         begun = Launch.from_json(data["begun"]) if data["begun"] else None
         runtime = cls(data["digests"], begun, data.get("proofs", []))
         runtime.former = data["former"]
+        runtime.away = data.get("away", {})
         runtime._restore(data["now"])
         if "agent" in data:  # 1.0 kept how it is driven beside the manifest
             known = {"agent": data["agent"], "mode": data["mode"]}
@@ -180,6 +190,7 @@ class Runtime(Record, frozen=False):
             "failing": dict(self.failing),
             "waivers": dict(self.waivers),
             "findings": dict(self.findings),
+            "head": self.head,
         }
 
     def _restore(self, snapshot: dict[str, Any]) -> None:
@@ -195,6 +206,7 @@ class Runtime(Record, frozen=False):
         self.failing = dict(snapshot["failing"])
         self.waivers = dict(snapshot["waivers"])
         self.findings = dict(snapshot["findings"])
+        self.head = snapshot.get("head", "")
 
 
 def unreadable(place: ABFile, why: str) -> StateError:

@@ -35,11 +35,17 @@ from playbook_supervisor.system.files import digest, read_bytes, write_atomicall
 def on_disk(folder: Path, place: ABFile) -> Runtime | None:
     """The runtime state that belongs to the journal as it is; None if it cannot be read.
 
-    If the last write ended before the journal, that is the former state.
+    If the last write ended before the journal, that is the former state. It may have been written
+    while another branch was checked out than the session's: the copies then count.
     """
     try:
         runtime = Runtime.load(place)
-        if runtime is not None and _lags(runtime, digest(read_bytes(folder / JOURNAL))):
+        if runtime is None:
+            return None
+        journal = digest(read_bytes(folder / JOURNAL))
+        if runtime.away and journal == runtime.away.get(JOURNAL):
+            journal = digest(read_bytes(place.path.parent / JOURNAL))
+        if _lags(runtime, journal):
             runtime.step_back()
     except FileNotFoundError:
         return runtime
@@ -69,7 +75,14 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
-    opened.restate(replace(manifest, driver=recorded.driver, confirmed=recorded.confirmed))
+    opened.restate(
+        replace(
+            manifest,
+            driver=recorded.driver,
+            confirmed=recorded.confirmed,
+            branch=recorded.branch,
+        )
+    )
     if runtime.digests != known or project(manifest, state) != manifest:
         opened.write()
     else:

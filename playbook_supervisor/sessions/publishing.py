@@ -54,6 +54,8 @@ def published(snapshot: Snapshot, *, timeout: float) -> Snapshot:
 def closed(snapshot: Snapshot, *, timeout: float) -> Snapshot:
     """As `published`, for a session that has ended: git may have refused when it did."""
     due = isinstance(snapshot.directive, Finish) and snapshot.config.commit_sessions != "never"
+    if snapshot.store.standing(snapshot.session_id).instead:
+        return snapshot  # it is committed on its own branch
     return _publish(snapshot, _at_the_end(snapshot), timeout) if due else snapshot
 
 

@@ -1,10 +1,10 @@
 """Selects the session that a command applies to (kai FR15, FR16), from manifests alone.
 
 Without a name it is a session of *this* worktree: one that the worktree's runtime state knows, else
-one of ours whose branch is checked out here. Open sessions come before failed ones, and these
-before ended ones; among several, the one that waits, then one that runs, then the one that began
-last. Times of files do not count, because git writes files anew. A session that another tool began
-is never selected without its name.
+one of ours whose branch is checked out here. Open sessions come before failed ones, those of the
+branch that is checked out before those of other branches, and ended ones last; among several, the
+one that waits, then one that runs, then the one that began last. Times of files do not count,
+because git writes files anew. A session that another tool began is never selected without its name.
 """
 
 from __future__ import annotations
@@ -48,24 +48,39 @@ def choose(store: SessionStore, named: str = "") -> SelectedSession:
     here and it lives in another worktree.
     """
     if named:
-        name = full_id({*store.ids(), *store.driven()}, named)
+        name = full_id(store.found(), named)
         if not store.drives(name):
             _require_home(store, store.manifest(name))  # raises if there is none
         return SelectedSession(top_of(store, name))
     if candidates := open_here(store):
         return SelectedSession(candidates[0], tuple(candidates[1:]))
     known = _known(store)
-    for statuses in ({SessionStatus.FAILED}, {*SessionStatus} - _UNFINISHED):
-        if found := _of_this_worktree(store, [m for m in known if m.status in statuses]):
+    failed = [each for each in known if each.status is SessionStatus.FAILED]
+    ended = [each for each in known if each.status not in _UNFINISHED]
+    here = [each for each in failed if on_branch(store, each.session_id)]
+    for group in (here, [each for each in known if each.status in OPEN], failed, ended):
+        if found := _of_this_worktree(store, group):
             return SelectedSession(found[0])
     raise no_session(known)
 
 
 def open_here(store: SessionStore) -> list[str]:
-    """The open sessions of this worktree, the one that would be selected first."""
-    if driven := store.driven():
+    """The open sessions of this worktree and of the branch that is checked out in it.
+
+    The first is the one that would be selected.
+    """
+    if driven := [name for name in store.driven() if on_branch(store, name)]:
         return driven if len(driven) < 2 else _in_order(_read(store, driven), driven)
-    return _of_this_worktree(store, [m for m in _known(store) if m.status in OPEN])
+    known = [each for each in _known(store) if each.status in OPEN]
+    return _of_this_worktree(store, [each for each in known if on_branch(store, each.session_id)])
+
+
+def on_branch(store: SessionStore, session_id: str) -> bool:
+    """Whether the session's branch is checked out; one that cannot be read counts as here."""
+    try:
+        return not store.standing(session_id).instead
+    except PlaybookError:
+        return True
 
 
 def top_of(store: SessionStore, session_id: str) -> str:
@@ -78,23 +93,6 @@ def top_of(store: SessionStore, session_id: str) -> str:
         while (parent := store.parent(seen[-1])) and parent not in seen:
             seen.append(parent)
     return seen[-1]
-
-
-def strayed(store: SessionStore, session_id: str) -> str:
-    """A sentence if the session began on another branch than the one checked out; else empty.
-
-    Not if a step of one of its children has switched to that branch.
-    """
-    known, here = store.manifest(session_id), store.checkout.branch
-    if known.branch in ("", here):
-        return ""
-    others = (each for each in store.ids() if each != session_id)
-    if any(
-        top_of(store, each) == session_id and store.manifest(each).branch == here for each in others
-    ):
-        return ""
-    now = f"{first_line(here)} is checked out" if here else "no branch is checked out"
-    return f"session {session_id} began on branch {first_line(known.branch)}, and {now}"
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────
@@ -162,9 +160,9 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
     for other in others:
         if ABFile(other.runtime / known.session_id / NAME).exists:
             return other.root
-    if known.branch and here.branch == known.branch:
+    if known.branch and _branch(here) == known.branch:
         return None
-    at_branch = [other.root for other in others if known.branch and other.branch == known.branch]
+    at_branch = [other.root for other in others if known.branch and _branch(other) == known.branch]
     named = [other.root for other in others if other.root == place]
     return next(iter(at_branch or named), None)
 
@@ -198,12 +196,17 @@ def _belongs_here(here: Checkout, known: Manifest) -> bool:
         return False
     if known.began_on == here.identity:
         at_home = True
-    elif here.branch and known.branch:
-        at_home = here.branch == known.branch
+    elif (branch := _branch(here)) and known.branch:
+        at_home = branch == known.branch
     else:
         place = _place(here, known)
         at_home = place == here.root or not os.path.lexists(place / ".git")
     return at_home and home_elsewhere(here, known) is None
+
+
+def _branch(here: Checkout) -> str:
+    """The branch that is checked out, or that a rebase under way is going to move."""
+    return here.branch or checkout.rebased(here)
 
 
 def _place(here: Checkout, known: Manifest) -> Path:
@@ -228,7 +231,7 @@ def _others(here: Checkout) -> list[Checkout]:
 
 def _known(store: SessionStore) -> list[Manifest]:
     """The manifests that can be read, without children: a broken one must not hide the others."""
-    found = _read(store, [name for name in store.ids() if SESSION_ID.match(name)])
+    found = _read(store, [name for name in store.found() if SESSION_ID.match(name)])
     return [each for each in found if not each.parent]
 
 

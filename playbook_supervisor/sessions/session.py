@@ -34,6 +34,7 @@ from playbook_supervisor.sessions.manifest import (
 )
 from playbook_supervisor.sessions.pinned_inputs import Pinned
 from playbook_supervisor.sessions.projection import project
+from playbook_supervisor.sessions.session_branch import Standing
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, write_atomically
 
@@ -71,6 +72,8 @@ class OpenSession(Record, frozen=False):
     """The entries of the due phase that the text contains."""
     unwritten: dict[str, StepData | LoopFile] = field(init=False, default_factory=dict)
     """The outputs of steps that are still to be written, by their paths in the folder."""
+    standing: Standing = field(init=False, default=Standing())
+    """Whether the session's branch is checked out. If not, `folder` may be the local one."""
     notices: list[str] = field(default_factory=list)
     """Sentences for the person: what could not be written, and is not needed."""
 
@@ -112,6 +115,13 @@ class OpenSession(Record, frozen=False):
             and all(now in (None, was) for now, was in zip(seen, self._seen, strict=True))
         )
 
+    def stands(self, now: Standing, head: str) -> None:
+        """Note how the session stands to what is checked out, and follow its branch's new name."""
+        self.standing = now
+        if not now.instead:
+            self.runtime.head = head or self.runtime.head
+            self.restate(replace(self.manifest, branch=now.branch))
+
     def accept(self, events: Iterable[Event]) -> None:
         """Apply events that the kernel has decided."""
         for event in events:
@@ -139,6 +149,10 @@ class OpenSession(Record, frozen=False):
         data = self.text.data
         journaled = digest(data)
         journal_changed = not self.runtime.latest(JOURNAL, journaled)
+        if self.folder == self.private and not self.runtime.away:
+            digests = self.runtime.digests
+            names = (name for name in (JOURNAL, "session.yaml", RECORDS) if name in digests)
+            self.runtime.away = {name: digests[name][-1] for name in names}
         if journal_changed:
             self.runtime.will_write(JOURNAL, journaled)
         records = portable_records.emit(self.runtime)

@@ -6,19 +6,27 @@ Nothing here takes a session's lock or changes a session.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.vocabulary import ENDED
-from playbook_supervisor.sessions import integrity, opening, portable_records, session_ids
+from playbook_supervisor.sessions import (
+    integrity,
+    opening,
+    portable_records,
+    session_branch,
+    session_ids,
+)
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import Manifest, manifest_from_json, read_manifest
+from playbook_supervisor.sessions.session_branch import Standing
+from playbook_supervisor.sessions.session_clock import SessionClock
 from playbook_supervisor.sessions.settled_entries import History, entries
 from playbook_supervisor.sessions.unfinished import UnfinishedSessions
 from playbook_supervisor.system.ab_file import ABFile
-from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.checkout import Checkout, refreshed
 from playbook_supervisor.system.files import contained, read_bytes
 
 SESSIONS = ".playbooks/sessions"
@@ -26,6 +34,8 @@ SESSIONS = ".playbooks/sessions"
 
 class SessionFolders:
     """The folders of a worktree's sessions, in the work tree and in its git directory."""
+
+    clock: SessionClock
 
     def __init__(self, checkout: Checkout, seen_from: Path | None = None) -> None:
         self.checkout = checkout
@@ -62,13 +72,16 @@ class SessionFolders:
         self._unfinished.sweep()
         return [name for name in session_ids.names(self.checkout.runtime) if self.drives(name)]
 
-    def driven(self, but: Collection[str] = ()) -> list[str]:
+    def found(self) -> list[str]:
+        """Every session of this worktree by name, with a folder or without: what commands find."""
+        return sorted({*self.ids(), *self.known()})
+
+    def driven(self) -> list[str]:
         """Open sessions that this worktree drives, including those whose folders are gone.
 
-        A child session is driven with its parent and is none of them. Those of `but` are left out,
-        and not read.
+        A child session is driven with its parent and is none of them.
         """
-        return [name for name in self.known() if name not in but and self._is_open(name)]
+        return [name for name in self.known() if self._is_open(name)]
 
     def _has(self, session_id: str) -> bool:
         """A folder that another user has closed counts: reading it reports that."""
@@ -76,6 +89,13 @@ class SessionFolders:
             return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
         except PermissionError:
             return True
+
+    def lacks_files(self, session_id: str) -> bool:
+        """Whether files of a session that this worktree drives are missing, or older than known."""
+        folder, known = self.folder(session_id), self._recorded(session_id)
+        if known is not None and known.away:
+            return True
+        return any(not os.path.lexists(folder / name) for name in integrity.FILES[:2])
 
     def _is_open(self, session_id: str) -> bool:
         """A runtime state that cannot be read counts as open; opening the session reports it."""
@@ -107,8 +127,19 @@ class SessionFolders:
         except FileNotFoundError as error:
             if self.drives(session_id):
                 self.require_worktree(session_id)
+                if written := self.written_manifest(session_id):
+                    return written
             raise session_ids.unknown(session_id) from error
         return self.written_manifest(session_id) or found
+
+    def standing(self, session_id: str) -> Standing:
+        """Whether the session's branch is checked out here. Errors as `manifest`."""
+        known = self.manifest(session_id)
+        return self._standing(known, self._recorded(session_id))
+
+    def _standing(self, known: Manifest, runtime: Runtime | None) -> Standing:
+        here = refreshed(self.checkout)
+        return session_branch.standing(here, known, runtime, known.started_at - self.clock.ahead)
 
     def written_manifest(self, session_id: str) -> Manifest | None:
         """The manifest as this worktree last wrote it, even if the file has changed since."""
@@ -125,7 +156,7 @@ class SessionFolders:
 
         StateError if it cannot be read.
         """
-        folder, known = self.folder(session_id), self._recorded(session_id)
+        folder, known = self.reading(session_id), self._recorded(session_id)
         path = folder / "journal.yaml"
         with self._explaining(session_id):
             try:
@@ -138,6 +169,12 @@ class SessionFolders:
                     raise session_ids.unknown(session_id) from error
                 said = f"session {session_id} has no journal.yaml"
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
+
+    def reading(self, session_id: str) -> Path:
+        """The folder from which the session's files are read: of the work tree, else the copies."""
+        folder = self.folder(session_id)
+        gone = not self._has(session_id) and self.drives(session_id)
+        return self.runtime(session_id) if gone else folder
 
     def require_worktree(self, session_id: str) -> None:
         """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand.

@@ -22,6 +22,7 @@ from playbook_supervisor.sessions.manifest import (
 )
 from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.session_branch import Standing
 from playbook_supervisor.sessions.session_clock import SessionClock
 from playbook_supervisor.sessions.settled_entries import History
 from playbook_supervisor.system.checkout import Checkout
@@ -75,8 +76,17 @@ class SessionStore(Protocol):
     def journal(self, session_id: str) -> History:
         """All entries of the session, and what was known when it began, without its lock."""
 
+    def settle(self, opened: OpenSession) -> None:
+        """Put an open session's files, as written last, into the work tree as it is now."""
+
+    def standing(self, session_id: str) -> Standing:
+        """Whether the session's branch is checked out here."""
+
     def ids(self) -> list[str]:
-        """The sessions that are kept here, oldest first."""
+        """The sessions whose files are here, oldest first."""
+
+    def found(self) -> list[str]:
+        """All sessions that are kept here, also if their files are gone."""
 
     def drives(self, session_id: str) -> bool:
         """Whether the session runs, or ran, in this worktree."""

@@ -12,34 +12,42 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.sessions import (
+    continuation,
     integrity,
     opening,
     pinned_inputs,
     provenance,
+    session_branch,
     session_ids,
 )
+from playbook_supervisor.sessions.local_state import JOURNAL
 from playbook_supervisor.sessions.manifest import (
     NO_DRIVER,
     NOTHING_INHERITED,
     Driver,
     Inherited,
     Manifest,
+    manifest_from_json,
 )
 from playbook_supervisor.sessions.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.session_clock import Clock, SessionClock, system_clock
 from playbook_supervisor.sessions.session_folders import SESSIONS as SESSIONS
 from playbook_supervisor.sessions.session_folders import SessionFolders
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import ensure_folder, sweep
+from playbook_supervisor.system.checkout import Checkout, refreshed
+from playbook_supervisor.system.files import digest, ensure_folder, sweep
 from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.session_policy import Policy
+    from playbook_supervisor.sessions.local_state import Runtime
+    from playbook_supervisor.sessions.session_branch import Standing
+    from playbook_supervisor.system.ab_file import ABFile
 
 
 class DiskStore(SessionFolders):
@@ -52,6 +60,8 @@ class DiskStore(SessionFolders):
         self.clock = SessionClock(checkout.runtime, clock)
         self.notices: list[str] = []
         """Sentences for the person: what was restored."""
+        self.moving = False
+        """Whether a person lets sessions of another branch be taken up on this one."""
         self._known: dict[str, OpenSession] = {}
         self._held: dict[str, OpenSession] = {}
 
@@ -142,15 +152,30 @@ class DiskStore(SessionFolders):
         elif known is None:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
-            if known is None or not known.current:
-                with self._explaining(session_id):
-                    known = self._known[session_id] = self._load(session_id, known)
+            known = self._known[session_id] = self._current(session_id, known)
             self.clock.keep_up_with(max(known.state.latest, known.manifest.started_at))
             try:
                 yield known
             except BaseException:
                 self._known.pop(session_id, None)
                 raise
+
+    def _current(self, session_id: str, known: OpenSession | None) -> OpenSession:
+        """The session as it is on the disk and stands to the branch that is checked out."""
+        if known is None or not known.current or known.folder == known.private:
+            with self._explaining(session_id):
+                known = self._load(session_id, known)
+        now = self._standing(known.manifest, known.runtime)
+        known.stands(now, refreshed(self.checkout).head)
+        return known
+
+    def settle(self, opened: OpenSession) -> None:
+        """Write the files of an open session, as they were written last, into the work tree."""
+        folder = self.folder(opened.manifest.session_id)
+        if opened.folder != folder:
+            ensure_folder(folder)
+            integrity.copy_all(opened.private, folder, opened.runtime.digests)
+            opened.folder, opened.runtime.away = folder, {}
 
     def hold(self, session_id: str) -> None:
         """Drive the session alone from here on: what this process wrote counts, not the disk.
@@ -174,6 +199,7 @@ class DiskStore(SessionFolders):
         if held := self._held.get(session_id):
             self._held[session_id] = self._reload(held)
             return self._held[session_id]
+        known = None if known is not None and known.folder == known.private else known
         folder, private = self.folder(session_id), self.runtime(session_id)
         sweep(private)
         place = self._place(session_id)
@@ -184,17 +210,61 @@ class DiskStore(SessionFolders):
         if runtime is None:  # another checkout began the session
             manifest = self.manifest(session_id)
             provenance.require_newest(self.checkout, folder)
+            over = manifest.status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
+            now = self._standing(manifest, None)
+            if now.instead and not (over or self.moving):
+                raise session_branch.refusal(self.checkout, manifest, now)
             pinned_inputs.pin_substitute(self.checkout.root, folder, manifest)
             opened = opening.adopt(folder, private, place)
             opened.copy()
             return opened
         self.require_worktree(session_id)
+        recorded = manifest_from_json(runtime.manifest)
+        if (now := self._standing(recorded, runtime)).instead:
+            return self._load_away(recorded, now, runtime, place)
         ensure_folder(folder)
         sweep(folder)
+        if away := runtime.away:
+            integrity.bring(private, folder, runtime.digests, away)
+            runtime.away = {}
         if known is not None and known.vanished:
             known.copy()
         self._note_restored(session_id, integrity.restore_missing(folder, private))
-        return opening.load(folder, private, runtime, place)
+        opened = opening.load(folder, private, runtime, place)
+        if away:
+            opened.save()
+        return opened
+
+    def _load_away(
+        self, known: Manifest, now: Standing, runtime: Runtime, place: ABFile
+    ) -> OpenSession:
+        """The session while another branch is checked out, whose files stay as they are.
+
+        StateError PB-STATE-BRANCH if what is known here is not all that was written.
+        """
+        folder, private = self.folder(known.session_id), self.runtime(known.session_id)
+        if not self._has_latest(folder, runtime) or self._is_tracked(folder):
+            folder = private
+        try:
+            return opening.load(folder, private, runtime, place)
+        except StateError as error:
+            raise session_branch.refusal(self.checkout, known, now) from error
+
+    @staticmethod
+    def _has_latest(folder: Path, runtime: Runtime) -> bool:
+        try:
+            return runtime.latest(JOURNAL, digest(integrity.read_file(folder, JOURNAL)))
+        except StateError:
+            return False
+
+    def _is_tracked(self, folder: Path) -> bool:
+        """Whether the present branch has the folder; if git cannot tell, it may."""
+        from playbook_supervisor.system.git_process import ask
+
+        try:
+            return bool(ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"))
+        except PlaybookError:
+            return True
 
     def doubt(self, session_id: str) -> str:
         """Why nothing proves the session's files: `missing` or `damaged` runtime state."""
@@ -202,9 +272,16 @@ class DiskStore(SessionFolders):
         return provenance.doubt(self.checkout, place, folder, lambda: self.manifest(session_id))
 
     def _reload(self, held: OpenSession) -> OpenSession:
-        from playbook_supervisor.sessions import continuation
-
-        self.require_worktree(held.manifest.session_id)
+        session_id = held.manifest.session_id
+        self.require_worktree(session_id)
+        folder = self.folder(session_id)
+        if self._standing(held.manifest, held.runtime).instead and not self._has(session_id):
+            continuation.put_copies_back(held)
+            held.folder = held.private
+        elif held.folder != folder:
+            ensure_folder(folder)
+            integrity.bring(held.private, folder, held.runtime.digests, held.runtime.away)
+            held.folder, held.runtime.away = folder, {}
         self._note_restored(held.manifest.session_id, continuation.restore_missing(held))
         return continuation.reload(held)
 

@@ -51,8 +51,7 @@ class Supervisor(TreeNode):
     def look(self) -> Snapshot:
         """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
-            own = take_snapshot(self.store, opened)
-        return self._seen(own)
+            return self._seen(take_snapshot(self.store, opened))
 
     def hold(self) -> None:
         """Drive the session and its children alone from here on (`SessionStore.hold`)."""
@@ -167,9 +166,9 @@ class Supervisor(TreeNode):
 
             tree.abort_children(self, snapshot, text, by)
         now = self.store.clock()
-        failed = snapshot.manifest.status is SessionStatus.FAILED
-        first = [TakenUp(now)] if failed else []
-        return self._seen(self._record(*first, Cancelled(now, Cancellation.ABORT, text, by.name)))
+        first = [TakenUp(now)] if snapshot.manifest.status is SessionStatus.FAILED else []
+        end = Cancelled(now, Cancellation.ABORT, text, by.name)
+        return self._seen(self._record(*first, end, anywhere=True))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
         """Settle what runs as interrupted; the session stays open. `commits`: also commit it."""
@@ -177,7 +176,7 @@ class Supervisor(TreeNode):
         for place in snapshot.children:
             self.tell(place, self.child(place).interrupt(commits=commits))
         cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
-        return self._seen(self._record(cancelled, commits=commits))
+        return self._seen(self._record(cancelled, commits=commits, anywhere=True))
 
     def close(self) -> Snapshot:
         """The last snapshot of a session that has ended; commits and pushes what is still due."""
@@ -210,9 +209,10 @@ class Supervisor(TreeNode):
 
             tree.below(self, attempt.id, lambda child, _: child.lose(tree.inner(attempt)))
             return self.advance()
-        from playbook_supervisor.sessions import evidence
+        from playbook_supervisor.sessions import evidence, session_branch
 
         with self.store.open(self.id) as opened:
+            session_branch.admit(self.store, opened, Lost(self.store.clock(), attempt.id, False))
             workspace = self._workspace(opened, self._checkout())
             known = opened.runtime.launches.get(attempt.id)
         # Its postconditions may start programs, so the lock is not held meanwhile.

@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.vocabulary import Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import children
+from playbook_supervisor.sessions import children, session_branch
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, at_work, running
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -197,6 +197,24 @@ def _aborted(node: Supervisor, below: Snapshot) -> Snapshot:
     text = said[-1].human_response if said else ""
     by = next((gate.by for entry in said for gate in reversed(entry.gates)), "")
     return node.abort(text, Principal(by))
+
+
+def require_branch(node: Supervisor) -> None:
+    """StateError PB-STATE-BRANCH unless the branch of what is under way is checked out."""
+    if below := node.look().children:
+        for place in below:
+            require_branch(node.child(place))
+        return
+    with node.store.open(node.id) as opened:
+        session_branch.require(node.store, opened)
+
+
+def move_here(node: Supervisor, by: Principal) -> None:
+    """Let the session and the children under way belong to the branch that is checked out."""
+    for place in node.look().children:
+        move_here(node.child(place), by)
+    with node.store.open(node.id) as opened:
+        session_branch.move(node.store, opened, by.name)
 
 
 # ── making a child ──────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -114,6 +115,47 @@ def refreshed(known: Checkout) -> Checkout:
     return replace(known, branch=branch, head=head)
 
 
+def tip(here: Checkout, branch: str) -> str:
+    """The commit of a local branch; empty if there is no such branch. StorageError PB-IO-READ."""
+    name = f"refs/heads/{branch}".encode()
+    if not re.fullmatch(_REFERENCE, b"ref: " + name) or b".." in name:
+        return ""
+    try:
+        content = _small(here.common_dir / os.fsdecode(name))
+        return _commit(_packed(here.common_dir, name) if content is None else content)
+    except OSError as error:
+        raise _unreadable(here.root, error) from error
+
+
+def rebased(here: Checkout) -> str:
+    """The branch that a rebase under way in this checkout is going to move; empty without one."""
+    for place in ("rebase-merge", "rebase-apply"):
+        name = _small(here.git_dir / place / "head-name")
+        if name is not None and name.startswith(b"refs/heads/"):
+            return name.rstrip().removeprefix(b"refs/heads/").decode("utf-8", "replace")
+    return ""
+
+
+def branch_log(here: Checkout) -> Iterator[tuple[int, str, str]]:
+    """What git has logged of the branch that is checked out, oldest first.
+
+    Each entry is its time in ms, the commit before it (zeros where there was none), and its
+    message. There is nothing where git keeps no log of the branch.
+    """
+    try:
+        with (here.common_dir / "logs/refs/heads" / here.branch).open("rb") as log:
+            for line in log:
+                about, _, message = line.rstrip().partition(b"\t")
+                words = about.split()
+                if len(words) > 4 and words[-2].isdigit():
+                    before = words[0].decode("ascii", "replace")
+                    yield int(words[-2]) * 1000, before, message.decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return
+    except OSError as error:
+        raise _unreadable(here.root, error) from error
+
+
 def worktrees(here: Checkout) -> tuple[Path, ...]:
     """The folders of the main checkout and the linked worktrees, the main one first.
 
@@ -215,12 +257,17 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
         content = _small(common_dir / os.fsdecode(name))
     if content is None:
         content = _packed(common_dir, name)
-    commit = content.rstrip()
-    if len(commit) not in _COMMIT_LENGTHS or commit.strip(b"0123456789abcdef"):
-        commit = b""
     in_heads = name.startswith(b"refs/heads/")
     branch = name.removeprefix(b"refs/heads/").decode("utf-8", "replace") if in_heads else ""
-    return branch, commit.decode()
+    return branch, _commit(content)
+
+
+def _commit(content: bytes) -> str:
+    """The commit id that a reference's file contains; empty for anything else."""
+    commit = content.rstrip()
+    if len(commit) not in _COMMIT_LENGTHS or commit.strip(b"0123456789abcdef"):
+        return ""
+    return commit.decode()
 
 
 def _packed(common_dir: Path, name: bytes) -> bytes:

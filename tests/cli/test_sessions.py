@@ -211,11 +211,13 @@ class TestShow:
         conforms("error", waiting.playbook("show", "--json").json)
 
     def test_says_that_a_journal_is_missing(self, waiting: Project) -> None:
-        journal = waiting.session / "journal.yaml"
-        journal.unlink()
+        """Without a copy: else it is restored."""
+        name = waiting.session.name
+        (waiting.session / "journal.yaml").unlink()
+        (waiting.root / f".git/playbook/{name}/journal.yaml").unlink()
         shown = waiting.playbook("show")
         assert (shown.code, "WAITS FOR A HUMAN" in shown.out) == (3, True)
-        assert f"session {waiting.session.name} has no journal.yaml" in shown.err
+        assert f"session {name} has no journal.yaml" in shown.err
 
     def test_says_that_a_session_needs_a_newer_version(self, waiting: Project) -> None:
         """It is not damaged, so `repair` is not suggested."""
@@ -273,7 +275,8 @@ class TestRepair:
 
     def test_accepts_the_files_as_they_are(self, waiting: Project) -> None:
         file = waiting.session / "session.yaml"
-        file.write_text(file.read_text().replace(FEATURE, "014-other"))
+        text = file.read_text()
+        file.write_text(text.replace(f"feature: {FEATURE}", "feature: 014-other"))
         shown = waiting.playbook("repair", "--take")
         assert (shown.code, "+ feature: 014-other" in shown.out) == (0, True)
         assert waiting.playbook("repair").code == 0

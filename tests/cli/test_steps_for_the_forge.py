@@ -66,7 +66,7 @@ def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, fo
     assert project.playbook("answer", "continue").code == 0
     ended = project.playbook("resume")
     assert ended.code == 0, ended.err
-    assert "began on branch" not in ended.err
+    assert "is on branch" not in ended.err
     assert project.manifest()["branch"] == "log-in-twice"
     assert [entry["status"] for entry in project.journal()] == ["done"] * 4
     assert forge.pulls[0]["title"] == "Change log-in-twice"

@@ -337,27 +337,19 @@ def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project
 # ── where a session lives ───────────────────────────────────────────────────────────────────
 
 
-def test_another_branch_is_reported(installed: Project) -> None:
-    script = installed.script(WORKS)
-    starting.start("auto-validate", ["014"], cwd=installed.root)
-    tree = beside(installed)
-    for where, said in (("elsewhere", "elsewhere is checked out"), ("--detach", "no branch is")):
-        tree.git("switch", "-q", *(["-c", where] if where == "elsewhere" else [where]))
-        assert said in selection.strayed(store(tree), tree.session.name)
-    resumed = tree.playbook("resume", "--agent", script)
-    assert f"began on branch {NEW}, and no branch is checked out" in resumed.err
-
-
 def test_the_printed_command_adopts_the_session(installed: Project) -> None:
-    """The output mentions another branch that is checked out there."""
+    """Where another branch is checked out, it is refused."""
     started = starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     there = Hooked(tree)
     assert started.session_id in there.types(started.typed).shown
     there.types("/playbook.pause")
     tree.git("switch", "-q", "-c", "elsewhere")
-    resumed = there.types("/playbook.resume").shown
-    assert f"began on branch {NEW}, and elsewhere is checked out" in resumed
+    with pytest.raises(StateError, match=f"on branch {NEW}, and elsewhere is checked out here"):
+        there.types("/playbook.resume")
+    moved = there.types("/playbook.resume --on-this-branch")
+    assert moved.snapshot is not None
+    assert moved.snapshot.manifest.branch == "elsewhere"
 
 
 def test_a_copy_from_git_is_not_driven(installed: Project) -> None:

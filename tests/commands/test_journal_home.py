@@ -516,9 +516,13 @@ def test_an_open_session_of_a_removed_folder_is_not_its_older_copy(installed: Pr
 
 
 def test_in_another_clone_the_copy_is_what_there_is(late: Late, tmp_path: Path) -> None:
+    """A person may go on from it on main, which it was merged into."""
     late.main.git("clone", "-q", "--single-branch", ".", str(tmp_path / "clone"))
-    late.main = Project(tmp_path / "clone", late.main.home)
-    assert f"playbook answer {late.id}" in advice(late)
+    late.main = clone = Project(tmp_path / "clone", late.main.home)
+    assert f"it is on branch {NEW}, and main is checked out here" in advice(late)
+    assert clone.playbook("answer", late.id, "accept").code == 3
+    assert clone.playbook("resume", late.id, "--on-this-branch").code == 4
+    assert clone.playbook("answer", late.id, "accept").code == 0
 
 
 def test_a_copy_that_a_branch_continues_is_not_resumed(late: Late, tmp_path: Path) -> None:
@@ -538,6 +542,7 @@ def test_a_copy_that_a_branch_continues_is_not_resumed(late: Late, tmp_path: Pat
     assert late.entries() == before
     assert not (clone.root / ".git/playbook" / late.id / "runtime-0").exists()
     assert clone.playbook("repair", late.id, "--take").code == 0
+    assert clone.playbook("resume", late.id, "--on-this-branch").code == 4
     assert clone.playbook("answer", late.id, "accept").code == 0
 
 

@@ -81,7 +81,7 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
             run(project, "later", "013")
         assert project.manifest()["status"] == "in_progress"
         project.git("switch", "-q", FEATURE)
-        assert driving.resume(cwd=project.root).why == "completed"
+        assert driving.resume(cwd=project.root, on_this_branch=True).why == "completed"
 
 
 class TestASuggestedCommandNamesTheSession:

@@ -27,6 +27,8 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         return
     words = [seen.session_id, manifest.playbook, manifest.subject, _state(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _location(seen)
+    if seen.problem and not seen.code:
+        yield f"  {first_line(seen.problem, 400)}"
     if seen.code == "PB-STATE-NO-WORKTREE":
         yield f"  its worktree is gone; copy its journal here: playbook finish {seen.session_id}"
     elif seen.stale:
@@ -34,7 +36,9 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
     elif seen.code == "PB-STATE-OLDER":
         yield f"  {first_line(seen.problem, 400)}; merge that branch or switch to it"
         yield f"  to go on from this copy instead: playbook repair {seen.session_id} --take"
-    elif seen.problem:
+    elif seen.code == "PB-STATE-BRANCH":
+        yield f"  it is {seen.problem.partition(' is ')[2] or seen.problem}"
+    elif seen.code:
         yield f"  {first_line(seen.problem, 400)}"
         yield f"  look at it: playbook repair {seen.session_id}"
     elif seen.gate is not None:

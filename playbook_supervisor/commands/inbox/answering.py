@@ -19,7 +19,7 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import principal
+from playbook_supervisor.sessions import principal, session_branch
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.child_process import start_apart
@@ -68,8 +68,13 @@ def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
 def require_shown(row: Row, given: Submission) -> GateFacts:
     """The facts of the gate that was answered, if they are what was shown.
 
-    StateError PB-STATE-CHANGED if it is not open any more, or something has changed.
+    StateError PB-STATE-CHANGED if it is not open any more, or something has changed, and
+    PB-STATE-BRANCH if another branch is checked out.
     """
+    seen = row.seen
+    if seen.code == session_branch.CODE and seen.manifest is not None:
+        now = seen.store.standing(seen.session_id)
+        raise session_branch.refusal(seen.store.checkout, seen.manifest, now)
     facts = facts_of(row)
     if facts is None or facts.gate.id != given.gate:
         raise StateError(

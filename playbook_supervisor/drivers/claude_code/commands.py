@@ -32,7 +32,7 @@ from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
+from playbook_supervisor.sessions import creation, principal, selection, settings_in_force, tree
 from playbook_supervisor.sessions.snapshot import Snapshot, for_us, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.session_store import SessionStore
 
 _ACCEPT = "--accept-config"
+_HERE = "--on-this-branch"
 _LEFT = "left.json"
 _EVENT = "UserPromptExpansion"
 _FOREIGN = (
@@ -146,13 +147,14 @@ def _run(typed: TypedCommand) -> HookReply:
 
 
 def _resume(typed: TypedCommand) -> HookReply:
-    retry, accepts = "--retry" in typed.words, _ACCEPT in typed.words
-    words = [word for word in typed.words if word not in ("--retry", _ACCEPT)]
+    retry, accepts, moves = (each in typed.words for each in ("--retry", _ACCEPT, _HERE))
+    words = [word for word in typed.words if word not in ("--retry", _ACCEPT, _HERE)]
     if len(words) > 1 or any(word.startswith("-") for word in words):
         raise ArgumentError(
             "PB-ARG-USAGE",
             f"/playbook.resume does not know {' '.join(words)!r}",
-            guidance=f"Its arguments are --retry, which resumes a failed session, and {_ACCEPT}.",
+            guidance="Its arguments are --retry, which resumes a failed session, "
+            f"{_ACCEPT} and {_HERE}.",
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
     supervisor = client_supervisor(typed.store, chosen.session_id)
@@ -163,13 +165,16 @@ def _resume(typed: TypedCommand) -> HookReply:
         failed = snapshot.manifest.status is SessionStatus.FAILED
         if not (failed and retry):
             session_control.require_open(snapshot)
+        if moves and typed.interactive:
+            tree.move_here(supervisor, principal.local(supervisor.root, "Claude Code"))
+        tree.require_branch(supervisor)
         if not (failed or snapshot.pending):
             _recover(supervisor, snapshot, former, typed)
         settings = _settings(typed, supervisor, accepts=accepts)
         snapshot = session_control.go_on(supervisor, snapshot, retry=retry)
         typed.bind(snapshot, former)
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
-    remarks = (selection.strayed(typed.store, chosen.session_id), others, *settings)
+    remarks = (others, *settings)
     at_work = frozenset() if former is None else frozenset(former.workers)
     return _begun(supervisor, snapshot, list(filter(None, remarks)), at_work)
 

@@ -17,6 +17,7 @@ from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import tree
 from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
 
 TYPE_CHECKING = False
@@ -36,6 +37,7 @@ def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
     """Allow an agent's call and replace its whole input: prompt, description, type, model."""
     assert isinstance(snapshot.directive, Run)  # noqa: S101 - only a member of a run is due
     (member,) = (each for each in snapshot.directive.members if each.id == attempt_id)
+    tree.require_branch(hook.supervisor)
     work = hook.supervisor.work(snapshot, member)
     tools = None if work.tools is None else list(work.tools)
     hook.bound.workers[attempt_id] = Subagent(
