@@ -1,4 +1,4 @@
-"""The sessions of a fleet as a repository's references have them, read without a checkout.
+"""The sessions that a repository's references have, those of a fleet or not, without a checkout.
 
 A session's reference is a chain of snapshots; what counts is the newest one. A bare mirror has all
 references of the remote, another clone those that were fetched. Everything in them is hostile data.
@@ -14,13 +14,19 @@ from pathlib import Path
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
 from playbook_supervisor.drivers.fleet.session_tip import FOLDERS, HEADS
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.project import session_policy
+from playbook_supervisor.project import schema, session_policy
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions.journal import MAX_BYTES
-from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions import session_ids
+from playbook_supervisor.sessions.journal import MAX_BYTES, parse_journal
+from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.store import SESSIONS
 from playbook_supervisor.system import git_history
 from playbook_supervisor.system.git_process import ask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.state import Entry
 
 _JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
 _FETCHED = f"refs/remotes/*/{FOLDERS[1].removeprefix(HEADS)}*"
@@ -75,6 +81,26 @@ def with_history(record: SessionRecord) -> SessionRecord:
     if branch and session is not None and not session.ended:
         merged = git_history.merged_into(repository, _path(files.name, _SESSION), branch)
     return replace(record, files=replace(files, committed=committed, merged=merged))
+
+
+def on_a_branch(
+    repository: Path, session_id: str
+) -> tuple[Manifest, tuple[Entry, ...], Playbook] | None:
+    """The session as the branch has it, here or fetched, that committed its files last."""
+    if not SESSION_ID.match(session_id):
+        return None
+    since = session_ids.earliest(session_id)
+
+    def last(name: str) -> bytes:
+        path = f":(top,literal){_path(session_id, name)}"
+        return next(git_history.on_branches(repository, path, since), ("", b""))[1]
+
+    try:
+        manifest = read_manifest(last(_SESSION), _SESSION)
+        entries = parse_journal(last(_JOURNAL), _JOURNAL).entries
+        return manifest, entries, schema.read_playbook(last(_PLAYBOOK), _PLAYBOOK)
+    except PlaybookError:
+        return None
 
 
 def _references(repository: Path) -> Sequence[tuple[str, str, str]]:

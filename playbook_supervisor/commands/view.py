@@ -124,9 +124,18 @@ class SessionView(Record):
 
 
 def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
-    """One session's timeline, even if another tool wrote it or it has diverged."""
+    """One session's timeline, even if another tool wrote it or it has diverged.
+
+    If no worktree has the named session, it is shown as the branch has it that committed it last.
+    """
     store = locate.store(cwd)
-    session_id = selected_session(store, session)
+    try:
+        session_id = selected_session(store, session)
+    except StateError as error:
+        found = _committed(store, session) if error.code == "PB-STATE-NO-SESSION" else None
+        if found is None:
+            raise
+        return found
     (seen,) = status(session_id, cwd=cwd)
     return view_of(seen)
 
@@ -152,6 +161,17 @@ def view_of(seen: SessionOverview) -> SessionView:
         problem,
         {each.session_id: view_of(each) for each in seen.children},
     )
+
+
+def _committed(store: DiskStore, session_id: str) -> SessionView | None:
+    from playbook_supervisor.commands import session_refs
+    from playbook_supervisor.commands.overview import SessionOverview
+    from playbook_supervisor.project.session_policy import Policy
+
+    if (found := session_refs.on_a_branch(store.checkout.root, session_id)) is None:
+        return None
+    manifest, entries, playbook = found
+    return SessionView(SessionOverview(store, session_id, manifest), entries, playbook, Policy())
 
 
 def keep(file: Path, text: str) -> None:

@@ -189,14 +189,18 @@ def _said(playbook: Playbook, entry: Entry, entries: Sequence[Entry], private: P
     """Of a step that has run, from its log if its result had no words."""
     assert entry.gate is not None  # noqa: S101 - the caller checked it
     if entry.gate.place is Place.AFTER:
-        text = entry.output or _logged(entry, private)
+        text = entry.output or ("" if entry.recovered else _logged(entry, private))
         by_agent = playbook.step(entry.step_id).needs_agent
         return Words(entry.id, last_words(text), by_agent) if text else Words()
     agents = {step.id for step in playbook.steps if step.needs_agent}
-    speakers = [each for each in entries if each.output and base_of(each.step_id) in agents]
-    if not speakers:
+    speakers = [
+        each
+        for each in last_entries(entries).values()
+        if (each.output or each.recovered) and base_of(each.step_id) in agents
+    ]
+    last = max(speakers, key=lambda each: each.completed_at or each.latest, default=None)
+    if last is None or not last.output:  # what an earlier attempt said is not so any more
         return Words()
-    last = max(speakers, key=lambda each: each.completed_at or each.latest)
     return Words(last.id, last_words(last.output))
 
 

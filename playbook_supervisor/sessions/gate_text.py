@@ -185,7 +185,7 @@ def reason(entry: Entry) -> str:
     if entry.waived:
         return f"waived: {', '.join(map(first_line, entry.waived))}"
     if entry.evidence:
-        return first_line(entry.evidence[-1])
+        return f"{'recovered: ' if entry.recovered else ''}{first_line(entry.evidence[-1])}"
     said = "said" if entry.agent else "output"
     return f"{said}: {last_line(entry.output)}" if entry.output else ""
 

@@ -51,7 +51,8 @@ class Supervisor(TreeNode):
     def look(self) -> Snapshot:
         """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
-            return self._seen(take_snapshot(self.store, opened))
+            own = take_snapshot(self.store, opened)
+        return self._seen(own)
 
     def hold(self) -> None:
         """Drive the session and its children alone from here on (`SessionStore.hold`)."""
@@ -101,8 +102,8 @@ class Supervisor(TreeNode):
 
             tree.below(self, attempt_id, lambda child, own_id: child.report(own_id, outcome))
             return self.advance()
-        returned = Returned(self.store.clock(), attempt_id, outcome)
-        return self._went_on(self._advance(lambda _: returned))
+        back = Returned(self.store.clock(), attempt_id, outcome)
+        return self._went_on(self._advance(lambda _: back))
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""

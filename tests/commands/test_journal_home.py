@@ -662,12 +662,24 @@ def merged_by_pull_request(late: Late, head: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", main.env["PATH"])
 
 
-def test_a_pull_request_that_has_the_end_is_enough(
-    late: Late, monkeypatch: pytest.MonkeyPatch
+def test_a_pull_request_that_has_the_end_is_fetched_first(
+    late: Late, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merged_by_pull_request(late, late.tree.git("rev-parse", "HEAD"), monkeypatch)
+    """What the forge merged is in a reference that is here, and shown from there."""
+    end, head = late.end, late.tree.git("rev-parse", "HEAD")
+    merged_by_pull_request(late, head, monkeypatch)
+    told = late.refused()
+    assert "pull request #7 has a copy" in told, "the remote cannot be reached"
+    forge = tmp_path / "forge.git"
+    late.main.git("clone", "-q", "--bare", ".", str(forge))
+    late.main.git("-C", str(forge), "update-ref", "refs/heads/main", head)
+    late.main.git("-C", str(forge), "update-ref", "-d", f"refs/heads/{NEW}")
+    late.main.git("remote", "set-url", "origin", str(forge))
     assert late.finish().brought == ()
     assert not late.stands
+    assert late.main.git("branch", "--list", NEW) == ""
+    shown = late.main.playbook("show", late.id, "--json")
+    assert (shown.code, len(shown.json["entries"])) == (0, len(end)), shown.err
 
 
 def test_a_pull_request_without_the_end_must_be_pulled_first(
@@ -675,5 +687,5 @@ def test_a_pull_request_without_the_end_must_be_pulled_first(
 ) -> None:
     merged_by_pull_request(late, late.tree.git("rev-parse", "HEAD~1"), monkeypatch)
     told = late.refused()
-    assert "pull request #7 has an older copy" in told
+    assert "pull request #7 has a copy" in told
     assert told.endswith(f"first `git -C {late.main.root} pull`")

@@ -142,6 +142,8 @@ class Terminal:
             self._attempts[event.id] = event.entry
             if event.change is Change.LAUNCHED:
                 self._lines.pop(event.id, None)
+        if event.change is Change.RETURNED and event.entry.recovered:
+            self._print_above(f"{event.id} {text.RECOVERED}")
         self._begin()
 
     def on_output(self, attempt: Attempt, line: str) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 _LINE = 400
+RECOVERED = "recovered: its files show that it had finished before its driver died"
 _GUIDANCE = 2_000  # characters: it may hold a command to copy
 NOTABLE = 100
 """Milliseconds; a shorter time at a gate is not shown."""
@@ -83,6 +84,8 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
             return _answered(event)
         case Change.TAKEN_UP:
             return f"{stamp(now)} {event.id} is retried"
+        case Change.RETURNED if entry.recovered:
+            return f"{stamp(entry.latest)} {event.id} {RECOVERED}"
         case Change.DONE | Change.FAILED | Change.SKIPPED:
             line = f"{stamp(entry.latest)} {_settled(event)}"
             return f"{_answered(event)}\n{line}" if _by_answer(entry) else line

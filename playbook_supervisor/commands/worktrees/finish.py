@@ -192,9 +192,11 @@ def plan_worktree(store: DiskStore, session_id: str, *, discards: bool = False) 
     if not (here.root / ".git").exists() or not _owns_worktree(store, session_id):
         return _plan_without_worktree(store, session_id)
     base = start_point.saved(store.runtime(session_id))
-    targets = _targets(main, here.branch, base.ref if base else "")
-    stays = here.branch in targets.kept
-    merged = None if stays else _merged(main, targets, here.branch, here.head)
+    started = base.ref if base else ""
+    targets = _targets(main, here.branch, started)
+    merged = None
+    if not (stays := here.branch in targets.kept):
+        targets, merged = _merged(main, targets, here.branch, here.head, started)
     found = [
         *obstacles.open_sessions(store, session_id if discards else ""),
         *obstacles.local_changes(here),
@@ -287,7 +289,9 @@ def _plan_without_worktree(
     taken = {each.branch for each in git.worktrees(main) if each.path.exists()}
     commit = start_point.heads(main).get(branch, "")
     removed = "" if not commit or branch in targets.kept | taken else branch
-    merged = _merged(main, targets, branch, commit) if removed else None
+    merged = None
+    if removed:
+        targets, merged = _merged(main, targets, branch, commit)
     found = obstacles.unmerged(main, targets, commit) if removed and not merged else ()
     tip = MergeTarget(branch, commit)
     leaving = _leaving(main, store if lost else None, targets, merged, tip, removed)
@@ -302,8 +306,23 @@ def _targets(main: Path, branch: str, started_from: str) -> MergeTargets:
     return merge_detection.find_targets(main, branch, started_from, checked_out)
 
 
-def _merged(main: Path, targets: MergeTargets, branch: str, commit: str) -> Merged | None:
+def _merged(
+    main: Path, targets: MergeTargets, branch: str, commit: str, started_from: str = ""
+) -> tuple[MergeTargets, Merged | None]:
+    """How it was merged, and the targets: what a forge calls merged is fetched first."""
+    if merged := _merged_here(main, targets, commit):
+        return targets, merged
+    pull = merge_detection.merged_pull_request(main, branch, commit)
+    if pull is None:
+        return targets, None
+    merge_detection.fetch(main)
+    targets = _targets(main, branch, started_from)
+    found = _merged_here(main, targets, commit)
+    return targets, replace(pull, into=found.into) if found else pull
+
+
+def _merged_here(main: Path, targets: MergeTargets, commit: str) -> Merged | None:
     for target in targets.targets:
         if how := merge_detection.merged(main, commit, target):
             return Merged(how, target)
-    return merge_detection.merged_pull_request(main, branch, commit)
+    return None

@@ -141,7 +141,8 @@ class _Worktree:
         """How the session can go home; None if there is nothing that only the worktree has."""
         try:
             ours = self._ours(name)
-            if not ours or any(self._is_in(stay, name, ours) for stay in self._leaving.stays):
+            stays = [stay for stay in self._leaving.stays if stay.here]
+            if not ours or any(self._is_in(stay, name, ours) for stay in stays):
                 return None
             return self._to_a_checkout(name, ours)
         except PlaybookError as error:
@@ -246,7 +247,7 @@ class _Worktree:
             if self._would_conflict(home, stay, name):
                 remote = stay.name.endswith(f"/{home.branch}") or stay.name.startswith("pull ")
                 cure = f"git -C {here} pull" if remote else f"git -C {here} switch {stay.name}"
-                return f"{stay.name} has an older copy, which {home.root} lacks; first `{cure}`"
+                return f"{stay.name} has a copy, which {home.root} lacks; first `{cure}`"
         return ""
 
     def _would_conflict(self, home: Checkout, stay: MergeTarget, name: str) -> bool:

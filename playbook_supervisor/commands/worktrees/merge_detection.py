@@ -7,6 +7,7 @@ is there. Changes in the sessions' folders do not count, since a session often e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import git, github
+from playbook_supervisor.system.git_plumbing import git as plumbing
+from playbook_supervisor.system.git_unattended import quiet_ssh
 
 _SESSIONS = ".playbooks/sessions/"
 _WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
@@ -22,13 +25,19 @@ _ORIGIN = f"{REMOTES}origin/"
 _DEFAULT = f"{_ORIGIN}HEAD"
 _CUSTOMARY = (f"{HEADS}main", f"{HEADS}master")
 _CANDIDATES, _PATHS, _SHOWN = 50, 50, 10
+_FETCH = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+_FETCHING = 60.0  # seconds for each remote
 
 
 class MergeTarget(Record):
-    """A branch that work is merged into: its short name and its commit."""
+    """A branch that work is merged into: its short name and its commit.
+
+    `here`: a reference of this repository has the commit, and stays.
+    """
 
     name: str
     commit: str
+    here: bool = True
 
 
 class MergeTargets(Record):
@@ -42,14 +51,14 @@ class MergeTargets(Record):
 
 
 class Merged(Record):
-    """How a branch's work was merged, in a few words, and a commit that stays and has all of it."""
+    """How a branch's work was merged, in a few words, and a commit that has all of it."""
 
     how: str
     into: MergeTarget
 
 
 def find_targets(root: Path, branch: str, started_from: str, checked_out: str) -> MergeTargets:
-    """The branch it started from, the default branch, the main checkout's, and their upstreams.
+    """The branch it started from, the default one, the main checkout's, and what is fetched of them.
 
     `started_from` is a full reference or empty; `checked_out` is the main checkout's branch.
     """
@@ -61,7 +70,8 @@ def find_targets(root: Path, branch: str, started_from: str, checked_out: str) -
     kept = {ref.removeprefix(HEADS) for ref in (*likely, *local) if ref.startswith(HEADS)}
     names = []
     for ref in (*likely, *local, f"{HEADS}{checked_out}" if checked_out else ""):
-        names += [ref, refs.get(ref, {}).get("upstream", "")]
+        fetched = ref.replace(HEADS, _ORIGIN, 1) if ref.startswith(HEADS) else ""
+        names += [ref, refs.get(ref, {}).get("upstream", ""), fetched]
     own_refs = {own, refs.get(own, {}).get("upstream", "")}
     targets = [
         MergeTarget(ref.removeprefix(HEADS).removeprefix(REMOTES), refs[ref]["commit"])
@@ -167,8 +177,19 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
             head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
             if isinstance(head, str) and head.isalnum() and _same_work(repo, head, commit):
                 how = first_line(f"pull request #{number} is merged: {url}")
-                return Merged(how, MergeTarget(first_line(f"pull request #{number}"), head))
+                pull_request = first_line(f"pull request #{number}")
+                return Merged(how, MergeTarget(pull_request, head, here=False))
     return None
+
+
+def fetch(root: Path) -> None:
+    """Fetch what was merged elsewhere; from a remote that cannot be reached, nothing comes."""
+    with git.repository(root) as repo:
+        repo.git.update_environment(**quiet_ssh(partial(plumbing, root)))
+        for remote in repo.git.remote().splitlines():
+            repo.git.fetch(
+                *_FETCH, "--", remote, with_exceptions=False, kill_after_timeout=_FETCHING
+            )
 
 
 def _same_work(repo: git.Repo, head: str, commit: str) -> bool:
