@@ -124,8 +124,8 @@ class Judge:
     def _advance(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
         """Accept an observation and answer checks until a driver must act.
 
-        A check that starts a program is answered without the lock. Another process may have
-        answered it meanwhile, so the session is opened again, and what is due then counts.
+        One that starts a program is answered without the lock. Another process may do so meanwhile,
+        so the session is opened again, and what is due then counts.
         """
         with self.store.open(self.id) as opened:
             seen = None if observe is None else observe(opened)
@@ -220,7 +220,8 @@ class Judge:
             from playbook_supervisor.sessions import step_data
 
             events = step_data.accept_return(opened, observation)
-            if events and self._caches(opened, observation.id.partition("#")[0]):
+            step = opened.playbook.step(observation.id.partition("#")[0])
+            if events and step.cache is not None:
                 from playbook_supervisor.sessions import result_cache
 
                 result_cache.returned(opened, observation)
@@ -230,13 +231,9 @@ class Judge:
             opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
-        if any(self._caches(opened, event.entry.step_id) for event in events):
+        if any(opened.playbook.step(each.entry.step_id).cache is not None for each in events):
             events += self._recorded(opened, events, observation.at)
         return events
-
-    @staticmethod
-    def _caches(opened: OpenSession, step_id: str) -> bool:
-        return opened.playbook.step(step_id).cache is not None
 
     def _recorded(
         self, opened: OpenSession, events: tuple[Event, ...], at: int
@@ -250,7 +247,7 @@ class Judge:
         more: tuple[Event, ...] = ()
         here = self._checkout()
         for event in events:
-            if self._caches(opened, event.entry.step_id):
+            if opened.playbook.step(event.entry.step_id).cache is not None:
                 result_cache.settled(opened, here, event)
                 if found := result_cache.launched(opened, here, event, at):
                     more += step_data.accept_return(opened, found)

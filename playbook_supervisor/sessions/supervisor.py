@@ -85,10 +85,8 @@ class Supervisor(TreeNode):
 
         def begun(opened: OpenSession) -> Begun:
             now = self.store.clock()
-            first = start or opened.manifest.driver.start
-            opened.policy.admit_start(
-                opened.playbook, first, lambda: principal.local(self.root).name
-            )
+            first, playbook = start or opened.manifest.driver.start, opened.playbook
+            opened.policy.admit_start(playbook, first, lambda: principal.local(self.root).name)
             above = self.store.journal(self.parent.id).begun if self.parent else None
             self._record_begin(opened, now, above)
             return Begun(now, first)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.records import Record
+from playbook_supervisor.system.git_programs import Runs, command, environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 """A push of what is named, and of nothing else."""
 
 _LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
+_FETCHING = 60.0  # seconds for each remote
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
 _LOCK = r"'(/[^'\n]{1,4096}\.lock)'"  # a hook may mention a `yarn.lock`
 _WHO = "git config --global user.email"  # what git advises in any language
@@ -87,6 +89,21 @@ def quiet_ssh(git: Git) -> dict[str, str]:
     if own or git("config", "--get", "core.sshCommand").returncode == 0:
         return {}
     return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ServerAliveInterval=15"}
+
+
+def fetch(root: Path) -> None:
+    """Fetch from every remote as a person does; from one that cannot be reached, nothing comes."""
+
+    from playbook_supervisor.system.processes import run
+
+    def git(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Completed:
+        argv = [*command(root, Runs.ALL), *arguments]
+        around = {**environment(Runs.ALL), **(env or {})}
+        return run(argv, cwd=root, env=around, stdin=stdin, timeout=_FETCHING)
+
+    quietly = quiet_ssh(git)
+    for remote in git("remote").stdout.splitlines():
+        git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", remote, env=quietly)
 
 
 def patiently(git: Git, *arguments: str, stdin: bytes = b"") -> Completed:

@@ -679,7 +679,7 @@ def test_a_pull_request_that_has_the_end_is_fetched_first(
     assert not late.stands
     assert late.main.git("branch", "--list", NEW) == ""
     shown = late.main.playbook("show", late.id, "--json")
-    assert (shown.code, len(shown.json["entries"])) == (0, len(end)), shown.err
+    assert (shown.code, len(shown.json["steps"])) == (0, len(end)), shown.err
 
 
 def test_a_pull_request_without_the_end_must_be_pulled_first(

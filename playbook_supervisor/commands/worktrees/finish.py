@@ -32,7 +32,7 @@ from playbook_supervisor.sessions import session_ids
 from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.selection import OPEN, open_here
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import checkout, git, git_history, git_process
+from playbook_supervisor.system import checkout, git, git_history, git_process, git_unattended
 from playbook_supervisor.system.files import rename_folder
 
 _REMOVED = "removed"
@@ -315,7 +315,7 @@ def _merged(
     pull = merge_detection.merged_pull_request(main, branch, commit)
     if pull is None:
         return targets, None
-    merge_detection.fetch(main)
+    git_unattended.fetch(main)
     targets = _targets(main, branch, started_from)
     found = _merged_here(main, targets, commit)
     return targets, replace(pull, into=found.into) if found else pull

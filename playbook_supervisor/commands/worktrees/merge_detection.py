@@ -7,7 +7,6 @@ is there. Changes in the sessions' folders do not count, since a session often e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import git, github
-from playbook_supervisor.system.git_plumbing import git as plumbing
-from playbook_supervisor.system.git_unattended import quiet_ssh
 
 _SESSIONS = ".playbooks/sessions/"
 _WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
@@ -25,8 +22,6 @@ _ORIGIN = f"{REMOTES}origin/"
 _DEFAULT = f"{_ORIGIN}HEAD"
 _CUSTOMARY = (f"{HEADS}main", f"{HEADS}master")
 _CANDIDATES, _PATHS, _SHOWN = 50, 50, 10
-_FETCH = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
-_FETCHING = 60.0  # seconds for each remote
 
 
 class MergeTarget(Record):
@@ -58,7 +53,7 @@ class Merged(Record):
 
 
 def find_targets(root: Path, branch: str, started_from: str, checked_out: str) -> MergeTargets:
-    """The branch it started from, the default one, the main checkout's, and what is fetched of them.
+    """The branch it started from, the default branch, the main checkout's, and what is fetched.
 
     `started_from` is a full reference or empty; `checked_out` is the main checkout's branch.
     """
@@ -180,16 +175,6 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
                 pull_request = first_line(f"pull request #{number}")
                 return Merged(how, MergeTarget(pull_request, head, here=False))
     return None
-
-
-def fetch(root: Path) -> None:
-    """Fetch what was merged elsewhere; from a remote that cannot be reached, nothing comes."""
-    with git.repository(root) as repo:
-        repo.git.update_environment(**quiet_ssh(partial(plumbing, root)))
-        for remote in repo.git.remote().splitlines():
-            repo.git.fetch(
-                *_FETCH, "--", remote, with_exceptions=False, kill_after_timeout=_FETCHING
-            )
 
 
 def _same_work(repo: git.Repo, head: str, commit: str) -> bool:
