@@ -139,12 +139,10 @@ class Judge:
             asked, now = snapshot.directive, opened.standing
             asking = here and isinstance(asked, Check) and self._may_answer(asked, opened.state)
             inputs = self._check_inputs(opened) if asking else None
-        if not here:
-            if accepted:
-                raise session_branch.refusal(self.store.checkout, snapshot.manifest, now)
-            return snapshot
+        if accepted and not here:
+            raise session_branch.refusal(self.store.checkout, snapshot.manifest, now)
         if inputs is None or not isinstance(asked, Check):
-            return self._published(snapshot)
+            return self._published(snapshot) if here else snapshot
         from playbook_supervisor.sessions import evidence
 
         checked, failing = evidence.answer(asked, inputs, self.store.clock)
