@@ -363,3 +363,21 @@ def test_versions_are_compared_by_their_numbers() -> None:
     assert not is_newer("1.9.0", "1.10.0")
     assert not is_newer("nonsense", "1.0.0")
     assert not is_newer("", "0.1.0")
+
+
+def test_a_session_is_advanced_on_its_own_branch_alone(fleet: Fleet) -> None:
+    """Neither is its gate answered, nor does a step run, and the row says why."""
+    session = fleet.submit()
+    branch = fleet.row(session).branch
+    fleet.advance(session)
+    mirror = fleet.mirror()
+    clone = mirror.checkout(mirror.tip(session), fleet.folder / "clone")
+    manifest = clone.path / f".playbooks/sessions/{session}/session.yaml"
+    manifest.write_text(manifest.read_text().replace(f"branch: {branch}", "branch: elsewhere"))
+    clone.snapshot(mirror.tip(session))
+    before = fleet.journal(session)
+    fleet.answer(session, "continue")
+    row = fleet.advance(session)
+    assert row.error == "PB-STATE-BRANCH"
+    assert f"is on branch elsewhere, and {branch} is checked out here" in "\n".join(fleet.told)
+    assert fleet.journal(session) == before

@@ -268,3 +268,17 @@ def test_a_gate_shows_all_that_the_decision_needs(project: Project) -> None:
         "one test is red",
     ):
         assert said in text, said
+
+
+def test_an_answer_on_another_branch_is_refused_by_name(gated: Project) -> None:
+    begin(gated)
+    with serving(gated) as served, served.visitor() as client:
+        page = Page(served, client)
+        gated.git("switch", "-q", "-c", "other")
+        done = page.answer("continue")
+        said = html.unescape(done.text)
+        assert done.status_code == 409
+        assert f"is on branch {FEATURE}, and other is checked out here" in said
+        gated.git("switch", "-q", FEATURE)
+        until(lambda: page.answer("continue").status_code == 303)
+    assert last_gate(gated)["resolution"] == "continue"
