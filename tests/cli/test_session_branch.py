@@ -290,7 +290,7 @@ class TestAStepOfItsOwnThatSwitches:
 
     def test_also_if_it_is_an_agents(self, project: Project) -> None:
         one(project, "/speckit.plan")
-        agent = project.write("agent.sh", "git switch -q -c topic\n")
+        agent = project.write("agent.sh", "git switch -q -c topic && echo switched\n")
         ran = project.playbook("run", "one", "--agent", f"exec:sh {agent}")
         assert ran.code == 0, ran.err
         assert project.manifest()["branch"] == "topic"

@@ -227,7 +227,7 @@ def test_main_on_a_branch_without_it_is_named_first(late: Late) -> None:
     """A file there would be in the way of `git switch main`."""
     late.main.git("switch", "-q", "-c", "elsewhere", "main~1")
     assert late.refused().endswith(
-        f"main has an older copy, which {late.main.root} lacks; "
+        f"main has a copy, which {late.main.root} lacks; "
         f"first `git -C {late.main.root} switch main`"
     )
     late.main.git("switch", "-q", "main")
@@ -260,7 +260,7 @@ def origin(main: Project) -> None:
     main.git("branch", "-q", "--set-upstream-to=origin/main", "main")
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["main has an older copy", "main has none"])
+@pytest.mark.parametrize("known", [True, False], ids=["main has a copy", "main has none"])
 def test_a_merge_that_was_fetched_must_be_pulled_first(late: Late, known: bool) -> None:
     """A file of ours would be in the way of `git pull`."""
     main = late.main
