@@ -180,7 +180,7 @@ def _args(document: Document, data: Thing) -> Iterator[Problem]:
             guidance = "Change the default, or the type of the arg."
             yield problem_at(document, (*path, "default"), RULE, f"the default {fault}", guidance)
         kind = "secret" if arg.get("secret") is True else arg.get("type", ArgType.STRING)
-        if "transform" in arg and kind != ArgType.STRING:
+        if "transform" in arg and kind in ("secret", *set(ArgType) - {ArgType.STRING}):
             message = f"`transform` is for text: it would change the value of this {kind} arg"
             guidance = "Remove it, or write `type: string`."
             yield problem_at(document, (*path, "transform"), RULE, message, guidance, key=True)

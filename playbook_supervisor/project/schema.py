@@ -38,7 +38,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.project import condition_rules, format_version, rules
 from playbook_supervisor.project.dialects import registry
 from playbook_supervisor.project.requirement import Requirement, requirement
-from playbook_supervisor.project.schema_problems import SCHEMA, explain
+from playbook_supervisor.project.schema_problems import RULE, SCHEMA, explain
 from playbook_supervisor.records import fields
 
 TYPE_CHECKING = False
@@ -80,13 +80,18 @@ def examine_translation(
 ) -> tuple[Playbook | None, tuple[Problem, ...]]:
     """The playbook (None if there is an error), and all problems by place."""
     document = translation.document
+    if translation.refused:
+        return None, _by_place(translation.problems, document)
     typed = _typed("", document.data)
     conforming = _conforms(typed)
-    found = chain(format_version.problems(typed, document), rules.violations(typed, document))
+    found: Iterable[Problem] = chain(
+        format_version.problems(typed, document), rules.violations(typed, document)
+    )
     if not conforming:
         found = chain(found, _violations(typed, document, _schema()))
-    found = chain(translation.problems, found)
-    problems = _by_place(found, document)
+    if translation.kind:
+        found = _once(list(found))
+    problems = _by_place(chain(translation.problems, found), document)
     if any(problem.severity == "error" for problem in problems):
         return None, problems
     return _playbook(typed), problems
@@ -213,6 +218,14 @@ def _violations(
     for error in Draft7Validator(schema).iter_errors(typed):
         path = (*at, *error.absolute_path)
         yield from explain(str(error.validator), document, path, error.instance, dict(error.schema))
+
+
+def _once(found: list[Problem]) -> Iterator[Problem]:
+    """A rule that is broken again by the same word, as by a name that is not declared, but once."""
+    first = {problem.message: problem for problem in reversed(found)}
+    return (
+        problem for problem in found if problem.code != RULE or first[problem.message] is problem
+    )
 
 
 def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:

@@ -159,12 +159,12 @@ def _kind(path: Path) -> str:
     """What the path leads into: a playbook, an arg, a step, a condition, `limits` or `defaults`."""
     if not {*LISTS, "conditions"}.isdisjoint(path):
         return "condition"
-    kinds = {"args": "arg", "steps": "step", "limits": "limits", "defaults": "defaults"}
+    kinds = {"args": "arg", "steps": "step", **{key: key for key in _MAPPINGS}}
     return kinds.get(str(path[0]), "playbook") if path else "playbook"
 
 
 def _a(kind: str) -> str:
-    return {"arg": "an arg", "limits": "`limits`", "defaults": "`defaults`"}.get(kind, f"a {kind}")
+    return "an arg" if kind == "arg" else f"`{kind}`" if kind in _MAPPINGS else f"a {kind}"
 
 
 def _name(path: Path) -> str:
@@ -183,6 +183,7 @@ def _type(schema: Schema) -> str:
     return _TYPES.get(str(schema.get("type")), "text")
 
 
+_MAPPINGS = ("limits", "defaults", "reviewers")
 _TYPES = {
     "boolean": "true or false",
     "array": "a list",

@@ -8,10 +8,10 @@ steps: [{id: research, type: markdown, config: {markdown: ./start-rollout.md}}]
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.formats.located import Document, Path, Plain
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.vocabulary import Transform
 from playbook_supervisor.project import namespaces
 from playbook_supervisor.project.arguments import transformed
@@ -22,9 +22,14 @@ from playbook_supervisor.project.dialects.translation import (
     VERSION,
     Draft,
     Translation,
-    mapping,
+    meant,
+    steps_of,
 )
 from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.formats.located import Data
 
 KIND = "a Catalyst playbook"
 
@@ -33,6 +38,8 @@ _TOP = (
     *("execution-mode", "verify"),
 )
 _STEP = ("id", "name", "type", "config", "condition", "errorPolicy", "checkpoint", "outputs")
+_OF_ACTION = frozenset({"id", "name", "title", "condition", "errorPolicy", "checkpoint", "outputs"})
+"""Keys of a step of the published format that are no action."""
 _OF_STEP = {"tools": "tools", "outputs": "outputs", "model": "model", "pause": "checkpoint"}
 """Keys of a `config` that are keys of a step."""
 _FLAGS = {
@@ -84,24 +91,43 @@ TYPES: Mapping[str, _Type] = {
 
 POLICIES = {"continue-on-error": "continue", "retry": "retry_once"}
 """Its words for what happens after a failure, where ours are others."""
+_SHARED_POLICIES = ("fail", "continue", "ignore", "stop", "retry_once", "gate")
 CODES = {"CATA-AI-429": "PB-AGENT-RATE"}
 """Its error codes to which one of ours corresponds."""
 
 
 def recognises(document: Document) -> bool:
-    """Steps with a `type`, none with a `command`, and an `id` in place of our `name`."""
-    data = mapping(document.data)
-    steps = data.get("steps")
-    if not isinstance(steps, list) or "id" not in data or "name" in data or "workflow" in data:
+    """Steps with a `type` or a `config`, or those of the published format; none with a `command`.
+
+    The published format has an `owner` or typed `inputs`, and the action of a step as its key.
+    """
+    steps = steps_of(document)
+    found = meant(document.data, ("id", "owner", "inputs", "args", "workflow", "schema_version"))
+    if "command" in {key for step in steps for key in step} or "args" in found:
         return False
-    return any("type" in mapping(step) for step in steps) and not any(
-        "command" in mapping(step) for step in steps
+    return not {"workflow", "schema_version"} & found.keys() and (
+        any(meant(step, ("type", "config")) for step in steps)
+        or _is_published(document, steps)
+        or {"id", "inputs"} <= found.keys()
     )
+
+
+def _is_published(document: Document, steps: Sequence[Mapping[str, Data]]) -> bool:
+    owned = meant(document.data, ("owner", "inputs"))
+    actions = [step.keys() - _OF_ACTION for step in steps]
+    return bool(owned) and any(actions) and not any(meant(step, ("type",)) for step in steps)
 
 
 def translate(document: Document) -> Translation:
     """The playbook: inputs, types and error policies become args, commands and ours."""
     draft = Draft(document)
+    if _is_published(document, steps_of(document)):
+        said = "this is Catalyst's published format, whose steps are actions such as `bash: …`"
+        cure = (
+            "It is not read here. Give each step a `type` and its `config`, and the file an `id`."
+        )
+        draft.refuse((), said, cure)
+        return draft.done(KIND)
     draft.refuse_unknown((), _TOP, KIND)
     draft.copy(("name",), ("id",))
     draft.copy(("description",), ("description",))
@@ -165,11 +191,14 @@ def _command(draft: Draft, to: Path, at: Path) -> None:
         _of_a_package(draft, to, at, stated)
         return
     names = {_kebab(key): key for key in draft.keys(config)}
-    for name, key in names.items():
+    for name, key in list(names.items()):
         if name not in kind.known:
-            known = ", ".join(kind.known)
+            near = did_you_mean(name, kind.known)
+            if near:
+                names.setdefault(near, key)
             said = f"`{first_line(key, 60)}` is not a known key of the `config` of `{stated}`"
-            draft.refuse((*config, key), said, f"Its keys are {known}.")
+            cure = f"Did you mean `{near}`? " if near else ""
+            draft.refuse((*config, key), said, f"{cure}Its keys are {', '.join(kind.known)}.")
         elif name in kind.options:
             draft.copy((*to, "with", kind.options[name]), (*config, key))
         elif name in _OF_STEP:
@@ -192,7 +221,7 @@ def _operand(draft: Draft, at: Path, kind: _Type) -> str:
     if not text:
         step = at[:-2]
         draft.refuse(step, f"`config` has no `{kind.operand}`", f"Add `{kind.operand}:` to it.")
-        return "-"
+        return ""
     if kind.namespace != "cli":
         return _word(text.removeprefix("./"))
     try:
@@ -200,23 +229,22 @@ def _operand(draft: Draft, at: Path, kind: _Type) -> str:
     except ValueError as fault:
         cure = "Move it to a script of the repository, and name that: no shell runs here."
         draft.refuse(at, f"this is not one simple command: {fault}", cure, key=False)
-        return "true"
+        return ""
 
 
 def _of_a_package(draft: Draft, to: Path, at: Path, stated: str) -> None:
     """A type that an installed package provides takes its `config` as it is."""
-    draft.put((*to, "command"), "checkpoint", (*at, "type"))
     if stated in namespaces.installed():
         draft.put((*to, "command"), stated, (*at, "type"))
         draft.copy((*to, "with"), (*at, "config"))
-        return
-    draft.put((*to, "with", "message"), "-", at)
-    if draft.value((*at, "type")) is MISSING:
+    elif draft.value((*at, "type")) is MISSING:
         draft.refuse(at, "`type` is missing", f"Add `type:` with one of {', '.join(TYPES)}.")
-        return
-    said = f"`{first_line(stated, 60)}` is no type of step that is known here"
-    cure = f"The types are {', '.join(TYPES)}; an installed package can provide others."
-    draft.refuse((*at, "type"), said, cure, key=False)
+    else:
+        near = did_you_mean(stated, TYPES)
+        said = f"`{first_line(stated, 60)}` is no type of step that is known here"
+        cure = f"Did you mean `{near}`? " if near else ""
+        cure += f"The types are {', '.join(TYPES)}; an installed package can provide others."
+        draft.refuse((*at, "type"), said, cure, key=False)
 
 
 def _flag(draft: Draft, to: Path, at: Path, option: str, if_true: str, if_false: str) -> None:
@@ -280,5 +308,10 @@ def _policy(draft: Draft, to: Path, at: Path) -> None:
     if word in POLICIES:
         draft.put(to, POLICIES[word], at)
         draft.note(at, f"`{word}` is read as `{POLICIES[word]}`")
+    elif word and word not in _SHARED_POLICIES and not word.startswith("retry:"):
+        known = (*_SHARED_POLICIES, "retry:N", *POLICIES)
+        near = did_you_mean(word, known)
+        cure = (f"Did you mean `{near}`? " if near else "") + f"Allowed: {', '.join(known)}."
+        draft.refuse(at, f"`{first_line(word, 60)}` is no error policy", cure, key=False)
     else:
         draft.copy(to, at)

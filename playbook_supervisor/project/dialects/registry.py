@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.dialects.translation import Dialect
 
 
+_OURS = frozenset({"autonomy", "error_policy", "preconditions", "postconditions"})
+"""Keys of a step that no other system has."""
+
+
 def read(data: bytes, source: str) -> Translation:
     """A playbook of any format that is known, as data of our own.
 
@@ -36,13 +40,22 @@ def recognised(document: Document) -> Dialect | None:
 
 
 def dialects() -> tuple[Dialect, ...]:
-    """All of them. No two recognise the same file."""
-    from playbook_supervisor.project.dialects import catalyst, markdown, speckit, tyrum
+    """All of them. No two recognise the same file.
 
-    return (markdown, tyrum, catalyst, speckit)
+    Each goes by the shape of a file, so that one wrong word does not make it one of ours.
+    """
+    from playbook_supervisor.project.dialects import catalyst, lobster, markdown, speckit, tyrum
+
+    return (markdown, speckit, catalyst, lobster, tyrum)
 
 
 def _is_ours(document: Document) -> bool:
     """Whether it surely is: then no dialect is imported."""
     data = document.data
-    return isinstance(data, dict) and "name" in data and "version" in data
+    if not isinstance(data, dict) or "workflow" in data or "schema_version" in data:
+        return False
+    steps = data.get("steps")
+    return ("name" in data and "version" in data) or any(
+        isinstance(step, dict) and not _OURS.isdisjoint(step)
+        for step in (steps if isinstance(steps, list) else ())
+    )

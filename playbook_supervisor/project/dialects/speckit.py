@@ -37,7 +37,7 @@ from playbook_supervisor.project.dialects.translation import (
     VERSION,
     Draft,
     Translation,
-    mapping,
+    meant,
     plain,
 )
 
@@ -52,9 +52,9 @@ _IMPLICIT = "10"  # rounds of a loop that states no limit, in spec-kit
 
 
 def recognises(document: Document) -> bool:
-    """A mapping under `workflow`, and steps."""
-    data = mapping(document.data)
-    return isinstance(data.get("workflow"), dict) and "steps" in data
+    """A mapping under `workflow`, or the version of the format."""
+    found = meant(document.data, ("workflow", "schema_version", "version"))
+    return isinstance(found.get("workflow"), dict) or "schema_version" in found
 
 
 def translate(document: Document) -> Translation:
@@ -68,8 +68,9 @@ def translate(document: Document) -> Translation:
     _inputs(draft)
     workflow = Workflow(draft)
     _steps(workflow, ("steps",), "")
-    if not workflow.count:
-        _nothing_to_do(draft)
+    if not workflow.count and not draft.refused:
+        guidance = "Add a command, a prompt, a program or a gate."
+        draft.refuse(("steps",), "no step does anything", guidance)
     _promises(workflow)
     for key, value in NOT_ASKED.items():
         draft.put(("defaults", key), value, ("steps",))
@@ -127,14 +128,6 @@ def _needed(draft: Draft, at: Path) -> bool:
     return isinstance(stated, Plain) and stated.value is True
 
 
-def _nothing_to_do(draft: Draft) -> None:
-    """Report it once: without steps the schema would, too."""
-    if not draft.refused:
-        guidance = "Add a command, a prompt, a program or a gate."
-        draft.refuse(("steps",), "no step does anything", guidance)
-    draft.put(("steps",), [{"id": "refused", "command": speckit_steps.REFUSED}], ("steps",))
-
-
 def _promises(workflow: Workflow) -> None:
     """Steps whose JSON is read promise it."""
     for step in sorted(workflow.scope.promised):
@@ -154,13 +147,14 @@ def _steps(workflow: Workflow, at: Path, condition_of: str) -> None:
 
 def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
     draft = workflow.draft
+    draft.correct((*at, "type"), speckit_steps.KEYS)
     kind = draft.text((*at, "type")) or "command"
     if kind in speckit_steps.LEAVES:
         speckit_steps.leaf(workflow, kind, at, condition_of)
     elif kind in _NESTING:
         keys, translated = _NESTING[kind]
-        draft.refuse_unknown(at, ("id", "type", *keys), f"`{kind}` steps")
-        if not workflow.require_shapes(at, kind):
+        there = draft.refuse_unknown(at, ("id", "type", *keys), f"`{kind}` steps")
+        if not workflow.require_shapes(at, kind, there):
             return
         try:
             translated(workflow, at, condition_of)
@@ -238,11 +232,20 @@ def _loop(workflow: Workflow, at: Path, condition_of: str) -> None:
         draft.put((*to, "until"), {}, at)
         draft.put((*to, "until", "conditions"), [{"command_succeeds": program}], test)
         draft.put((*to, "until", "max"), Plain(_IMPLICIT), at)
-        draft.copy((*to, "until", "max"), (*at, "max_iterations"))
+        _whole(draft, (*to, "until", "max"), (*at, "max_iterations"))
         if kind == "while":
             draft.put((*to, "skip_if"), [{"command_succeeds": program}], test)
         said = f"the loop is the step `{draft.text((*body[0], 'id'))}` until its test succeeds"
         draft.note(at, said, "If it still fails in the last round, the run ends there.")
+
+
+def _whole(draft: Draft, to: Path, at: Path) -> None:
+    """Copy a number, which must be known before the run."""
+    value = draft.value(at)
+    if value is not MISSING and not (isinstance(value, Plain) and type(value.value) is int):
+        guidance = "Write the number, or leave the key out."
+        draft.refuse(at, f"`{at[-1]}` is not a whole number", guidance, key=False)
+    draft.copy(to, at)
 
 
 def _failing(expression: Expression) -> str:
@@ -276,7 +279,7 @@ def _fan_out(workflow: Workflow, at: Path, condition_of: str) -> None:
     draft.put((*to, "for_each", "in"), items, (*at, "items"))
     draft.put((*to, "for_each", "as"), ITEM, at)
     draft.put((*to, "for_each", "max"), Plain("100"), at)
-    draft.copy((*to, "for_each", "at_once"), (*at, "max_concurrency"))
+    _whole(draft, (*to, "for_each", "at_once"), (*at, "max_concurrency"))
     draft.note(at, "a fan-out is `for_each`, over at most 100 items")
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from playbook_supervisor.formats.located import Path, Plain
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.dialects.simple_command import needs_shell
-from playbook_supervisor.project.dialects.speckit_expressions import ExpressionError, template
+from playbook_supervisor.project.dialects.speckit_expressions import (
+    Expression,
+    ExpressionError,
+    template,
+)
 from playbook_supervisor.project.dialects.speckit_values import (
     APPROVE,
     REJECT,
@@ -28,10 +33,9 @@ _SHAPES = {
     **dict.fromkeys(("input", "cases", "step", "output"), "a mapping"),
 }
 """What the keys of a step take that is no text."""
+_BARE = r"(?:\A|\s)[^\s'\"]*\{\{"  # an expression outside quotation marks
 _OPTIONS = {"gate": "a list"}
 """What `options` are, by type of step; mappings of others."""
-REFUSED = "cli true"
-"""Stands for a command that is refused, so that the schema does not report it again."""
 _ON_REJECT = {
     "abort": "To reject is to answer `abort`.",
     "skip": "To reject is to answer `skip`.",
@@ -61,13 +65,13 @@ class Workflow:
         else:
             self.draft.refuse(at, str(error), error.guidance, key=False)
 
-    def require_shapes(self, at: Path, kind: str) -> bool:
-        """Refuse each value in the mapping at a place that is not what its key takes.
+    def require_shapes(self, at: Path, kind: str, keys: Iterable[str]) -> bool:
+        """Refuse each value of these keys at a place that is not what its key takes.
 
         Whether all are.
         """
         fitting = True
-        for key in self.draft.keys(at):
+        for key in keys:
             wanted = (
                 _OPTIONS.get(kind, "a mapping") if key == "options" else _SHAPES.get(key, "text")
             )
@@ -102,8 +106,8 @@ def leaf(
         draft.refuse(named, "`id` is missing", "Add `id:` with a name of its own.", key=False)
         return None
     keys, translated = LEAVES[kind]
-    draft.refuse_unknown(at, (*_COMMON, *keys), f"`{kind}` steps")
-    workflow.require_shapes(at, kind)
+    known = draft.refuse_unknown(at, (*_COMMON, *keys), f"`{kind}` steps")
+    workflow.require_shapes(at, kind, known)
     to: Path = ("steps", workflow.count)
     workflow.count += 1
     draft.put(to, {}, at)
@@ -111,19 +115,23 @@ def leaf(
     translated(workflow, to, at)
     if condition_of:
         draft.put((*to, "when"), condition_of, at)
-    _continued(draft, to, at)
+    if _continued(draft, to, at):
+        workflow.scope.continued.add(step_id)
     workflow.scope.kinds[step_id] = kind
     workflow.places[step_id], workflow.origins[step_id] = to, at
     return to
 
 
-def _continued(draft: Draft, to: Path, at: Path) -> None:
+def _continued(draft: Draft, to: Path, at: Path) -> bool:
+    """Whether the run goes on after a failure of the step."""
     stated = draft.value((*at, "continue_on_error"))
     if isinstance(stated, Plain) and stated.value is True:
         draft.put((*to, "error_policy"), "continue", (*at, "continue_on_error"))
-    elif stated is not MISSING and not (isinstance(stated, Plain) and stated.value is False):
+        return True
+    if stated is not MISSING and not (isinstance(stated, Plain) and stated.value is False):
         guidance = "Write true or false."
         draft.refuse((*at, "continue_on_error"), "this is neither true nor false", guidance)
+    return False
 
 
 def _command(workflow: Workflow, to: Path, at: Path) -> None:
@@ -132,9 +140,8 @@ def _command(workflow: Workflow, to: Path, at: Path) -> None:
         draft.put((*to, "command"), name if name.startswith("/") else f"/{name}", (*at, "command"))
     else:
         draft.refuse(at, "`command` is missing", "Add `command:`, as in `speckit.plan`.", key=False)
-        draft.put((*to, "command"), REFUSED, at)
-    draft.refuse_unknown((*at, "input"), ("args",), "`input`")
-    workflow.require_shapes((*at, "input"), "input")
+    known = draft.refuse_unknown((*at, "input"), ("args",), "`input`")
+    workflow.require_shapes((*at, "input"), "input", known)
     workflow.filled((*to, "args"), (*at, "input", "args"))
     _agent(workflow, to, at)
 
@@ -177,8 +184,8 @@ def _agent(workflow: Workflow, to: Path, at: Path) -> None:
 
 
 def _shell(workflow: Workflow, to: Path, at: Path) -> None:
-    command = program(workflow, (*at, "run")) or REFUSED
-    workflow.draft.put((*to, "command"), command, (*at, "run"))
+    if command := program(workflow, (*at, "run")):
+        workflow.draft.put((*to, "command"), command, (*at, "run"))
 
 
 def program(workflow: Workflow, at: Path) -> str:
@@ -195,6 +202,7 @@ def program(workflow: Workflow, at: Path) -> str:
         return ""
     bare = "".join(part if isinstance(part, str) else "x" for part in parts)
     if not (why := needs_shell(bare)):
+        _note_words(draft, at, line, parts)
         return f"cli {command}"
     if "\n" in line or len(parts) > 1:
         several = "this has several lines, and a command is one"
@@ -209,6 +217,16 @@ def program(workflow: Workflow, at: Path) -> str:
         "Allow it there, or run a program without shell syntax.",
     )
     return f"cli sh -c {shlex.quote(line)}"
+
+
+def _note_words(draft: Draft, at: Path, line: str, parts: Sequence[str | Expression]) -> None:
+    """Say where a shell would have read the value of an input, and nothing does here."""
+    if len(parts) == 1 and not isinstance(parts[0], str):
+        said = f"`{first_line(line, 60)}` is the whole line: its value is split into words"
+        draft.note(at, f"{said}, and no shell reads them as in spec-kit")
+    elif re.search(_BARE, line):
+        said = "an input without quotation marks is one word, which a shell would split"
+        draft.note(at, said)
 
 
 def _gate(workflow: Workflow, to: Path, at: Path) -> None:
@@ -255,3 +273,5 @@ LEAVES: Mapping[str, tuple[tuple[str, ...], _Leaf]] = {
     "gate": (("message", "options", "on_reject", "show_file"), _gate),
 }
 """The keys of each type of step that does something, and its translation."""
+KEYS = (*_COMMON, *dict.fromkeys(key for keys, _ in LEAVES.values() for key in keys))
+"""The keys of these steps."""

@@ -43,13 +43,15 @@ class UntranslatableError(ValueError):
 class Scope:
     """What expressions can refer to where they stand.
 
-    `kinds` has the type of each step so far by its id, `promised` the steps whose JSON is read.
+    `kinds` has the type of each step so far by its id, `promised` the steps whose JSON is read,
+    and `continued` those after whose failure the run goes on.
     """
 
     def __init__(self, inputs: Collection[str]) -> None:
-        self.inputs = frozenset(inputs)
+        self.inputs = set(inputs)
         self.kinds: dict[str, str] = {}
         self.promised: set[str] = set()
+        self.continued: set[str] = set()
         self.in_loop = False
 
 
@@ -88,6 +90,7 @@ def _inserted(expression: Expression, scope: Scope) -> str:
 
 def _input(name: str, scope: Scope) -> str:
     if name not in scope.inputs:
+        scope.inputs.add(name)  # so that it is refused once
         message = f"`inputs.{name[:60]}` is no input of this workflow"
         raise UntranslatableError(message, "Declare it under `inputs`.")
     return name
@@ -181,7 +184,9 @@ def _json(reference: Reference, scope: Scope) -> str:
         raise UntranslatableError(message, f"Write `steps.{step}.output.choice == '{APPROVE}'`.")
     if key in _NO_JSON and not keys:
         guidance = "Let the step print JSON, and compare a part of it."
-        raise UntranslatableError(f"`{key}` {_NO_JSON[key]}", guidance)
+        failed = key == "exit_code" and step in scope.continued
+        why = "is not kept here, and no condition can ask for it" if failed else _NO_JSON[key]
+        raise UntranslatableError(f"`{key}` {why}", guidance)
     scope.promised.add(step)
     return f"${step}.json" + "".join(map(_part, (key, *keys)))
 

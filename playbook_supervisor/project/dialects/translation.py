@@ -6,6 +6,8 @@ reported there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
@@ -14,7 +16,7 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
     from typing import Protocol
 
     from playbook_supervisor.errors import TextPosition
@@ -55,13 +57,19 @@ MISSING: Data = Plain("")
 class Translation(Record):
     """What a file is read as: its data in version 1.1, with the places of the file.
 
-    `problems` are notes of what was translated, and an error for each thing that cannot be.
+    `problems` are notes of what was translated, and an error for each thing that cannot be. With
+    an error the data are incomplete: they are no playbook, and nothing else is said about them.
     `kind` is what the file is, as in `a Tyrum workflow`; empty for a playbook of ours.
     """
 
     document: Document
     problems: tuple[Problem, ...] = ()
     kind: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether something cannot be translated."""
+        return any(problem.severity == "error" for problem in self.problems)
 
     @property
     def text(self) -> str:
@@ -82,10 +90,11 @@ class Draft:
         self._data: dict[str, Data] = {}
         self._origins: dict[Path, Path] = {}
         self._problems: dict[str, Problem] = {}
+        self._meant: dict[Path, str] = {}
 
     def put(self, to: Path, value: Data, at: Path) -> None:
         """Write a value. What leads to it is made; an item of a list follows the one before it."""
-        self._origins[to] = at
+        self._origins[to] = self._written(at)
         holder: Data = self._data
         for part, following in zip(to, (*to[1:], None), strict=True):
             inner: Data = value
@@ -103,11 +112,21 @@ class Draft:
             self.put(to, value, at)
 
     def value(self, at: Path) -> Data:
-        """The value of the file at this path; `MISSING` if there is none."""
+        """The value of the file at this path; `MISSING` if there is none.
+
+        A misspelt key that was refused stands for the one that is meant: it is reported once.
+        """
         value = self.original.data
-        for part in at:
+        for part in self._written(at):
             value = _within(value, part)
         return value
+
+    def _written(self, at: Path) -> Path:
+        """The path with its keys as the file spells them."""
+        written: Path = ()
+        for end, part in enumerate(at, 1):
+            written = (*written, self._meant.get(at[:end], part))
+        return written
 
     def text(self, at: Path) -> str:
         """The text at this path; empty if there is none, or something else than text."""
@@ -128,12 +147,20 @@ class Draft:
         """Say what something was read as. A note that is made again keeps its first place."""
         self._problems.setdefault(
             message,
-            problem_at(self.original, at, TRANSLATED, message, guidance, key=True, severity="note"),
+            problem_at(
+                self.original,
+                self._written(at),
+                TRANSLATED,
+                message,
+                guidance,
+                key=True,
+                severity="note",
+            ),
         )
 
     def refuse(self, at: Path, message: str, guidance: str, *, key: bool = True) -> None:
         """Report what cannot be translated, at its place: its key, or its value."""
-        problem = problem_at(self.original, at, REFUSED, message, guidance, key=key)
+        problem = problem_at(self.original, self._written(at), REFUSED, message, guidance, key=key)
         self._problems[f"{problem.place} {message}"] = problem
 
     @property
@@ -163,15 +190,36 @@ class Draft:
             for key in ARG:
                 self.copy((*to, key), (*each, key))
 
-    def refuse_unknown(self, at: Path, known: Collection[str], what: str) -> None:
-        """Refuse each key of the mapping at this path that the format does not have."""
-        for key in self.keys(at):
-            if key not in known:
+    def refuse_unknown(self, at: Path, known: Collection[str], what: str) -> tuple[str, ...]:
+        """Refuse each key of the mapping at this path that the format does not have.
+
+        The keys that are there. A misspelt one stands for what is meant, if that is not there.
+        """
+        keys = self.keys(at)
+        corrected = {key for place, key in self._meant.items() if place[:-1] == at}
+        for key in keys:
+            if key not in known and key not in corrected:
                 near = did_you_mean(key, known)
+                if near and near not in keys:
+                    self._meant[(*at, near)] = key
                 guidance = f"Did you mean `{near}`? " if near else ""
                 guidance += f"The keys of {what} are {', '.join(known)}."
                 shown = first_line(key, 60)
                 self.refuse((*at, key), f"`{shown}` is not a known key of {what}", guidance)
+        return tuple(key for key in known if self.value((*at, key)) is not MISSING)
+
+    def correct(self, at: Path, known: Collection[str]) -> None:
+        """Refuse a misspelt form of the key at this path, and read it as that key.
+
+        A key that is among the `known` is none.
+        """
+        *above, name = at
+        keys = self.keys(tuple(above))
+        for key in keys if name not in keys else ():
+            if key not in known and did_you_mean(key, (str(name),)):
+                self._meant[at] = key
+                self.refuse(at, f"`{first_line(key, 60)}` is no key here", f"Write `{name}`.")
+                return
 
     def done(self, kind: str) -> Translation:
         """The translation of a file of this kind."""
@@ -194,6 +242,22 @@ class Draft:
             ]
         document = self.original.translated(data, self._origins)
         return Translation(document, tuple(self._problems.values()), kind)
+
+
+def meant(data: Data | Mapping[str, Data], names: Collection[str]) -> dict[str, Data]:
+    """Of a mapping the values of these keys, which may be misspelt: what a file is told by."""
+    stated = data if isinstance(data, Mapping) else {}
+    found = {name: stated[name] for name in names if name in stated}
+    for key in stated:
+        if key not in found and (near := did_you_mean(key, names)):
+            found.setdefault(near, stated[key])
+    return found
+
+
+def steps_of(document: Document) -> list[Mapping[str, Data]]:
+    """The mappings in the list of steps."""
+    steps = meant(document.data, ("steps",)).get("steps")
+    return [each for each in steps if isinstance(each, dict)] if isinstance(steps, list) else []
 
 
 def _within(holder: Data, part: str | int) -> Data:

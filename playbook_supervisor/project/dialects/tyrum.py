@@ -16,8 +16,9 @@ from playbook_supervisor.project.dialects.translation import (
     VERSION,
     Draft,
     Translation,
-    mapping,
+    meant,
     plain,
+    steps_of,
 )
 
 KIND = "a Tyrum workflow"
@@ -32,17 +33,13 @@ _NAMESPACED = r"(?:cli|http|web|mcp|node|llm|prompt)(?: |\Z)"
 
 
 def recognises(document: Document) -> bool:
-    """Steps of namespaced commands, args as a map if any, and none of the keys that 1.0 asks."""
-    data = mapping(document.data)
-    steps = data.get("steps")
-    if "version" in data or not isinstance(steps, list) or not steps:
+    """A map of args, or steps of namespaced commands without a list of args."""
+    found = meant(document.data, ("args", "steps", "inputs", "owner"))
+    if "steps" not in found or "inputs" in found or isinstance(found.get("args"), list):
         return False
-    if not isinstance(data.get("args", {}), dict):
-        return False
-    return all(
-        re.match(_NAMESPACED, str(mapping(step).get("command")))
-        and NOT_ASKED.keys().isdisjoint(mapping(step))
-        for step in steps
+    commands = [meant(step, ("command",)).get("command") for step in steps_of(document)]
+    return isinstance(found.get("args"), dict) or any(
+        re.match(_NAMESPACED, str(command)) for command in commands
     )
 
 
