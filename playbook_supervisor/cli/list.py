@@ -35,6 +35,8 @@ def list(*, json: bool) -> int:
         for each in playbooks
     ]
     output.write(*text.table(rows))
+    if left := view.passed_over():
+        output.inform(f"Not read: {', '.join(left)}. {view.NAMES}")
     if not rows:
         output.inform(
             "There are no playbooks yet. `playbook init` installs those that fit this project."

@@ -47,9 +47,20 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
 
         named = tuple(named_files(names)) if names else project_files()
     checked = check_files(named)
+    if not names and (left := tuple(_passed_over())):
+        checked = (*checked, FileReport(_FOLDER, left))
     if names or any(Path(each).parent.name == "playbooks" for each in named):
         return checked
     return (*checked, FileReport(_FOLDER, (_NO_PLAYBOOK,)))
+
+
+def _passed_over() -> Iterator[Problem]:
+    """A note for each file among the playbooks of the project that is none."""
+    from playbook_supervisor.commands import view
+
+    for name in view.passed_over():
+        said = f"`{name}` is not read"
+        yield Problem(_FOLDER, (1, 1), "note", "PB-ARG-PLAYBOOK", said, view.NAMES)
 
 
 def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:

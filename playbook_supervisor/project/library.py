@@ -78,6 +78,31 @@ def file_names(folder: Path) -> list[str]:
     return [name for name in names if not name.endswith(".md") or is_playbook(folder / name)]
 
 
+def passed_over(root: Path) -> tuple[str, ...]:
+    """The names of what is in the folder of playbooks, and is none that is read.
+
+    Text for people and for `markdown` steps is not meant to be one. StorageError PB-IO-READ.
+    """
+    folder = contained(root, FOLDER)
+    read = set(file_names(folder))
+    return tuple(
+        printable(name)
+        for name in yaml_folder.names(folder, ("",))
+        if name not in read and not _is_beside_playbooks(folder / name)
+    )
+
+
+def _is_beside_playbooks(path: Path) -> bool:
+    if path.is_dir():
+        return not yaml_folder.names(path)
+    if path.suffix != ".md" or path.stem.casefold() == "readme":
+        return path.suffix == ".md"
+    try:
+        return not has_front_matter(read_bytes(path, limit=MAX_BYTES))
+    except (FileNotFoundError, StorageError):
+        return True
+
+
 def is_playbook(markdown: Path) -> bool:
     """Whether a Markdown file in a folder of playbooks is one."""
     if not re.match(r"[a-z0-9][a-z0-9-]*\.md\Z", markdown.name) or markdown.stem == "readme":

@@ -222,10 +222,8 @@ def _violations(
 
 def _once(found: list[Problem]) -> Iterator[Problem]:
     """A rule that is broken again by the same word, as by a name that is not declared, but once."""
-    first = {problem.message: problem for problem in reversed(found)}
-    return (
-        problem for problem in found if problem.code != RULE or first[problem.message] is problem
-    )
+    first = {each.message: each for each in reversed(found)}
+    return (each for each in found if each.code != RULE or first[each.message] is each)
 
 
 def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:

@@ -145,3 +145,19 @@ def test_a_program_gives_a_tyrum_workflow_as_text(inbox: Project) -> None:
     token = answer["requiresApproval"]["resumeToken"]
     resume = json.dumps({"action": "resume", "token": token, "approve": True})
     assert inbox.playbook("rpc", input=resume).json["status"] == "ok"
+
+
+def test_files_that_are_passed_over_are_named(project: Project) -> None:
+    for name in ("notes.lobster", "old.yaml.bak", "Big Name.md"):
+        project.write(f".playbooks/playbooks/{name}", "---\nname: x\n---\ntext\n")
+    project.write(".playbooks/playbooks/README.md", "# For people\n")
+    project.write(".playbooks/playbooks/prompt.md", "Text for a step\n")
+    project.write(".playbooks/playbooks/old/x.yaml", "name: x\n")
+    listed = project.playbook("list")
+    assert listed.code == 0
+    assert "Not read: Big Name.md, notes.lobster, old, old.yaml.bak. " in listed.err
+    checked = project.playbook("check")
+    for name in ("notes.lobster", "old.yaml.bak", "Big Name.md", "old"):
+        assert f".playbooks/playbooks:1:1: note: `{name}` is not read" in checked.out
+    for name in ("README.md", "prompt.md"):
+        assert name not in listed.err + checked.out

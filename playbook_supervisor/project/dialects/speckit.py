@@ -147,8 +147,7 @@ def _steps(workflow: Workflow, at: Path, condition_of: str) -> None:
 
 def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
     draft = workflow.draft
-    draft.correct((*at, "type"), speckit_steps.KEYS)
-    kind = draft.text((*at, "type")) or "command"
+    kind = _kind(draft, at)
     if kind in speckit_steps.LEAVES:
         speckit_steps.leaf(workflow, kind, at, condition_of)
     elif kind in _NESTING:
@@ -166,6 +165,12 @@ def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
         guidance = (f"Did you mean `{near}`? " if near else "") + f"The types are {known}."
         shown = first_line(kind, 60)
         draft.refuse((*at, "type"), f"`{shown}` is no type of step", guidance, key=False)
+        workflow.scope.kinds[draft.text((*at, "id"))] = kind
+
+
+def _kind(draft: Draft, at: Path) -> str:
+    draft.correct((*at, "type"), speckit_steps.KEYS)
+    return draft.text((*at, "type")) or "command"
 
 
 def _if(workflow: Workflow, at: Path, condition_of: str) -> None:
@@ -213,7 +218,7 @@ def _loop(workflow: Workflow, at: Path, condition_of: str) -> None:
     """The loop that works and tests: a step that runs again until a program succeeds."""
     draft, body = workflow.draft, workflow.draft.items((*at, "steps"))
     kind = draft.text((*at, "type"))
-    kinds = [draft.text((*each, "type")) or "command" for each in body]
+    kinds = [_kind(draft, each) for each in body]
     tested = _failing(condition(draft.text((*at, "condition"))))
     if len(body) != 2 or kinds[1] != "shell" or tested != draft.text((*body[1], "id")):
         raise UntranslatableError(
@@ -263,7 +268,7 @@ def _failing(expression: Expression) -> str:
 
 def _fan_out(workflow: Workflow, at: Path, condition_of: str) -> None:
     draft, inner, scope = workflow.draft, (*at, "step"), workflow.scope
-    kind = draft.text((*inner, "type")) or "command"
+    kind = _kind(draft, inner)
     if kind not in ("command", "prompt", "shell"):
         guidance = "Use a `command`, `prompt` or `shell` step."
         draft.refuse(inner, f"a `{first_line(kind, 60)}` step cannot be in a fan-out", guidance)
