@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.commands import view
+from playbook_supervisor.commands import checked_files, view
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project.arguments import hint
 
@@ -35,8 +35,8 @@ def list(*, json: bool) -> int:
         for each in playbooks
     ]
     output.write(*text.table(rows))
-    if left := view.passed_over():
-        output.inform(f"Not read: {', '.join(left)}. {view.NAMES}")
+    if left := checked_files.passed_over():
+        output.inform(f"Not read: {', '.join(left)}. {checked_files.NAMES}")
     if not rows:
         output.inform(
             "There are no playbooks yet. `playbook init` installs those that fit this project."

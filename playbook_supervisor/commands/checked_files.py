@@ -11,6 +11,8 @@ from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.project import library, yaml_folder
 from playbook_supervisor.system import checkout
 
+NAMES = "The name of a playbook ends in .yaml, .yml or .json, or in .md with lowercase before it."
+"""What tells a playbook among other files."""
 _SINGLE = ("config.yaml", "_index.yaml")
 
 
@@ -41,6 +43,11 @@ def project_files() -> tuple[str, ...]:
         )
     found = tuple(map(_shown, _of_project(root / library.TOP)))
     return found or tuple(_in_folder(root / library.TOP))
+
+
+def passed_over() -> tuple[str, ...]:
+    """The names of the files among the playbooks that are not read as one. StateError."""
+    return library.passed_over(_root())
 
 
 def _root() -> Path:

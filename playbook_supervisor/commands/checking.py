@@ -56,11 +56,11 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
 
 def _passed_over() -> Iterator[Problem]:
     """A note for each file among the playbooks of the project that is none."""
-    from playbook_supervisor.commands import view
+    from playbook_supervisor.commands import checked_files
 
-    for name in view.passed_over():
+    for name in checked_files.passed_over():
         said = f"`{name}` is not read"
-        yield Problem(_FOLDER, (1, 1), "note", "PB-ARG-PLAYBOOK", said, view.NAMES)
+        yield Problem(_FOLDER, (1, 1), "note", "PB-ARG-PLAYBOOK", said, checked_files.NAMES)
 
 
 def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:

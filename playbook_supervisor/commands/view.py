@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
 
-NAMES = "The name of a playbook ends in .yaml, .yml or .json, or in .md with lowercase before it."
-"""What tells a playbook among other files."""
-
 
 def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
     """The project's playbooks; those that cannot run have a problem (kai P2-1)."""
@@ -38,14 +35,6 @@ def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
     from playbook_supervisor.system import checkout
 
     return library.playbooks(checkout.find(cwd or locate.current_folder()).root)
-
-
-def passed_over(*, cwd: Path | None = None) -> tuple[str, ...]:
-    """The names of the files among the playbooks that are not read as one."""
-    from playbook_supervisor.project import library
-    from playbook_supervisor.system import checkout
-
-    return library.passed_over(checkout.find(cwd or locate.current_folder()).root)
 
 
 def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.errors import CheckError, PlaybookError, TextPosition
 from playbook_supervisor.records import Record
@@ -98,3 +98,10 @@ def refusal(code: str, problems: Sequence[Problem]) -> CheckError:
         guidance=f"`playbook check {first.file}` lists them all." if more else first.guidance,
         details=tuple(f"{each.place}: {each.sentences}" for each in problems),
     )
+
+
+def once(found: Iterable[Problem], code: str) -> tuple[Problem, ...]:
+    """The problems; of those with this code, only the first with the same message."""
+    all_ = tuple(found)
+    first = {each.message: each for each in reversed(all_)}
+    return tuple(each for each in all_ if each.code != code or first[each.message] is each)

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.located import yaml_values
-from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
+from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, once, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import (
@@ -89,8 +89,7 @@ def examine_translation(
     )
     if not conforming:
         found = chain(found, _violations(typed, document, _schema()))
-    if translation.kind:
-        found = _once(list(found))
+    found = once(found, RULE) if translation.kind else found
     problems = _by_place(chain(translation.problems, found), document)
     if any(problem.severity == "error" for problem in problems):
         return None, problems
@@ -218,12 +217,6 @@ def _violations(
     for error in Draft7Validator(schema).iter_errors(typed):
         path = (*at, *error.absolute_path)
         yield from explain(str(error.validator), document, path, error.instance, dict(error.schema))
-
-
-def _once(found: list[Problem]) -> Iterator[Problem]:
-    """A rule that is broken again by the same word, as by a name that is not declared, but once."""
-    first = {each.message: each for each in reversed(found)}
-    return (each for each in found if each.code != RULE or first[each.message] is each)
 
 
 def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:
