@@ -7,52 +7,46 @@ with the indentation and the line ends of the document.
 from __future__ import annotations
 
 import json
+import re
 from typing import NoReturn
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.located import MAX_DEPTH
-from playbook_supervisor.records import Record
 
 Path = tuple[str | int, ...]
 
-_BLANK = " \t\r\n"
 _LONGEST_NUMBER = 100
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\],:"]+')
+"""Of a text that is JSON."""
+_CONSTANTS = ("NaN", "Infinity", "-Infinity")
+_CURE = "Correct the JSON: comments and trailing commas are not allowed."
 _UNIT = "  "
 """The indentation if the document has none."""
 
 
-class _Value(Record):
-    """A value and its span; `parts` are the members of an object or the items of an array."""
+class _Value:
+    """A value and its span; of an object or an array, its members or items.
 
-    start: int
-    end: int
-    opening: str
-    """`{`, `[`, or empty for a scalar."""
-    scalar: object = None
-    parts: tuple[_Part, ...] = ()
+    A part is its start, its key (empty for an item) and its value.
+    """
+
+    def __init__(self, start: int, opening: str = "", end: int = 0, scalar: object = None) -> None:
+        self.start, self.end, self.opening, self.scalar = start, end, opening, scalar
+        self.parts: list[tuple[int, str, _Value]] = []
+        self.key: tuple[int, str] | None = None  # without its value
 
     @property
     def data(self) -> object:
         if self.opening == "{":
-            return {part.key: part.value.data for part in self.parts}
-        return [part.value.data for part in self.parts] if self.opening else self.scalar
+            return {key: value.data for _, key, value in self.parts}
+        return [value.data for _, _, value in self.parts] if self.opening else self.scalar
 
-    def index(self, step: str | int) -> int | None:
+    def part(self, step: str | int) -> _Value | None:
         """The part with that key or index; of equal keys the last, which is the effective one."""
-        if self.opening == "{":
-            same = [i for i, part in enumerate(self.parts) if part.key == step]
-            return same[-1] if same else None
-        if self.opening == "[" and isinstance(step, int) and step < len(self.parts):
-            return step
-        return None
-
-
-class _Part(Record):
-    """A member, or an item with an empty key; from `start` to the end of its value."""
-
-    start: int
-    key: str
-    value: _Value
+        if isinstance(step, int):
+            return self.parts[step][2] if self.opening == "[" and step < len(self.parts) else None
+        same = [value for _, key, value in self.parts if self.opening == "{" and key == step]
+        return same[-1] if same else None
 
 
 class JsonText:
@@ -63,20 +57,14 @@ class JsonText:
     """
 
     def __init__(self, data: bytes, source: str, code: str) -> None:
+        self._source, self._code = source, code
         try:
             self._text = data.decode()
         except UnicodeDecodeError as fault:
-            before = data[: fault.start].decode()
-            raise CheckError(
-                code,
-                "not valid UTF-8",
-                where=source,
-                position=_position(before, len(before)),
-                guidance="Save the file as UTF-8.",
-            ) from None
-        self._source, self._code = source, code
-        self._top = _SpanReader(self._text, source, code).read()
-        margin = _margin(self._lead(self._top)) if self._top.parts else ""
+            self._text = data[: fault.start].decode()
+            self._refuse(len(self._text), "not valid UTF-8", "Save the file as UTF-8.")
+        self._top = self._read()
+        margin = self._margin(self._top.start + 1, self._top.parts[0][0]) if self._top.parts else ""
         self._unit = margin or _UNIT
         self._newline = "\r\n" if "\r\n" in self._text else "\n"
 
@@ -95,9 +83,11 @@ class JsonText:
         CheckError if another type of value is in its place.
         """
         walked, value = self._walk(path)
-        wanted = "[" if walked == len(path) else "{"
-        if value.opening != wanted:
-            self._refuse(path[:walked], value, "a list" if wanted == "[" else "an object")
+        opening, wanted = ("[", "a list") if walked == len(path) else ("{", "an object")
+        if value.opening != opening:
+            name = ".".join(map(str, path[:walked])) or "the document"
+            guidance = f"Make it {wanted}, or remove it; nothing was written."
+            self._refuse(value.start, f"{name} must be {wanted}", guidance)
         if walked == len(path):
             return self._insert(value, "", item)
         new: object = [item]
@@ -108,9 +98,8 @@ class JsonText:
     def replace(self, path: Path, data: object) -> JsonText:
         """Replace the existing data at `path`."""
         _, value = self._walk(path)
-        old = self._text[value.start : value.end]
-        line = self._text[: value.start].rpartition("\n")[2]
-        new = self._dump(data, _indentation(line) if "\n" in old else None)
+        broken = "\n" in self._text[value.start : value.end]
+        new = self._dump(data, self._margin(0, value.start) if broken else None)
         return self._spliced(value.start, value.end, new)
 
     def remove(self, path: Path) -> JsonText:
@@ -120,51 +109,75 @@ class JsonText:
         _, holder = self._walk(path[:-1])
         _, value = self._walk(path)
         parts = holder.parts
-        index = next(i for i, part in enumerate(parts) if part.value is value)
+        index = next(i for i, part in enumerate(parts) if part[2] is value)
         if index:
-            return self._spliced(parts[index - 1].value.end, parts[index].value.end, "")
+            return self._spliced(parts[index - 1][2].end, value.end, "")
         if len(parts) > 1:
-            return self._spliced(parts[0].start, parts[1].start, "")
+            return self._spliced(parts[0][0], parts[1][0], "")
         return self._spliced(holder.start + 1, holder.end - 1, "")
 
     # ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self) -> _Value:
+        """The document with the span of each value, at most MAX_DEPTH levels deep."""
+        text = f" {self._text[1:]}" if self._text.startswith("\ufeff") else self._text
+        try:
+            json.loads(text, parse_int=_integer)
+        except json.JSONDecodeError as fault:
+            self._refuse(fault.pos, f"not JSON: {fault.msg}", _CURE)
+        except RecursionError:
+            pass  # refused below
+        open_ = [_Value(0, "[")]
+        for found in _TOKEN.finditer(text):
+            word, at, holder = found[0], found.start(), open_[-1]
+            if word in "{[":
+                if len(open_) > MAX_DEPTH:
+                    self._refuse(at, f"nested deeper than {MAX_DEPTH} levels", _CURE)
+                open_.append(_Value(at, word))
+                continue
+            if word in "}]":
+                value = open_.pop()
+                value.end, holder = found.end(), open_[-1]
+            elif word in _CONSTANTS:
+                self._refuse(at, f"`{word}` is not a number in JSON", _CURE)
+            else:
+                value = _Value(at, "", found.end(), json.loads(word, parse_int=_integer))
+                if holder.opening == "{" and holder.key is None:
+                    holder.key = at, str(value.scalar)
+                    continue
+            holder.parts.append((*(holder.key or (value.start, "")), value))
+            holder.key = None
+        return open_[0].parts[0][2]
 
     def _walk(self, path: Path) -> tuple[int, _Value]:
         """How many steps of the path exist, and the value at the last of them."""
         value = self._top
         for walked, step in enumerate(path):
-            index = value.index(step)
-            if index is None:
+            part = value.part(step)
+            if part is None:
                 return walked, value
-            value = value.parts[index].value
+            value = part
         return len(path), value
 
     def _insert(self, holder: _Value, key: str, data: object) -> JsonText:
-        """Insert after the last part, with the separator of the others."""
-        parts = holder.parts
-        if not parts:
-            return self._insert_first(holder, key, data)
-        end = parts[-1].value.end
-        gap = ", "
-        if len(parts) > 1:
-            between = self._text[parts[-2].value.end : parts[-1].start]
-            gap = ",".join(map(_without_blank_lines, between.split(",")))
-        elif "\n" in (lead := self._lead(holder)):
-            gap = f",{self._newline}{_margin(lead)}"
-        margin = _margin(gap) if "\n" in gap else None
-        return self._spliced(end, end, gap + key + self._dump(data, margin))
-
-    def _insert_first(self, holder: _Value, key: str, data: object) -> JsonText:
-        inside = (holder.start + 1, holder.end - 1)
+        """Insert after the last part, on a line of its own if that has one."""
+        start, end = holder.start + 1, holder.end - 1
+        if holder.parts:
+            before = holder.parts[-2][2].end if len(holder.parts) > 1 else start
+            last, _, value = holder.parts[-1]
+            margin = self._margin(before, last) if "\n" in self._text[before:last] else None
+            gap = ", " if margin is None else f",{self._newline}{margin}"
+            return self._spliced(value.end, value.end, gap + key + self._dump(data, margin))
         if holder is not self._top and "\n" not in self._text[self._top.start : self._top.end]:
-            return self._spliced(*inside, key + self._dump(data, None))
-        margin = _indentation(self._text[: holder.start].rpartition("\n")[2])
-        inner = f"{self._newline}{margin}{self._unit}"
-        new = key + self._dump(data, margin + self._unit)
-        return self._spliced(*inside, f"{inner}{new}{self._newline}{margin}")
+            return self._spliced(start, end, key + self._dump(data, None))
+        outer = self._newline + self._margin(0, holder.start)
+        new = key + self._dump(data, outer.lstrip("\r\n") + self._unit)
+        return self._spliced(start, end, f"{outer}{self._unit}{new}{outer}")
 
-    def _lead(self, holder: _Value) -> str:
-        return self._text[holder.start + 1 : holder.parts[0].start]
+    def _margin(self, start: int, end: int) -> str:
+        """The indentation of the last line of that piece; empty if no line begins in it."""
+        _, broken, line = self._text[start:end].rpartition("\n")
+        return line[: len(line) - len(line.lstrip(" \t"))] if broken or not start else ""
 
     def _dump(self, data: object, margin: str | None) -> str:
         """Data as text: on lines that begin with `margin`, or on one line if it is None."""
@@ -177,111 +190,13 @@ class JsonText:
         text = self._text[:start] + new + self._text[end:]
         return JsonText(text.encode(), self._source, self._code)
 
-    def _refuse(self, path: Path, value: _Value, wanted: str) -> NoReturn:
-        name = ".".join(map(str, path)) or "the document"
+    def _refuse(self, at: int, message: str, guidance: str) -> NoReturn:
+        place = self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
         raise CheckError(
-            self._code,
-            f"{name} must be {wanted}",
-            where=self._source,
-            position=_position(self._text, value.start),
-            guidance=f"Make it {wanted}, or remove it; nothing was written.",
-        )
-
-
-class _SpanReader:
-    """Reads strict JSON with the span of each value, at most MAX_DEPTH levels deep."""
-
-    def __init__(self, text: str, source: str, code: str) -> None:
-        self._text, self._source, self._code = text, source, code
-        self._at = 1 if text.startswith("\ufeff") else 0
-        self._decoder = json.JSONDecoder(parse_int=_integer, parse_constant=self._no_number)
-
-    def read(self) -> _Value:
-        value = self._value(0)
-        if self._next():
-            self._fail("there is more text after the end of the document")
-        return value
-
-    def _value(self, depth: int) -> _Value:
-        opening = self._next()
-        if opening not in ("{", "["):
-            return self._scalar()
-        if depth >= MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH} levels")
-        start = self._at
-        closing = "}" if opening == "{" else "]"
-        parts: list[_Part] = []
-        self._at += 1
-        if self._next() != closing:
-            parts.append(self._part(opening, depth))
-            while (char := self._next()) != closing:
-                if char != ",":
-                    self._fail(f"a `,` or the closing `{closing}` is missing here")
-                self._at += 1
-                self._next()
-                parts.append(self._part(opening, depth))
-        self._at += 1
-        return _Value(start, self._at, opening, None, tuple(parts))
-
-    def _part(self, opening: str, depth: int) -> _Part:
-        start, key = self._at, ""
-        if opening == "{":
-            if self._text[start : start + 1] != '"':
-                self._fail("a key in double quotes is missing here")
-            key = str(self._scalar().scalar)
-            if self._next() != ":":
-                self._fail("a `:` is missing after the key")
-            self._at += 1
-        return _Part(start, key, self._value(depth + 1))
-
-    def _scalar(self) -> _Value:
-        start = self._at
-        try:
-            scalar, self._at = self._decoder.raw_decode(self._text, start)
-        except json.JSONDecodeError as fault:
-            self._at = fault.pos
-            self._fail("a string, a number, true, false or null is missing or not well formed")
-        return _Value(start, self._at, "", scalar)
-
-    def _next(self) -> str:
-        """Skip blanks; the character there, or nothing at the end."""
-        while (char := self._text[self._at : self._at + 1]) and char in _BLANK:
-            self._at += 1
-        return char
-
-    def _no_number(self, word: str) -> NoReturn:
-        self._fail(f"`{word}` is not a number in JSON")
-
-    def _fail(self, message: str) -> NoReturn:
-        raise CheckError(
-            self._code,
-            message,
-            where=self._source,
-            position=_position(self._text, self._at),
-            guidance="Correct the JSON: comments and trailing commas are not allowed.",
-        )
+            self._code, message, where=self._source, position=place, guidance=guidance
+        ) from None
 
 
 def _integer(digits: str) -> int | str:
     """Converting thousands of digits takes too long, and no setting needs such a number."""
     return int(digits) if len(digits) < _LONGEST_NUMBER else digits
-
-
-def _position(text: str, at: int) -> tuple[int, int]:
-    """Line and column, from 1."""
-    return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
-
-
-def _margin(gap: str) -> str:
-    """The indentation after the last line break of a gap; empty if it has none."""
-    _, broken, last = gap.rpartition("\n")
-    return _indentation(last) if broken else ""
-
-
-def _without_blank_lines(blanks: str) -> str:
-    first, broken, rest = blanks.partition("\n")
-    return first + broken + rest.rpartition("\n")[2]
-
-
-def _indentation(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" \t"))]
