@@ -40,7 +40,7 @@ ifdef COVERAGE
 endif
 
 test-long: export HYPOTHESIS_PROFILE := full
-test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/older-dbos
+test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos
 	$(PYTEST) -m long
 
 test-all:
@@ -116,6 +116,14 @@ clean:
 	  $@/bin/python -m pip install --quiet --disable-pip-version-check 'specify-cli==1.2.3'; \
 	then touch $@; \
 	else rm -rf $@; echo 'spec-kit could not be installed: its tests will be skipped.' >&2; fi
+
+# A newer Claude Code than the pinned one, with which a few scenarios run, too. Its version is in `TESTED`
+# of agents/claude.py. Where it cannot be downloaded, they are skipped.
+.venv/newest-client: .venv/bin/python Makefile
+	@rm -rf $@
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
+	  'claude-agent-sdk==0.2.189' \
+	|| { rm -rf $@; echo 'The newest Claude Code could not be installed: its tests will be skipped.' >&2; }
 
 # The version of DBOS before ours, with which a test works at one database: docs/decisions/0228. Where it
 # cannot be downloaded, that test is skipped.

@@ -19,6 +19,8 @@ from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.project.config import Claude, Config
 
 NAME = "claude"
+TESTED = ("2.1.329", "2.1.332")
+"""The versions of the client with which the tests run, the newest last."""
 _GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."
 _DECIDED = """\
 You were interrupted because calls of tools needed a person's decision; none was carried out.
@@ -56,6 +58,13 @@ def create(argument: str, config: Config, root: Path) -> ClaudeAgent:
             guidance="Write --agent claude; the step sets the model, the config the permissions.",
         )
     return ClaudeAgent(config.claude)
+
+
+def is_newer(said: str) -> bool:
+    """Whether the client's `--version` names a version newer than those that were tested."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", said)
+    newest = [int(part) for part in TESTED[-1].split(".")]
+    return found is not None and [int(part) for part in found.groups()] > newest
 
 
 class ClaudeAgent:

@@ -36,7 +36,9 @@ def answer_fast(payload: object) -> bool:
     if ruling is None:
         return False
     if ruling.verdict == "deny":
-        output.write_json({"hookSpecificOutput": _permission("deny", sentence(ruling.reason))})
+        event = str(payload.get("hook_event_name")) if isinstance(payload, dict) else ""
+        denied = _permission(event, "deny", sentence(ruling.reason))
+        output.write_json({"hookSpecificOutput": denied})
     return True
 
 
@@ -105,8 +107,8 @@ def _document(reply: HookReply) -> dict[str, Any]:
         document["terminalSequence"] = sequence(reply.ring)
     if reply.end:
         document |= {"continue": False, "stopReason": sentence(reply.end, mark)}
-    if reply.event == "PreToolUse":
-        permission = _permission(reply.decision, "\n".join([reason, *to_model]))
+    if reply.event in ("PreToolUse", "PreSkillShellCommand"):
+        permission = _permission(reply.event, reply.decision, "\n".join([reason, *to_model]))
         if reply.given is not None:
             permission["updatedInput"] = dict(reply.given)
         document["hookSpecificOutput"] = permission
@@ -129,9 +131,9 @@ def _settled(reply: HookReply) -> list[str]:
     return [text.settled_line(event) for event in reply.closed]
 
 
-def _permission(decision: str, reason: str) -> dict[str, Any]:
+def _permission(event: str, decision: str, reason: str) -> dict[str, Any]:
     return {
-        "hookEventName": "PreToolUse",
+        "hookEventName": event,
         "permissionDecision": decision,
         "permissionDecisionReason": reason,
     }

@@ -15,6 +15,7 @@ from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
+from playbook_supervisor.agents.claude import TESTED, is_newer
 from playbook_supervisor.commands import hook_trial, locate
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
@@ -129,10 +130,12 @@ def _client(root: Path) -> Diagnosis:
     path = which("claude")
     done = _run(root, path, "--version") if path else None
     if done is None or done.returncode:
-        found = "Claude Code does not run from here"
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
-        return Diagnosis("claude", "advice", found, cure)
-    return Diagnosis("claude", "fine", first_line(done.stdout))
+        return Diagnosis("claude", "advice", "Claude Code does not run from here", cure)
+    found = f"{first_line(done.stdout)}; tested with {' and '.join(TESTED)}"
+    if is_newer(done.stdout):
+        return Diagnosis("claude", "advice", found, f"If something is odd, use {TESTED[-1]}.")
+    return Diagnosis("claude", "fine", found)
 
 
 def _found(root: Path, program: str) -> str:
@@ -238,9 +241,8 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     mode, allowed = permissions.in_force(here.root, home)
     asked = permissions.not_allowed(mode, allowed)
     if not asked:
-        yield Diagnosis(
-            "walking away", "fine", f"permission mode {mode}, {counted(len(allowed), 'rule')}"
-        )
+        found = f"permission mode {mode}, {counted(len(allowed), 'rule')}"
+        yield Diagnosis("walking away", "fine", found)
         return
     found = (
         f"Claude Code asks you before a step's first {' and first '.join(asked)}, "
@@ -263,9 +265,8 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     mode = project.claude.permission_mode
     allowed = [*project.claude.allowed_tools, *permissions.in_force(here.root, home)[1]]
     if not (denied := permissions.not_allowed(mode, allowed)):
-        yield Diagnosis(
-            "headless", "fine", f"permission mode {mode}, {counted(len(allowed), 'rule')}"
-        )
+        found = f"permission mode {mode}, {counted(len(allowed), 'rule')}"
+        yield Diagnosis("headless", "fine", found)
         return
     found = f"under `playbook run`, every {' and every '.join(denied)} of a worker is denied"
     cure = (

@@ -7,6 +7,9 @@ once said there.
 from __future__ import annotations
 
 import json
+import re
+import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +21,7 @@ import pytest
 from project import Project
 
 from playbook_supervisor.agents import claude_conversation
+from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands import driving
@@ -481,3 +485,17 @@ def test_limits_of_a_playbook_that_the_agent_cannot_keep_are_reported(project: P
     driving.run("limited", cwd=project.root, drive=drive, observer=Listener())
     names = "max_turns, max_cost_usd, max_tokens"
     assert any(f"it cannot keep the playbook's {names}" in text for text in told)
+
+
+def test_the_tested_versions_are_those_that_the_tests_install() -> None:
+    """The pinned wheel and that of the Makefile bring them."""
+    pinned = Path(__file__).parents[2]
+    for text, folder, version in (
+        (pinned / "pyproject.toml", Path(sysconfig.get_path("purelib")), TESTED[0]),
+        (pinned / "Makefile", Path(sys.prefix) / "newest-client", TESTED[-1]),
+    ):
+        wheel = re.search(r"claude-agent-sdk==([0-9.]+)", text.read_text("utf-8"))
+        assert wheel
+        if (folder / f"claude_agent_sdk-{wheel[1]}.dist-info").exists():
+            brought = (folder / "claude_agent_sdk/_bundled/claude.version").read_text("utf-8")
+            assert version in brought

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,8 +33,26 @@ TIMEOUT = 240.0
 """Seconds for one run; a turn takes less than one on an idle machine, and many on a busy one."""
 
 
-@cache
+NEWEST = Path(sys.prefix) / "newest-client/claude_agent_sdk/_bundled/claude"
+"""The client that `make .venv/newest-client` installs."""
+_chosen: list[Path] = []
+
+
+@contextmanager
+def running(program: Path) -> Iterator[None]:
+    """Start this client instead of the pinned one."""
+    _chosen.append(program)
+    yield
+    _chosen.pop()
+
+
 def program() -> Path | None:
+    """The client to start: the chosen one, or the pinned one."""
+    return _chosen[-1] if _chosen else pinned()
+
+
+@cache
+def pinned() -> Path | None:
     """The client that the pinned wheel brings, where the platform has such a wheel."""
     try:
         import claude_agent_sdk

@@ -12,7 +12,7 @@ import pytest
 from project import Project
 
 from claude import playbooks
-from claude.client import Client, program
+from claude.client import NEWEST, Client, program, running
 from claude.model import Model, Script
 from claude.recorder import Recorder
 from claude.runner import ONE, STRAIGHT, TWO, Headless
@@ -49,6 +49,18 @@ def leave_out(reason: str) -> None:
 def recorder(tmp_path: Path) -> Recorder:
     """Watches every client of this test, and answers its hooks by a table."""
     return Recorder(tmp_path / "recorder")
+
+
+@pytest.fixture(params=["pinned", "newest"])
+def each_client(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the test with the pinned client, and with the newest that was tested."""
+    if request.param == "pinned":
+        yield
+        return
+    if not NEWEST.exists():
+        pytest.skip(f"{NEWEST} is missing: `make .venv/newest-client`")
+    with running(NEWEST):
+        yield
 
 
 @pytest.fixture

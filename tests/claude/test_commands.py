@@ -12,6 +12,8 @@ from claude.model import Reply, Request, text
 from claude.runner import Headless
 from claude.scripts import FREE, Disobedient, furnished
 
+pytestmark = pytest.mark.usefixtures("each_client")
+
 HEAD = "---\nname: {name}\ndescription: d\n{more}---\nDo $ARGUMENTS\n"
 SKILLS = {
     ".claude/skills/otherdir/SKILL.md": HEAD.format(name="renamed", more=""),

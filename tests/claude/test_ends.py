@@ -15,6 +15,8 @@ from claude.runner import Headless
 from claude.scripts import FREE, Disobedient, furnished
 from claude.streams import FORKED, stopping, writes
 
+pytestmark = pytest.mark.usefixtures("each_client")
+
 PLAYBOOK = """\
 name: one
 description: One step without conditions

@@ -12,6 +12,7 @@ from project import Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
+from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
@@ -92,7 +93,7 @@ class TestWhereAllIsFine:
         findings = clinic.findings()
         assert findings["git"].found.startswith("git version ")
         assert findings["playbook"].found == f"{__version__}, {clinic.bin / 'playbook'}"
-        assert findings["claude"].found == "2.1.329 (Claude Code)"
+        assert findings["claude"].found.startswith("2.1.329 (Claude Code); tested with 2.1.329 and")
 
     def test_it_changes_nothing(self, clinic: Clinic) -> None:
         before = clinic.project.git("status", "--porcelain")
@@ -146,6 +147,23 @@ class TestPrograms:
         clinic.program("claude", "exec cat /dev/zero")
         mocker.patch.object(doctor, "_TIMEOUT", 0.3)
         assert clinic.findings()["claude"].state == "advice"
+
+    @pytest.mark.parametrize(
+        ("said", "state"),
+        [
+            ("2.1.332 (Claude Code)", "fine"),
+            ("2.0.1 (Claude Code)", "fine"),
+            ("odd", "fine"),
+            ("2.1.1000 (Claude Code)", "advice"),
+            ("3.0.0", "advice"),
+        ],
+    )
+    def test_a_client_that_was_not_tested_is_noted(
+        self, clinic: Clinic, said: str, state: str
+    ) -> None:
+        clinic.program("claude", f"echo '{said}'")
+        found = clinic.findings()["claude"]
+        assert (found.state, found.found) == (state, f"{said}; tested with {' and '.join(TESTED)}")
 
     def test_without_the_client_there_is_still_the_headless_runner(self, clinic: Clinic) -> None:
         """kai RT-1."""

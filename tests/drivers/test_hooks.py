@@ -12,7 +12,7 @@ from claude import playbooks
 from hooked import HANDED_IN, Hooked
 from project import FEATURE, Project
 
-from playbook_supervisor.drivers.claude_code import authorization, binding, settings
+from playbook_supervisor.drivers.claude_code import authorization, binding, fast_path, settings
 from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import ancestry, checkout
@@ -287,6 +287,48 @@ class TestATool:
     def test_shows_no_gate_without_a_person(self, gated: Hooked) -> None:
         gated.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
         assert "no person here to answer" in denied(gated.calls("AskUserQuestion", questions=[]))
+
+
+class TestALineOfShellInACommand:
+    """It is judged like a call of the shell, unless a person typed the command."""
+
+    @staticmethod
+    def comes(hooked: Hooked, command: str, **more: str) -> HookReply | None:
+        given = {"tool_name": "Bash", "tool_input": {"command": command}, **more}
+        return hooked("PreSkillShellCommand", **given)
+
+    def test_of_the_supervising_model_is_refused(self, hooked: Hooked) -> None:
+        reply = self.comes(hooked, "make it", invoked_by="claude")
+        assert reply is not None
+        assert (reply.event, reply.decision) == ("PreSkillShellCommand", "deny")
+        assert self.comes(hooked, "playbook status", invoked_by="claude") is None
+
+    def test_that_a_person_typed_passes_in_any_turn(self, hooked: Hooked) -> None:
+        assert self.comes(hooked, "git status", invoked_by="user") is None
+        journal = ".playbooks/sessions/x/journal.yaml"
+        touched = self.comes(hooked, f"echo > {journal}", invoked_by="user")
+        assert touched is not None
+        assert "Only playbook writes the journal" in touched.reason
+
+    def test_of_a_worker_leaves_the_journal_alone(self, hooked: Hooked) -> None:
+        told = {"hook_event_name": "PreSkillShellCommand", "agent_id": "a", "tool_name": "Bash"}
+        told |= {"session_id": hooked.client, "cwd": str(hooked.project.root)}
+        for command, verdict in {
+            "make it": "pass",
+            "rm .playbooks/sessions/x/journal.yaml": "deny",
+        }.items():
+            payload = {**told, "tool_input": {"command": command}}
+            ruling = fast_path.at_once(payload, hooked.environment)
+            assert ruling is not None
+            assert ruling.verdict == verdict
+
+    def test_of_a_dismissed_agent_is_refused(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.presses_escape()
+        hooked.says("stop it")
+        reply = self.comes(hooked, "make it", agent_id="agent of plan#1")
+        assert reply is not None
+        assert (reply.event, reply.decision) == ("PreSkillShellCommand", "deny")
 
 
 class TestACommandOfAWorker:

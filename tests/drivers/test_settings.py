@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from project import Project
 from strategies import data, keys, laid_out
 
+from playbook_supervisor.drivers.claude_code.fast_path import CALLS
 from playbook_supervisor.drivers.claude_code.marker import CLIENTS
 from playbook_supervisor.drivers.claude_code.settings import (
     ALLOW,
@@ -75,6 +76,7 @@ class TestInAProjectWithoutSettings:
             *("UserPromptExpansion", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
             *("PostToolUseFailure", "PermissionRequest", "Stop", "SubagentStart", "SubagentStop"),
             *("SessionStart", "SessionEnd", "ConfigChange", "PostToolBatch", "StopFailure"),
+            "PreSkillShellCommand",
         }
 
     def test_a_compaction_is_not_watched(self) -> None:
@@ -86,6 +88,7 @@ class TestInAProjectWithoutSettings:
         assert matchers == {
             "UserPromptExpansion": r"^playbook\.",
             "PreToolUse": "*",
+            "PreSkillShellCommand": "*",
             "PostToolUse": "Agent|Task|Skill|AskUserQuestion",
             "PostToolUseFailure": "Agent|Task|Skill|AskUserQuestion",
             "PermissionRequest": "*",
@@ -103,7 +106,7 @@ class TestInAProjectWithoutSettings:
     def test_a_guard_blocks_the_client_when_it_fails(self) -> None:
         """A person's words pass, and what only reports must not keep an agent from ending."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
-        assert holding == {"UserPromptExpansion", "PreToolUse", "ConfigChange"}
+        assert holding == {"UserPromptExpansion", "ConfigChange", *CALLS}
 
 
 class TestInAProjectWithSettings:
@@ -358,7 +361,7 @@ def made(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("client").folder.mkdir()
 
 
-EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "ConfigChange", "SubagentStop"]
+EVENTS = [*CALLS, "UserPromptSubmit", "Stop", "ConfigChange", "SubagentStop"]
 
 
 def test_every_other_event_has_the_lines_of_one_of_these() -> None:

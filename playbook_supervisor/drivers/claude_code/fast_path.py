@@ -26,6 +26,8 @@ _FULL_HOOK = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
 """Tools whose calls change the session's state."""
 _IGNORED = frozenset({"SessionEnd", "SubagentStart"})  # events that need no reply
 _ROUND = "PostToolBatch"
+CALLS = ("PreToolUse", "PreSkillShellCommand")
+"""A call of a tool, and a line of shell in the text of a command, which is judged like a call."""
 
 
 def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolDecision | None:
@@ -38,7 +40,7 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolD
     root = environment.get("CLAUDE_PROJECT_DIR") or (cwd if isinstance(cwd, str) else "")
     if event == _ROUND:
         return _round(payload, root, environment)
-    if event != "PreToolUse" or not isinstance(tool, str):
+    if event not in CALLS or not isinstance(tool, str):
         return None
     worker = isinstance(agent, str) and agent != "" and tool not in _FULL_HOOK
     if not isinstance(given, dict) or not (worker or (not agent and tool in allowlist.READING)):

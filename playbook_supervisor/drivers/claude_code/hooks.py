@@ -92,7 +92,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
                 return None  # another conversation
             return _error_reply(event, _binding_lost(session))
         hook = HookContext(here, store, private, bound, dict(payload), dict(environment))
-        if event == "PreToolUse" and hook.text("agent_id") in bound.dismissed:
+        if event in fast_path.CALLS and hook.text("agent_id") in bound.dismissed:
             return HookReply(event, decision="deny", reason=turns.DISMISSED)
         if not hook.owned:
             reply, notice, given = _other_conversation(hook), None, frozenset[str]()
@@ -175,7 +175,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
     if hook.worker and tool == "Skill" and permitted is None:
         return _skill(hook, given)
     root = str(hook.here.root)
-    supervised = hook.bound.turn == "supervised"
+    supervised = hook.bound.turn == "supervised" and hook.text("invoked_by") != "user"
     ours = not hook.worker and (supervised or tool in _THE_PLAYBOOKS)
     snapshot = hook.supervisor.look() if ours else None
     ruling = allowlist.rule(
@@ -203,6 +203,12 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             return stopping.refuse(hook, ruling.reason, snapshot)
         case _:
             return None
+
+
+def _before_shell_line(hook: HookContext) -> HookReply | None:
+    """Before a line of shell in a command's text: the rules are those of a call of the shell."""
+    reply = _before_tool(hook)
+    return None if reply is None else replace(reply, event="PreSkillShellCommand")
 
 
 def _skill(hook: HookContext, given: Mapping[str, Any]) -> HookReply | None:
@@ -307,7 +313,7 @@ def _permission(hook: HookContext) -> HookReply | None:
 def _error_reply(event: str, error: PlaybookError) -> HookReply | None:
     message = f"playbook: {error.message} [{error.code}]. {error.guidance}"
     match event:
-        case "PreToolUse":
+        case "PreToolUse" | "PreSkillShellCommand":
             return HookReply(event, decision="deny", reason=message)
         case "ConfigChange":
             return HookReply(event, decision="block", reason=message)
@@ -324,6 +330,7 @@ _EVENTS = {
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _tool_failed,
     "PreToolUse": _before_tool,
+    "PreSkillShellCommand": _before_shell_line,
     "SessionStart": _started,
     "Stop": stopping.stop,
     "StopFailure": stopping.failed,

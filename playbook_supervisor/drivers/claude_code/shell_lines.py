@@ -36,9 +36,9 @@ _NOT_CARRIED_OUT = (
 )
 
 
-def _deny(reason: str) -> dict[str, object]:
-    permission = {"permissionDecision": "deny", "permissionDecisionReason": reason}
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **permission}}
+def _deny(event: str) -> dict[str, object]:
+    permission = {"permissionDecision": "deny", "permissionDecisionReason": _REFUSED}
+    return {"hookSpecificOutput": {"hookEventName": event, **permission}}
 
 
 def _block(reason: str) -> dict[str, object]:
@@ -119,7 +119,10 @@ _TYPED = _entry(
     *(_FIND, _ALWAYS, _CALL, _READ, _PAUSE, f"{_print(_block(_NOT_CARRIED_OUT))}\n"), closed=True
 )
 _PROMPT = _entry(*_BOUND, _WHOM, _READ, _PAUSE, _LEAVE_COMMANDS, _TELL, _PERSON, _REMEMBER)
-_TOOL = _entry(*_BOUND, _WHOM, _unless_a_person(_deny(_REFUSED)), closed=True)
+_TOOL, _SHELL = (
+    _entry(*_BOUND, _WHOM, _unless_a_person(_deny(event)), closed=True)
+    for event in ("PreToolUse", "PreSkillShellCommand")
+)
 _CHANGE = _entry(*_BOUND, _WHOM, _unless_a_person(_block(_REFUSED)), closed=True)
 _TELLER = _entry(*_BOUND, _WHOM, _READ, _LEAVE_WORKERS, _TELL)
 _WITNESS = _entry(*_BOUND)
@@ -128,6 +131,7 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "UserPromptExpansion": (r"^playbook\.", _TYPED),
     "UserPromptSubmit": ("", _PROMPT),
     "PreToolUse": ("*", _TOOL),
+    "PreSkillShellCommand": ("*", _SHELL),
     "PostToolUse": (_AGENTS, _TELLER),
     "PostToolUseFailure": (_AGENTS, _WITNESS),
     "PostToolBatch": ("", _WITNESS),
@@ -140,4 +144,7 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "SessionEnd": ("", _WITNESS),
     "ConfigChange": ("", _CHANGE),
 }
-"""Event → the matcher, possibly empty, and the entry."""
+"""Event → the matcher, possibly empty, and the entry.
+
+Clients before 2.1.332 ignore `PreSkillShellCommand`: there the shell lines of a command pass.
+"""
