@@ -64,8 +64,10 @@ def standing(here: Checkout, known: Manifest, runtime: Runtime | None, began: in
         if not checkout.tip(here, branch) and _was_renamed(here, branch, began):
             return Standing(here.branch)
         return Standing(branch, f"{first_line(here.branch)} is checked out")
-    if checkout.rebased(here) == branch:
-        return Standing(branch, "it is being rebased", rebasing=True)
+    if rebased := checkout.rebased(here):
+        ours = rebased == branch
+        said = "it" if ours else first_line(rebased)
+        return Standing(branch, f"{said} is being rebased", rebasing=ours)
     if runtime is None or _contains_session(here, branch, runtime):
         return Standing(branch)
     return Standing(branch, "no branch is checked out")

@@ -128,6 +128,27 @@ class TestAKilledClient:
         (confirmed,) = project.manifest()["confirmed"]
         assert confirmed["what"] == "changed settings: artifacts.qa"
 
+    def test_goes_on_on_its_own_branch_alone(self, project: Project, sit: Sit) -> None:
+        """What a person answers on another branch counts for nothing, and they are told."""
+        branch = project.git("branch", "--show-current")
+        terminal = sit(Obedient())
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for("1. continue")
+        before = project.journal()
+        project.git("switch", "-q", "-c", "elsewhere")
+        terminal.interrupt()
+        terminal.say("/playbook.resume")
+        terminal.wait_for("elsewhere is checked out here")
+        terminal.say("continue")
+        terminal.wait_for(r"(?s)❯ continue.*PB-STATE-BRANCH")
+        assert project.journal() == before
+        project.git("switch", "-q", branch)
+        terminal.say("/playbook.resume")
+        terminal.wait_for("UserPromptExpansion says: Session")
+        terminal.say("continue")
+        terminal.wait_for("two: completed")
+        assert ran(terminal.client) == ["speckit.plan", "speckit.tasks"]
+
     def test_in_the_background_a_second_client_is_told_and_left_alone(
         self, project: Project, start: Start, recorder: Recorder
     ) -> None:

@@ -342,3 +342,39 @@ def test_the_address_of_a_pull_request_is_whole_at_80_columns(project: Project) 
         row = next(line for line in run.shown.splitlines() if line.startswith("✓  pr"))
         assert "https://" not in row  # half an address is of no use
         assert row.endswith("pull request #7 is open: …")
+
+
+DIES = """\
+if [ ! -e "$0.tried" ]; then touch "$0.tried"; echo "two tests fail"; exit 0; fi
+mkdir -p .qa/FEATURE && printf -- '---\\nverdict: PASS\\n---\\n' > .qa/FEATURE/verdict.md
+above=$(ps -o ppid= -p $PPID)
+kill -KILL $(ps -o ppid= -p $above)
+"""
+JUDGED = """\
+name: judged
+description: A verdict, and a gate behind it
+version: "1.0"
+args: [{name: feature, description: the feature, required: true}]
+steps:
+  - id: qa-run
+    command: /qa.run
+    autonomy: auto
+    postconditions: [qa_verdict_pass]
+    error_policy: retry_once
+  - {id: pr, command: /feature.pr, autonomy: gate_always, error_policy: stop}
+"""
+
+
+def test_a_recovered_step_is_announced_and_no_failed_attempt_speaks_for_it(
+    project: Project,
+) -> None:
+    project.write(".playbooks/playbooks/judged.yaml", JUDGED)
+    agent = project.root.with_name("dies.sh")
+    agent.write_text(DIES.replace("FEATURE", FEATURE))
+    killed = project.process("run", "judged", "013", "--agent", f"exec:sh {agent}")
+    assert "qa-run#1 failed" in killed.err
+    resumed = project.playbook("resume")
+    assert resumed.code == 4, resumed.err
+    assert "qa-run#2 recovered: its files show that it had finished" in resumed.err
+    assert "PASS" in resumed.err
+    assert "two tests fail" not in resumed.err

@@ -137,6 +137,15 @@ class TestTheRefusal:
         project.git("rebase", "--continue")
         assert project.playbook("resume").code == 4
 
+    def test_holds_in_the_rebase_of_another_branch(self, project: Project) -> None:
+        """Also if the commits of the session's branch are below it."""
+        begun(project, "never")
+        project.git("switch", "-q", "-c", "above")
+        project.git("commit", "-q", "--allow-empty", "-m", "Above")
+        project.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "HEAD~1")
+        assert refused(project.playbook("resume"), "above is being rebased here")
+        assert refused(project.playbook("answer", "continue"), "above is being rebased here")
+
 
 @SETTINGS
 def test_a_listing_says_on_which_branch_a_session_is(project: Project, commits: str) -> None:

@@ -319,6 +319,8 @@ def _error_reply(event: str, error: PlaybookError) -> HookReply | None:
             return HookReply(event, decision="block", reason=message)
         case "Stop":  # for the person
             return HookReply(event, ring=first_line(message), shown=message)
+        case "UserPromptSubmit":  # a person has said something, an answer perhaps
+            return HookReply(event, note=message, shown=message)
         case _:
             return HookReply(event, note=message)
 
