@@ -185,7 +185,7 @@ class Stream(Record, frozen=False):
         if main:
             self.api_error = _text(event, "error")
         if main and model and model != _SYNTHETIC:
-            self.model = model
+            self.model, self.hook = model, ""
             usage = _usage(_mapping(message, "usage"), _MESSAGE_KEYS)
             self._answers[_text(message, "id")] = usage
         for block in _mappings(message, "content"):

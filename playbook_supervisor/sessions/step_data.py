@@ -103,7 +103,7 @@ def judged(
     step = playbook.step(step_id)
     cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
     outcome = harmless(returned.outcome)
-    if outcome.ok and outcome.silent and not (step.postconditions or step.outputs):
+    if outcome.ok and outcome.silent and not (step.judging or step.outputs):
         outcome = _silent(outcome)
     if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)

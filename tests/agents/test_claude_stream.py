@@ -361,6 +361,11 @@ def test_normal_ends_of_older_and_newer_clients(end: dict[str, Any]) -> None:
     assert verdict(result(**end)) == Verdict()
 
 
+def test_a_blocked_prompt_after_which_the_work_went_on_is_no_failure() -> None:
+    blocked = lines("stopped-at-the-prompt")
+    assert verdict(*blocked[:-1], *lines("works")) == Verdict()
+
+
 def test_a_full_context_is_not_the_output_limit() -> None:
     words = "API Error: The model has reached its context window limit."
     error = {"is_error": True, "terminal_reason": "api_error", "api_error": "max_output_tokens"}

@@ -112,7 +112,7 @@ def test_a_command_that_is_gone_is_not_made_up_by_the_model(
     assert project.playbook("resume").code == 2
     entry = project.journal()[1]
     assert entry["error_code"] == "PB-AGENT-COMMAND"
-    assert entry["error"].startswith("Claude Code has no command /speckit.tasks here")
+    assert entry["error"].startswith("Claude Code offers no command /speckit.tasks here")
     assert [command_of(request) for request in client.model.requests[asked:]] in ([], [""])
 
 

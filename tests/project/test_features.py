@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -244,6 +246,34 @@ def test_spec_kits_variables_count_in_its_own_order(
     assert current(speckit_root, "main", CONFIG).name == "013-create"
     monkeypatch.setenv("SPECIFY_FEATURE_DIRECTORY", "elsewhere/013-create")
     assert current(speckit_root, "main", CONFIG).name == "1000-big"
+
+
+COMMON = "spec-kit/lib/python3*/site-packages/specify_cli/core_pack/scripts/bash/common.sh"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variable", ["", "specs/013-create", "{root}/specs/013-create"])
+@pytest.mark.parametrize("pointer", ["specs/1000-big", "./specs/013-create/"])
+def test_spec_kits_own_script_finds_the_same(
+    speckit_root: Path, monkeypatch: pytest.MonkeyPatch, variable: str, pointer: str
+) -> None:
+    scripts = list(Path(sys.prefix).glob(COMMON))
+    if not scripts:
+        pytest.skip("spec-kit is missing: `make .venv/spec-kit`")
+    text = json.dumps({"feature_directory": pointer})
+    (speckit_root / ".specify/feature.json").write_text(text)
+    if variable:
+        named = variable.format(root=speckit_root)
+        monkeypatch.setenv("SPECIFY_FEATURE_DIRECTORY", named)
+    asks = '. "$0"; eval "$(get_feature_paths --no-persist)"; cd "$FEATURE_DIR" && basename "$PWD"'
+    theirs = subprocess.run(
+        ["bash", "-c", asks, str(scripts[0])],
+        cwd=speckit_root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert current(speckit_root, "feature/1000-big", CONFIG).name == theirs.stdout.strip()
 
 
 def test_without_spec_kit_only_the_branch_counts(
