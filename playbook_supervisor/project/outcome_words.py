@@ -73,8 +73,11 @@ def decided(value: str, *, titled: bool) -> list[Said]:
     return stated(subject[2].strip(EDGES), strict=True) if subject else []
 
 
-def failures(text: str) -> Iterator[str]:
-    """The first clause that says that something failed: `2 tests failed`, not `0 failed`."""
+def failures(text: str, *, counted: bool = False) -> Iterator[str]:
+    """The first clause that says that something failed: `2 tests failed`, not `0 failed`.
+
+    `counted`: only one with a number, because others can be about what should fail.
+    """
     for clause in CLAUSES.split(text[:LONGEST]):
         lowered = clause.casefold()
         if _SETTLED.search(lowered) or PAST.search(lowered):
@@ -82,7 +85,8 @@ def failures(text: str) -> Iterator[str]:
         for found in _FAILING.finditer(lowered):
             before = _QUANTITY.findall(lowered[: found.start()])[-4:]
             amounts = [each for each in before if each[0].isdigit() or each in NONE]
-            if not _is_none((amounts or [found[1]])[-1]):
+            amount = (amounts or [found[1]])[-1]
+            if not _is_none(amount) and (amount or not counted):
                 yield quoted(clause)
                 return
 

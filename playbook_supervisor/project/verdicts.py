@@ -270,7 +270,7 @@ def _contradicting(line: int, label: str, value: str, *, strict: bool) -> Iterat
         if failed or (_PASSED.fullmatch(name) and said in ("false", "no")):
             yield _Statement(line, FAIL, quoted(part))
     if _OUTCOME.fullmatch(label) or _VERDICT.fullmatch(label):
-        for word, _ in stated(value) or [(FAIL, said) for said in failures(value)]:
+        for word, _ in stated(value) or [(FAIL, said) for said in failures(value, counted=True)]:
             if word not in (PASS, OPEN):
                 yield _Statement(line, word, quoted(f"{label}: {value}"))
 

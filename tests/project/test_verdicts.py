@@ -211,6 +211,8 @@ def test_other_keys_contradict_a_verdict_too(key: str) -> None:
         "Non-blocking failures: 2",
         "Root cause of failure: a clock",
         "Fail-safe: yes",
+        "Test: `pytest` fails without the flag",
+        "Errors: handled\nFailed logins: 3 tested\nKnown failures: 2",
         "## Failure modes\n\nThere are three.",
         "> Verdict: FAIL",
         "```\nVerdict: FAIL\n```",
