@@ -59,7 +59,8 @@ def translate(document: Document) -> Translation:
     step = ("steps", 0)
     draft.put((*step, "id"), STEP, (BODY,))
     draft.put((*step, "command"), STEP, (BODY,))
-    draft.put((*step, "with", "text"), _prompt(draft, body), (BODY,))
+    draft.put((*step, "with", "text"), body, (BODY,))
+    _check_prompt(draft, body)
     for key in _OF_STEP:
         draft.copy((*step, key), (FRONT, key))
     for key, value in NOT_ASKED.items():
@@ -78,13 +79,12 @@ def _args(draft: Draft) -> None:
     draft.put_args(inputs if draft.value(args) is MISSING else args, asked=True)
 
 
-def _prompt(draft: Draft, body: str) -> str:
-    """The body; a reference that leads nowhere is refused at its own line."""
+def _check_prompt(draft: Draft, body: str) -> None:
+    """Refuse a reference in the body that leads nowhere, at its own line."""
     at = (BODY,)
     if not body.strip():
         cure = "Write below the front matter what the agent is to do."
         draft.refuse(at, "there is no text", cure, key=False)
-        return "-"
     stated = draft.text(at)
     first, _ = draft.original.position(at)
     declared = [draft.text((*each, "name")) for key in _ARGS for each in draft.items((FRONT, key))]
@@ -95,5 +95,3 @@ def _prompt(draft: Draft, body: str) -> str:
             cure = f"Declare it under `inputs`: {', '.join(declared) or 'there are none'}."
             position = (first + len(before) - 1, len(before[-1]) + 1)
             draft.refuse_line(position, f"{shown} is not a declared input", cure)
-            body = body.replace("{{", "{ {")  # so that it is not reported for the whole text, too
-    return body
