@@ -57,6 +57,7 @@ PUBLISHES = """\
 #!/bin/sh
 # Does what the script says; a step that publishes pushes the branch, as /feature.pr does.
 [ "$PLAYBOOK_STEP" = pr ] && git push -q origin HEAD
+echo "Working on $PLAYBOOK_STEP"
 exec works
 """
 CONFIG = "agent: ours\nagents:\n  ours:\n    exec: [agent]\n"

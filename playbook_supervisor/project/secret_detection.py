@@ -32,10 +32,12 @@ _PAIR = re.compile(
     rf"(?i)(?<![\w-])(?:--?)?({_NAME})(?:=|:\s*|['\"]\s*:\s*|(?<=\w)\s+(?![-{{]))['\"]?([^'\"]+)"
 )
 """A name with its value in the words of a command: `TOKEN=…`, `--token …`, `Authorization: …`."""
-_SCHEME = re.compile(r"(?i)(?:bearer|basic|token|digest)(?:\s+|\Z)")
+_SCHEME = re.compile(r"(?i)\A\s*(?:bearer|basic|token|digest)(?:\s+|\Z)")
 _RUN = re.compile(r"[A-Za-z0-9_]{12,}")
 _SHAPED = re.compile(r"-----BEGIN|://[^/\s:@]+:[^/\s@]+@|hooks\.slack|xox|_authToken")
 _SHORTEST = 6
+_HARMLESS = r"[\d.]+\Z|\$|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z"
+"""A number, a variable of a shell, or a name of a secret: `GITHUB_TOKEN`."""
 _OTHER_DETECTORS = {"KeywordDetector", "IPPublicDetector", "Base64HighEntropyString"}
 _OTHER_DETECTORS |= {"HexHighEntropyString", "HighEntropyStringsPlugin"}
 """What is asked by name, and what cannot tell a secret from an address or a commit."""
@@ -95,7 +97,7 @@ def _in_text(path: Path, name: str, text: str) -> Iterator[_Candidate]:
         named += _PAIR.findall(text)
     for called, value in named:
         literal = _SCHEME.sub("", value, count=1).strip(" \t'\"")
-        if len(literal) >= _SHORTEST and not re.match(r"[\d.]+\Z|\$", literal):
+        if len(literal) >= _SHORTEST and not re.match(_HARMLESS, literal):
             yield _Candidate(path, called, literal)
             return
     runs = (run for run in _RUN.findall(text) if not run.isalpha() and not run.isdigit())

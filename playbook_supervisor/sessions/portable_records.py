@@ -24,6 +24,8 @@ from playbook_supervisor.system.stamps import Stamp
 
 _HEADER = "# Digests of what the steps found at their launch, for a resume on another machine.\n"
 _DIGESTS = ("failing", "waivers", "findings")
+_FORMATTED = f"{RECORDS}, formatted"
+"""What we wrote last, and what a hook of git, say, has made of it: that is not written again."""
 
 
 def emit(runtime: Runtime) -> bytes:
@@ -93,11 +95,16 @@ def load(folder: Path, runtime: Runtime) -> None:
     elif RECORDS not in runtime.digests:
         raise integrity.tampered(f"{RECORDS} was put there by something else", source)
     elif not runtime.latest(RECORDS, written):
-        if not runtime.ours(RECORDS, written) and (changed := difference(data, runtime)):
+        *_, last = runtime.digests[RECORDS]
+        ours = runtime.ours(RECORDS, written)
+        if runtime.digests.get(_FORMATTED) == [last, written]:
+            return
+        if not ours and (changed := difference(data, runtime)):
             raise integrity.tampered(changed, source)
-        # what has been formatted, by a hook of git for instance, is not written again for that
-        last = digest(_emitted(data, runtime))
-        runtime.digests[RECORDS] = [written, *([last] if runtime.latest(RECORDS, last) else [])]
+        if not ours and digest(_emitted(data, runtime)) == last:
+            runtime.digests[_FORMATTED] = [last, written]
+        else:
+            runtime.digests[RECORDS] = [written]
 
 
 def difference(data: bytes, runtime: Runtime) -> str:

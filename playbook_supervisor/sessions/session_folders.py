@@ -134,7 +134,7 @@ class SessionFolders:
 
     def standing(self, session_id: str) -> Standing:
         """Whether the session's branch is checked out here. Errors as `manifest`."""
-        known = self.manifest(session_id)
+        known = self.written_manifest(session_id) or self.manifest(session_id)
         return self._standing(known, self._recorded(session_id))
 
     def _standing(self, known: Manifest, runtime: Runtime | None) -> Standing:

@@ -54,8 +54,10 @@ def change(root: Path, folder: Path, kept: Config) -> SettingsChange | None:
     """
     try:
         data = session_settings.text(root)
-        now = session_settings.read_settings(data, config.FILE)
         before = read_bytes(folder / session_settings.FILE)
+        if data == before:
+            return None
+        now = session_settings.read_settings(data, config.FILE)
     except (PlaybookError, OSError):
         return None
     keys = tuple(key for key, *_ in session_settings.changes(kept, now))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from playbook_supervisor.system import git_diff, git_process, tree
+from playbook_supervisor.system import git_diff, git_process, tree, uncommitted
 
 LOOKS: tuple[Callable[[Path, str], object], ...] = (
     lambda root, head: git_process.diff_stat(root, head),
-    lambda root, head: git_process.uncommitted(root),
+    lambda root, head: uncommitted.uncommitted(root),
     lambda root, head: git_diff.changes_of(root, head),
     lambda root, head: tree.tree_id(root),
 )
