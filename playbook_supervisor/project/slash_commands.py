@@ -31,8 +31,8 @@ SUPERVISING = frozenset({"playbook.run", "playbook.resume"})
 
 _OURS = rb"`playbook` program|Bash\(playbook "
 _COMMAND = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
-_CLOSED = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
-_HIDDEN = r"(?im)^user-invocable[ \t]*:[ \t]*[\"']?(?:false|no|off)\b"
+_CLOSED = r"(?m)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?i:true|yes|on|1)\b"
+_HIDDEN = r"(?m)^user-invocable[ \t]*:[ \t]*[\"']?(?i:false|no|off|0)\b"
 _SKILL_NAME = r"(?m)^name[ \t]*:[ \t]*([\"']?)([A-Za-z0-9][\w.:-]*)\1[ \t]*(?:#.*)?\r?$"
 _VERSION = r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z"
 _FRONT_MATTER_BYTES = 16_384
@@ -69,11 +69,6 @@ def is_ours(text: bytes) -> bool:
     return re.search(_OURS, text) is not None
 
 
-def installed(root: Path, *, home: Path) -> tuple[str, ...]:
-    """The names of all commands that files define, sorted, each with its slash."""
-    return CommandIndex(root, home=home).names()
-
-
 class CommandIndex:
     """The commands of one project and one user, read once; without `home` the project's alone."""
 
@@ -101,10 +96,6 @@ class CommandIndex:
         head = _front_matter(file)
         closed, hidden = (re.search(each, head) is not None for each in (_CLOSED, _HIDDEN))
         return InstalledCommand(f"/{name}", file, closed, hidden=hidden)
-
-    def names(self) -> tuple[str, ...]:
-        """As the function `installed`."""
-        return tuple(sorted(f"/{name}" for name in self._all()))
 
     def _all(self) -> dict[str, str]:
         if self._plugins is None:
