@@ -88,11 +88,10 @@ class CommandIndex:
         wanted = match[1]
         if wanted in BUILTINS:
             return InstalledCommand(f"/{wanted}", None, closed=False, builtin=True)
-        files = self._all() if ":" in wanted else self._files
-        name = self._spelling(wanted, files)
-        if not name:
+        name = "" if ":" in wanted else self._spelling(wanted, self._files, self._skills)
+        if not name and not (name := self._spelling(wanted, self._all(), _named(self._all()))):
             return None
-        file = Path(files[name])
+        file = Path(self._files.get(name) or self._all()[name])
         head = _front_matter(file)
         closed, hidden = (re.search(each, head) is not None for each in (_CLOSED, _HIDDEN))
         return InstalledCommand(f"/{name}", file, closed, hidden=hidden)
@@ -103,26 +102,19 @@ class CommandIndex:
             self._plugins = dict(_in_plugins(folder)) if folder else {}
         return {**self._plugins, **self._files}
 
-    def _spelling(self, wanted: str, files: Mapping[str, str]) -> str:
+    def _spelling(self, wanted: str, files: Mapping[str, str], skills: Mapping[str, str]) -> str:
         """The installed name; a skill's `name` means its folder, whose name the client lists."""
-        if wanted not in files and wanted in self._skills:
-            return self._skills[wanted]
+        if wanted not in files and wanted in skills:
+            return skills[wanted]
         folded = _fold(wanted)
         spellings = sorted(name for name in files if _fold(name) == folded)
         if spellings:
             return self._preferred(wanted, spellings)
-        return next((self._skills[name] for name in self._skills if _fold(name) == folded), "")
+        return next((skills[name] for name in skills if _fold(name) == folded), "")
 
     @cached_property
     def _skills(self) -> dict[str, str]:
-        """The names that skills give themselves, and their folders'."""
-        found: dict[str, str] = {}
-        for folder, file in self._files.items():
-            if file.endswith("/SKILL.md") and (
-                named := re.search(_SKILL_NAME, _front_matter(file))
-            ):
-                found.setdefault(named[2], folder)
-        return found
+        return _named(self._files)
 
     def _preferred(self, wanted: str, spellings: list[str]) -> str:
         """The spelling in use: an upgrade of spec-kit leaves its old files behind."""
@@ -132,6 +124,20 @@ class CommandIndex:
             if live in spellings:
                 return live
         return wanted if wanted in spellings else spellings[0]
+
+
+def _named(files: Mapping[str, str]) -> dict[str, str]:
+    """The names that skills give themselves, and those that they are listed by.
+
+    That of a plugin's skill may follow the plugin's.
+    """
+    found: dict[str, str] = {}
+    for listed, file in files.items():
+        if file.endswith("/SKILL.md") and (own := re.search(_SKILL_NAME, _front_matter(file))):
+            plugin, colon, _ = listed.rpartition(":")
+            found.setdefault(f"{plugin}{colon}{own[2]}", listed)
+            found.setdefault(own[2], listed)
+    return found
 
 
 def _fold(name: str) -> str:

@@ -254,3 +254,19 @@ def test_a_command_that_people_cannot_type(
     found = resolve(root, "/x", home=home)
     assert found is not None
     assert (found.hidden, found.closed) == (hidden, False)
+
+
+def test_a_plugins_skill_answers_to_its_name_with_and_without_the_plugins(
+    root: Path, home: Path
+) -> None:
+    plugin = ".claude/plugins/cache/market/plug/1.0"
+    put(home, f"{plugin}/.claude-plugin/plugin.json", '{"name": "plug"}')
+    skill = SKILL.format(name="renamed", more="")
+    file = put(home, f"{plugin}/skills/otherdir/SKILL.md", skill)
+    for asked in ("/plug:otherdir", "/plug:renamed", "/renamed"):
+        found = resolve(root, asked, home=home)
+        assert found == InstalledCommand("/plug:otherdir", file, closed=False)
+    own = put(root, ".claude/commands/renamed.md")
+    found = resolve(root, "/renamed", home=home)
+    assert found is not None
+    assert found.file == own
