@@ -21,7 +21,7 @@ from playbook_supervisor.drivers import (
     own_agents,
     session_control,
 )
-from playbook_supervisor.drivers.claude_code import authorization, permissions
+from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import Runner
@@ -185,7 +185,8 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "abort")
     supervisor = locate.supervisor(store, session_id)
-    session_control.require_open(supervisor.look(), or_failed=True)
+    before = supervisor.look()
+    session_control.require_open(before, or_failed=True)
     words, by = text or Resolution.ABORT.value, _person(store)
     if driver_lock.living(supervisor.private) is not None:
         request = Request("abort", words, by.name)
@@ -195,7 +196,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
             return _let_go(snapshot)
     with driver_lock.driving(supervisor.private, "abort"):  # so that no runner begins meanwhile
         snapshot = session_control.abort(supervisor, words, by)
-    authorization.release(store.checkout, supervisor.private)
+    authorization.release_aborted(store.checkout, supervisor.private, gates.asked_in(before))
     return _let_go(snapshot)
 
 

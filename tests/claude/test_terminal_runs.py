@@ -322,7 +322,7 @@ class TestATypedCommand:
         terminal.wait_for("plan#1")
         assert not (project.root / ".git/playbook/bound").exists()
         terminal.say("/playbook.resume")
-        recorder.wait_for("Stop", count=2)
+        recorder.wait_for("Stop", count=3)
         assert steps(project) == ["plan#1 failed", "plan#2 in_progress"]
         terminal.say("/playbook.abort I have changed my mind")
         terminal.wait_for("is aborted")
@@ -333,6 +333,28 @@ class TestATypedCommand:
         terminal.client.model.release()
         recorder.wait_for("SubagentStop", count=2)
         assert steps(project) == ["plan#1 failed", "plan#2 failed"]
+
+    def test_that_aborts_at_a_gate_is_said_plainly_and_ends_the_gate(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """The person is not told of an operation that a hook blocked."""
+
+        def talk(request: Request) -> Reply | None:
+            if request.said.strip().endswith("and now?") and not request.results:
+                return [call("AskUserQuestion", questions=[own_question("Shall we?")])]
+            return [text("So be it.")] if request.mentions("is aborted") else None
+
+        terminal = sit(Obedient(talk=talk))
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for(re.escape("1. continue"))
+        terminal.interrupt()
+        terminal.say("/playbook.abort")
+        terminal.wait_for(r"says: Session \d{8}-\w+ is aborted\.")
+        terminal.say("and now?")
+        terminal.wait_for("its gate tasks#1.1 has ended")
+        assert "blocked by hook" not in terminal.screen
+        assert "1. continue" not in terminal.screen
+        assert project.manifest()["status"] == "aborted"
 
     def test_shows_what_there_is_through_the_model(
         self, project: Project, sit: Sit, recorder: Recorder

@@ -285,9 +285,9 @@ class TestResume:
 class TestPause:
     def test_releases_the_session_and_names_what_still_runs(self, at_work: Hooked) -> None:
         reply = at_work.types("/playbook.pause")
-        assert reply.decision == "block"
-        assert "is paused; /playbook.resume continues it" in reply.reason
-        assert "Still running, but no longer supervised: plan#1." in reply.reason
+        assert reply.decision == ""
+        assert "is paused; /playbook.resume continues it" in reply.shown
+        assert "Still running, but no longer supervised: plan#1." in reply.shown
         assert binding.load(at_work.private) is None
         assert at_work.calls("Write", file_path="x") is None
         assert at_work.project.manifest()["status"] == "in_progress"
@@ -315,7 +315,7 @@ class TestPause:
     def test_of_an_idle_session_is_one_line(self, person: Hooked) -> None:
         person.types("/playbook.run two 013")
         name = person.project.session.name
-        assert "\n" not in person.types(f"/playbook.pause {name}").reason
+        assert "\n" not in person.types(f"/playbook.pause {name}").shown
         person.types("/playbook.pause")
         assert person.project.manifest()["status"] == "in_progress"
 
@@ -324,14 +324,14 @@ class TestAbort:
     def test_ends_the_session_in_the_persons_words_and_name(self, person: Hooked) -> None:
         person.types("/playbook.run two 013")
         reply = person.types("/playbook.abort it was a mistake")
-        assert (reply.decision, "is aborted" in reply.reason) == ("block", True)
+        assert (reply.decision, "is aborted" in reply.shown) == ("", True)
         (entry,) = person.project.journal()
         assert (entry["resolution"], entry["human_response"]) == ("abort", "it was a mistake")
         assert not binding.bound(checkout.find(person.project.root))
 
     def test_ends_a_failed_session_too(self, person: Hooked) -> None:
         assert person.project.playbook("run", "two", "013", "--agent", "exec:false").code == 2
-        assert "is aborted" in person.types("/playbook.abort").reason
+        assert "is aborted" in person.types("/playbook.abort").shown
         assert person.steps == ["plan#1 failed", "plan#2 skipped"]
 
     def test_stops_the_working_agents_and_then_releases_the_session(self, at_work: Hooked) -> None:

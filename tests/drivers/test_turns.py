@@ -10,7 +10,7 @@ from hooked import Hooked
 from project import FEATURE, Project
 from pytest_mock import MockerFixture
 
-from playbook_supervisor.drivers.claude_code import binding, turns
+from playbook_supervisor.drivers.claude_code import authorization, binding, gates, turns
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.vocabulary import Resolution
@@ -784,3 +784,61 @@ def asked_of(person: Hooked) -> object:
     assert snapshot is not None
     assert snapshot.snapshot is not None
     return snapshot.snapshot.directive
+
+
+class TestAGateOfAnAbortedSession:
+    """The model still has its question in mind, and a person may still see its dialog."""
+
+    @pytest.fixture(params=["typed here", "in a terminal"])
+    def aborted(self, asked: Hooked, request: pytest.FixtureRequest) -> Hooked:
+        asked.calls("AskUserQuestion")
+        if request.param == "typed here":
+            told = asked.types("/playbook.abort")
+            assert (told.decision, "is aborted" in told.note) == ("", True)
+        else:
+            here = checkout.find(asked.project.root)
+            supervisor = Supervisor(DiskStore(here), asked.project.session.name)
+            gate = gates.asked_in(supervisor.look())
+            supervisor.abort("abort", Principal("Ada <ada@example.org>"))
+            authorization.release_aborted(here, asked.private, gate)
+        return asked
+
+    def test_cannot_be_asked_again(self, aborted: Hooked) -> None:
+        aborted.says("And now?")
+        for own in (
+            {"question": aborted.bound.ended[1]},
+            {"question": "Shall we?", "options": [{"label": "continue"}, {"label": "skip"}]},
+        ):
+            denied = aborted.calls("AskUserQuestion", questions=[own])
+            assert denied is not None
+            assert denied.decision == "deny"
+            assert "was aborted, and its gate tasks#1?1 has ended" in denied.reason
+        other = {"question": "Which of two?", "options": [{"label": "a"}, {"label": "b"}]}
+        assert aborted.calls("AskUserQuestion", questions=[other]) is None
+        assert aborted.calls("Write", file_path="x") is None
+
+    def test_says_that_it_has_ended_to_who_answers(self, aborted: Hooked) -> None:
+        for words in ("continue", "fixed it, skip"):
+            told = aborted.says(words)
+            assert told is not None
+            assert "its gate tasks#1?1 has ended. No answer counts." in told.shown
+            assert "Do not ask it again" in told.note
+        assert aborted.project.journal()[1]["human_response"] == "abort"
+
+    def test_says_so_in_a_dialog_that_was_still_open(self, aborted: Hooked) -> None:
+        chosen: dict[str, Any] = {"tool_response": {"answers": {"?": "continue"}}}
+        chosen |= {"tool_name": "AskUserQuestion", "tool_use_id": "use of AskUserQuestion"}
+        reply = aborted("PostToolUse", **chosen)
+        assert reply is not None
+        assert "its gate tasks#1?1 has ended" in reply.shown
+        assert reply.snapshot is not None
+        assert isinstance(reply.snapshot.directive, Finish)
+
+    def test_is_over_with_the_turn_that_the_person_begins(self, aborted: Hooked) -> None:
+        assert aborted.stops() is None, "the turn of the command itself"
+        told = aborted.says("And now?")
+        assert told is not None
+        assert (told.shown, "Do not ask it again" in told.note) == ("", True)
+        aborted.stops()
+        assert not binding.bound(checkout.find(aborted.project.root))
+        assert aborted.says("continue") is None

@@ -258,6 +258,17 @@ def release(here: Checkout, private: Path) -> None:
             binding.unbind(here, private)
 
 
+def release_aborted(here: Checkout, private: Path, asked: list[str]) -> None:
+    """As `release`; a running client that may still show the gate is first told that it ended."""
+    bound = binding.living(private)
+    if not asked or bound is None or not (bound.hooked and binding.hooks_reach(here, bound)):
+        release(here, private)
+        return
+    with binding.exclusive(private):
+        bound.turn, bound.ended = "human", asked
+        binding.save(private, bound)
+
+
 def admit_begin(here: Checkout, start: str, environment: Mapping[str, str]) -> None:
     """StateError unless a command in a shell of Claude Code may begin a session."""
     if start:

@@ -70,7 +70,9 @@ class Binding(Record, frozen=False):
     agents that may still work although their attempt is settled. `dialogs` are the gates that a
     dialog asked and their questions, by the id of its call. `blocks` and `refusals` are counted
     until a launch or an answer is accepted. `heard` is the last end of a turn that was read from
-    the transcript. `unseen` are attempts that `playbook next --wait` carries out or checks.
+    the transcript. `unseen` are attempts that `playbook next --wait` carries out or checks. `ended`
+    is the gate that was open when the session was aborted: its id, its question and its choices;
+    `told`: a person has spoken since then, and the model has been told.
     """
 
     session: str
@@ -92,6 +94,8 @@ class Binding(Record, frozen=False):
     born: str = ""
     hooked: bool = True
     unseen: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    told: bool = False
 
     def progress(self) -> None:
         """A launch or an answer was accepted: the model makes progress."""

@@ -15,6 +15,7 @@ from playbook_supervisor.drivers import driver_lock, session_control
 from playbook_supervisor.drivers.claude_code import (
     authorization,
     binding,
+    gates,
     permissions,
     request_limit,
 )
@@ -233,24 +234,26 @@ def _pause(typed: TypedCommand) -> HookReply:
     message = f"Session {supervisor.id} is paused; /playbook.resume continues it."
     if at_work:
         message += f"\nStill running, but no longer supervised: {', '.join(at_work)}."
-    return HookReply(_EVENT, decision="block", reason=message)
+    return HookReply(_EVENT, note=message, shown=message)
 
 
 def _abort(typed: TypedCommand) -> HookReply:
-    """End the session. Further calls of this client's agents are refused."""
+    """End the session. Further calls of this client's agents are refused, and so is its gate."""
     supervisor = _open_session(typed, "", or_failed=True)
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         by = principal.local(supervisor.root, "Claude Code")
+        asked = gates.asked_in(supervisor.look())
         snapshot = session_control.abort(supervisor, " ".join(typed.words), by)
-        if former is not None and former.pid == typed.pid and former.workers:
+        ours = former is not None and former.pid == typed.pid
+        if former is not None and ours and (former.workers or asked):
             typed.leave(former)
-            former.turn = "human"
+            former.turn, former.ended = "human", asked
             binding.save(supervisor.private, former)
         else:
             binding.unbind(typed.store.checkout, supervisor.private)
     lines = [f"Session {supervisor.id} is {snapshot.manifest.status}.", *snapshot.notices]
-    return HookReply(_EVENT, decision="block", reason="\n".join(lines))
+    return HookReply(_EVENT, note="\n".join(lines), shown="\n".join(lines))
 
 
 _COMMANDS = {

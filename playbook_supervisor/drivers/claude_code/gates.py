@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.drivers.claude_code.details import mark_of
@@ -11,7 +11,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError, PolicyError, S
 from playbook_supervisor.formats.directive_line import defused, sentence
 from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -27,21 +27,39 @@ _HEADER = 12  # characters of a header that the client shows
 _MOST_OPTIONS = 4  # of a question that the client shows
 
 
-def asks_gate(given: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Whether a dialog of the model would look like the open gate's own to a person.
+def asked_in(snapshot: Snapshot) -> list[str]:
+    """The open gate: its id, its question and its choices; empty if none is open."""
+    gate = snapshot.directive
+    return [gate.id, snapshot.question, *gate.choices] if isinstance(gate, Ask) else []
+
+
+def asks_gate(given: Mapping[str, Any], gate: Sequence[str]) -> bool:
+    """Whether a dialog of the model would look like that gate's own to a person.
 
     It asks the gate's question, or offers several of its choices.
     """
-    gate = snapshot.directive
-    if not isinstance(gate, Ask):
-        return False
-    for question in _mappings(given.get("questions")):
-        if _plain(snapshot.question) in _plain(question.get("question")):
+    for question in _mappings(given.get("questions")) if gate else []:
+        if _plain(gate[1]) in _plain(question.get("question")):
             return True
         labels = " ".join(str(each.get("label")) for each in _mappings(question.get("options")))
-        if len(set(re.findall(r"\w+", labels.casefold())) & set(gate.choices)) > 1:
+        if len(set(re.findall(r"\w+", labels.casefold())) & set(gate[2:])) > 1:
             return True
     return False
+
+
+def has_ended(gate: Sequence[str], session: str) -> str:
+    """What the model is told, and a person who answers, of a gate of an aborted session."""
+    return f"playbook: session {session} was aborted, and its gate {gate[0]} has ended."
+
+
+def late_answer(gate: Sequence[str], session: str, prompt: str) -> tuple[str, str]:
+    """What the model and the person are told of a prompt after the session's end."""
+    from playbook_supervisor.kernel.answers import read_answer
+
+    ended = has_ended(gate, session)
+    reply = read_answer(prompt, tuple(map(Resolution, gate[2:])), typed_at_prompt=True)
+    answered = reply.resolution is not None or reply.question
+    return f"{ended} Do not ask it again.", f"{ended} No answer counts." if answered else ""
 
 
 def _mappings(value: object) -> list[dict[str, Any]]:
@@ -114,7 +132,9 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     snapshot = hook.supervisor.look()
     gate = snapshot.directive
     if not isinstance(gate, Ask) or gate.id != shown:
-        return HookReply("PostToolUse", snapshot=snapshot, note=_late(shown), shown=_late(shown))
+        aborted = snapshot.manifest.status is SessionStatus.ABORTED
+        late = has_ended([shown], snapshot.session_id) if aborted else _late(shown)
+        return HookReply("PostToolUse", snapshot=snapshot, note=late, shown=late)
     answers = hook.mapping("tool_response").get("answers")
     text = str(answers.get(question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, gate.choices)

@@ -174,6 +174,8 @@ def _before_tool(hook: HookContext) -> HookReply | None:
     permitted = allowlist.permitted(workers, hook.text("agent_id")) if hook.worker else None
     if hook.worker and tool == "Skill" and permitted is None:
         return _skill(hook, given)
+    if tool == "AskUserQuestion" and gates.asks_gate(given, hook.bound.ended):
+        return stopping.refuse(hook, gates.has_ended(hook.bound.ended, hook.bound.session))
     root = str(hook.here.root)
     supervised = hook.bound.turn == "supervised" and hook.text("invoked_by") != "user"
     ours = not hook.worker and (supervised or tool in _THE_PLAYBOOKS)
@@ -187,7 +189,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             due=turns.not_launched(hook, snapshot) if snapshot else frozenset(),
             at_work=frozenset(hook.bound.workers),
             gate_open=snapshot is not None and isinstance(snapshot.directive, Ask),
-            asks_gate=snapshot is not None and gates.asks_gate(given, snapshot),
+            asks_gate=snapshot is not None and gates.asks_gate(given, gates.asked_in(snapshot)),
             permitted=permitted,
             file=fast_path.named_file(hook.text("cwd") or root, given),
             kept=fast_path.kept_folders(root, str(hook.here.git_dir)),

@@ -81,7 +81,7 @@ def released(known: Registration, pid: int) -> HookReply:
     """The reply to `/playbook.pause` and `/playbook.abort`: the conversation is free again."""
     client_register.release(pid)
     message = _RELEASED.format(session=known.session, gone=_where(known))
-    return HookReply("UserPromptExpansion", decision="block", reason=message)
+    return HookReply("UserPromptExpansion", note=message, shown=message)
 
 
 def _message(known: Registration) -> str:

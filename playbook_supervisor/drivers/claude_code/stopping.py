@@ -71,6 +71,9 @@ def stop(hook: HookContext) -> HookReply | None:
         case Ask():
             bound.at_work, bound.turn = False, "supervised"
             return HookReply("Stop", ring=snapshot.question, shown=gates.reminder(snapshot))
+        case Finish() if bound.ended and not bound.told:
+            bound.at_work = False  # the turn of /playbook.abort itself
+            return None
         case Finish(status=status):
             hook.release()
             message = f"{snapshot.manifest.playbook}: {snapshot.manifest.ending}"

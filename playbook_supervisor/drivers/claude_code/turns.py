@@ -126,6 +126,10 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
     """Record an answer to the open gate (kai FR26), or ask back what a bare "no" means."""
     if not hook.interactive or prompt.lstrip().startswith("<"):
         return None
+    if hook.bound.ended:
+        hook.bound.told = True
+        note, shown = gates.late_answer(hook.bound.ended, hook.bound.session, prompt)
+        return HookReply("UserPromptSubmit", note=note, shown=shown)
     gate = hook.supervisor.look().directive
     if not isinstance(gate, Ask):
         return None
