@@ -34,14 +34,19 @@ def begin(
 
     A child holds to the ignore rules of its parent.
     """
+    from playbook_supervisor.sessions import session_changes
+    from playbook_supervisor.system.uncommitted import uncommitted
+
     playbook = opened.playbook
     wanted = any(wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
     rules = parent.rules if parent else ""
     opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), "", rules)
     pin(opened, workspace.root)
-    known = replace(workspace, pinned=opened.runtime.pinned)
-    opened.runtime.begun = replace(opened.runtime.begun, tree=tree_of(known))
+    with suppress(PlaybookError):
+        found = uncommitted(workspace.root, opened.runtime.pinned)
+        opened.runtime.begun = replace(opened.runtime.begun, tree=found.tree)
+        session_changes.keep_uncommitted(opened.private, found.paths)
 
 
 def pin(opened: OpenSession, root: Path) -> None:

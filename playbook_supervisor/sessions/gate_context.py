@@ -7,7 +7,6 @@ waived, and all that has changed in the repository. `gate_text.py` puts it into 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import CODES
@@ -18,16 +17,15 @@ from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import preview
+from playbook_supervisor.sessions import preview, session_changes
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.cancellation import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.project.config import Config
-    from playbook_supervisor.sessions.local_state import Launch, Runtime
+    from playbook_supervisor.sessions.local_state import Runtime
     from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.proofs import Standing
     from playbook_supervisor.sessions.session_store import SessionStore
@@ -73,7 +71,8 @@ class GateContext(Record):
     agent that did. `verdicts` are the conditions that read a report, as they are now, `proved` what
     the checks of the project have proved and for which tree, `settled` the last attempts of the
     settled steps. `commits` and `changes` are those since the session began, as lines of git;
-    `more_commits` counts the older ones that are left out. `settings` is how the project's settings
+    `more_commits` counts the older ones that are left out, and `unknown` says what of this is not
+    known, and which command would tell. `settings` is how the project's settings
     differ from the session's by now.
     """
 
@@ -93,6 +92,7 @@ class GateContext(Record):
     commits: tuple[str, ...] = ()
     more_commits: int = 0
     changes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     settings: SettingsChange | None = None
 
 
@@ -112,14 +112,15 @@ def context_of(
     None if it is not open now.
     """
     history = store.journal(manifest.session_id)
-    entries, begun = history.entries, history.begun
+    entries = history.entries
     gate_id = manifest.gate.id if manifest.gate else ""
     entry = next((each for each in entries if each.gate and each.gate.id == gate_id), None)
     if entry is None or entry.gate is None:
         return None
     here = checkout.refreshed(store.checkout)
     judged = _verdicts(_judged(playbook, entry, entries), manifest, here, settings)
-    commits = _commits(here, begun)
+    begun = session_changes.beginning(store, manifest.session_id)
+    since = session_changes.changes_since(here, begun, seconds=_PATIENCE)
     return GateContext(
         entry,
         entry.gate,
@@ -134,9 +135,10 @@ def context_of(
         waivers=tuple(_waivers(entries)),
         settled=tuple(each for each in last_entries(entries).values() if each.settled),
         branch=here.branch,
-        commits=commits[:_MOST_COMMITS],
-        more_commits=len(commits[_MOST_COMMITS:]),
-        changes=_changes(here.root, begun, store.clock.ahead),
+        commits=since.commits[:_MOST_COMMITS],
+        more_commits=len(since.commits[_MOST_COMMITS:]),
+        changes=since.files,
+        unknown=since.unknown,
         settings=_settings(store, manifest, entry.gate, settings),
     )
 
@@ -265,21 +267,3 @@ def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
         if names:
             by, text = (accepted[-1].by, accepted[-1].text) if accepted else (_POLICY, "")
             yield Waiver(names, entry.id, by, text)
-
-
-def _commits(here: Checkout, begun: Launch | None) -> tuple[str, ...]:
-    if begun is None or begun.head == here.head:
-        return ()
-    from playbook_supervisor.system.git_process import commits_since
-
-    return commits_since(here.root, begun.head)
-
-
-def _changes(root: Path, begun: Launch | None, ahead: int) -> tuple[str, ...]:
-    from playbook_supervisor.system.git_process import diff_stat
-
-    with suppress(TimeoutError), within(_PATIENCE):
-        if begun is None:  # another machine began the session
-            return diff_stat(root, "HEAD")
-        return diff_stat(root, begun.head, since_ms=begun.at - ahead)
-    return ()

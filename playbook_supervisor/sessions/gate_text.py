@@ -79,7 +79,7 @@ def lines(
 
 def parts(context: GateContext) -> tuple[ContextLine, ...]:
     """The same for a page, which wraps the lines itself and shows the changed files elsewhere."""
-    files = 1 + len(context.commits) + bool(context.more_commits)
+    files = 1 + len(context.unknown) + len(context.commits) + bool(context.more_commits)
     tail = [ContextLine(line) for line in list(_repository(context))[:files]]
     head, steps = _head(context), list(_steps(context))
     head = _fitting(head, MOST_LINES - len(tail) - min(len(steps), 1), ContextLine)
@@ -241,10 +241,14 @@ def _repository(context: GateContext) -> Iterator[str]:
     where = f"branch {context.branch}" if context.branch else "detached HEAD"
     number = len(context.commits) + context.more_commits
     total = [line.strip() for line in context.changes if re.match(_TOTAL, line.strip())]
-    facts = [where, counted(number, "commit") if number else "no commits", *total]
-    if not context.changes:
-        facts.append("no changes")
-    yield f"{', '.join(facts)} since the session began"
+    unknown = [line.partition(" are not known")[0] for line in context.unknown]
+    facts = [where]
+    if number or not any("commits" in each for each in unknown):
+        facts.append(counted(number, "commit") if number else "no commits")
+    if total or not any("changes" in each for each in unknown):
+        facts.append(total[0] if total else "no changes")
+    yield ", ".join(facts) + (" since the session began" if facts[1:] else "")
+    yield from context.unknown
     yield from (f"  {commit}" for commit in context.commits)
     if context.more_commits:
         yield f"  … and {context.more_commits} more"

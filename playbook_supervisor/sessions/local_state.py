@@ -41,6 +41,11 @@ class Launch(Record):
     tree: str = ""
     rules: str = ""
 
+    @property
+    def pinned(self) -> Pinned:
+        """What a session that began so holds to."""
+        return Pinned(self.rules, self.head)
+
     def as_json(self) -> dict[str, Any]:
         stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}
         known = {"tree": self.tree, "rules": self.rules}
@@ -98,7 +103,7 @@ class Runtime(Record, frozen=False):
     @property
     def pinned(self) -> Pinned:
         """What the session holds to from its beginning."""
-        return Pinned(self.begun.rules, self.begun.head) if self.begun else NOW
+        return self.begun.pinned if self.begun else NOW
 
     def first_launch(self, step_id: str) -> Launch | None:
         """That of the step's first attempt in the due phase, since it was last taken up."""

@@ -7,24 +7,16 @@ everything else that they do (docs/decisions/0050-session-commits-are-git-itself
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.formats.sanitize import counted, printable
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.system.git_programs import Runs, command, environment
 
 _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 26
-_MAX_TRACKED, _MAX_LINES = 8, 12
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
-_CLOCK_LAG = 10  # ms by which a file's time may lag: the longest tick of a kernel's clock
-_DIFF = (
-    *("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv"),
-    "--ignore-submodules=dirty",  # git would run in them, with their settings
-)
-NEW_FILES = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
-"""The command that lists untracked files that are not ignored, each with a NUL after it."""
 SESSIONS = ":(exclude,top).playbooks/sessions"
 """The pathspec of everything but sessions' folders."""
 
@@ -124,32 +116,6 @@ def identity(root: Path) -> str:
     return f"{name} <{mail}>".strip() if mail else name
 
 
-def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
-    """What has changed since the commit `since`, for people: a line per file, new files last.
-
-    The line with the totals counts the new files, too. `since` is empty before the first commit.
-    Untracked files that last changed before `since_ms` (ms since the epoch) and sessions' folders
-    are left out. At most twelve printable lines; () if git fails.
-    """
-    try:
-        base = since or empty_tree(root)
-        changed_since = (*_DIFF, "--end-of-options", base, "--", SESSIONS)
-        stat, new = _ask(root, changed_since, (*NEW_FILES, "--", SESSIONS))
-    except PlaybookError:
-        return ()
-    *changed, total = stat.splitlines() or [""]
-    untracked = [
-        f" {name} | new"
-        for name in new.split("\0")
-        if name and may_have_changed(root / name, since_ms)
-    ]
-    added = counted(len(untracked), "new file") if untracked else ""
-    totals = [f" {', '.join(filter(None, (total.strip(), added)))}"] if changed or added else []
-    tracked = [*_shortened(changed, _MAX_TRACKED), *totals]
-    lines = [*tracked, *_shortened(untracked, _MAX_LINES - len(tracked))]
-    return tuple(printable(line) for line in lines)
-
-
 def empty_tree(root: Path) -> str:
     """The id of the tree without files, which depends on the repository's hash. Errors as `ask`."""
     return ask(root, "hash-object", "-t", "tree", os.devnull).strip()
@@ -194,17 +160,6 @@ def commit_of(root: Path, reference: str) -> str:
     return ""
 
 
-def may_have_changed(file: Path, since_ms: int) -> bool:
-    """Whether the file changed at that time or later, ms since the epoch, or is unreadable.
-
-    By its inode's change time, which no `touch` sets back.
-    """
-    try:
-        return file.lstat().st_ctime_ns // 1_000_000 + _CLOCK_LAG >= since_ms
-    except OSError:  # its name cannot be decoded, or it was removed meanwhile
-        return True
-
-
 def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
     """The error of a command that failed, with its last lines: progress and hints come first."""
     lines = [line.strip() for line in printable(stderr, keep_newlines=True).splitlines()]
@@ -215,9 +170,3 @@ def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
         where=str(root),
         cause=" ".join(lines),
     )
-
-
-def _shortened(lines: Sequence[str], most: int) -> Iterable[str]:
-    if len(lines) <= most:
-        return lines
-    return [*lines[: most - 1], f" … and {len(lines) - most + 1} more"]

@@ -6,22 +6,26 @@ ones and the folders of sessions not. The user's index is neither read nor writt
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError
-from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.formats.sanitize import counted, printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import NOW, Pinned
+from playbook_supervisor.system.git_process import SESSIONS, empty_tree
 from playbook_supervisor.system.tree_git import TreeGit
+from playbook_supervisor.system.tree_index import SESSIONS as SESSIONS_FOLDER
 from playbook_supervisor.system.tree_index import Tree as Tree
 from playbook_supervisor.system.tree_index import Unreadable as Unreadable
 from playbook_supervisor.system.tree_index import taken
 
 _ID = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _SHORT = 7
+_MOST_LINES = 12
 
 
 class Changed(Record):
@@ -109,6 +113,56 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
         names = git.ask(*compared, "--name-only", before, after).split("\0")
         return TreeChanges(tuple(Changed(name) for name in names[:-1]))
     return TreeChanges(tuple(_read(listed)))
+
+
+def require(root: Path, tree: str, head: str) -> None:
+    """GitError with the cure if git does not have a tree of ours, or the commit below it.
+
+    A tree that is gone, or was made by another machine, is made again if the commit has its files.
+    """
+    require_commit(root, head)
+    git = TreeGit.of(checkout.find(root))
+    if git.has(f"{tree}^{{tree}}"):
+        return
+    if head and re.fullmatch(_ID, head):
+        with git.index("rebuilt") as index:
+            git.ask("read-tree", head, index=index)
+            sessions = (SESSIONS_FOLDER, "--cached", "--quiet", "--ignore-unmatch")
+            git.ask("rm", "-r", *sessions, index=index)
+            if git.ask("write-tree", "--missing-ok", index=index).strip() == tree:
+                return
+    message = "what was here when the session began is not known to git"
+    cure = f"`git diff {short(head)}` shows what differs from the commit at which it began."
+    raise GitError("PB-GIT-FAILED", message, guidance=cure if head else "")
+
+
+def require_commit(root: Path, commit: str) -> None:
+    """GitError with the cure if the repository does not have the commit; none is empty."""
+    here = checkout.find(root)
+    if not commit or TreeGit.of(here).has(f"{commit}^{{commit}}"):
+        return
+    message = f"the commit at which the session began, {short(commit)}, is not "
+    if (here.common_dir / "shallow").exists():
+        where, cure = "in this shallow clone", "`git fetch --unshallow` brings it."
+    else:
+        where, cure = "in this repository", "`git fetch` brings it if the remote has it."
+    raise GitError("PB-GIT-FAILED", message + where, guidance=cure)
+
+
+def stat(root: Path, since: str, now: str) -> tuple[str, ...]:
+    """What differs between two trees, for people: a line per file, then the totals.
+
+    `since` may also be a commit, or empty for no files at all. Sessions' folders are left out. At
+    most twelve printable lines. Errors as `changes`.
+    """
+    git = TreeGit.of(checkout.find(root))
+    asked = ("diff", "--stat=80", "--compact-summary", "--find-renames", f"-O{os.devnull}")
+    trees = ("--end-of-options", since or empty_tree(root), now, "--", SESSIONS)
+    lines = list(map(printable, git.ask(*asked, *trees).splitlines()))
+    if len(lines) > _MOST_LINES:
+        left = len(lines) - _MOST_LINES + 1
+        lines[_MOST_LINES - 2 : -1] = [f" … and {left} more"]
+    return tuple(lines)
 
 
 def short(tree: str) -> str:

@@ -55,7 +55,8 @@ _CONFIG = f"""\
 	sparseCheckout = false
 	excludesFile = {os.devnull}
 	attributesFile = {os.devnull}
-	looseCompression = 1
+	compression = 1
+	bigFileThreshold = 8m
 [advice]
 	addIgnoredFile = false
 {{extensions}}"""
@@ -122,12 +123,11 @@ class TreeGit(Record):
         """Run commands at the same time: exit status, stdout, stderr of each. Errors as `ask`."""
         from playbook_supervisor.system.child_process import read_outputs
 
-        git = (*command(None, Runs.NOTHING), *self._where)
-        argvs = [[*git, *arguments] for arguments in commands]
+        argvs = [[*self.argv, *arguments] for arguments in commands]
         try:
             done = read_outputs(
                 argvs,
-                self._environment(index),
+                self.environment | ({"GIT_INDEX_FILE": str(index)} if index else {}),
                 timeout=_SECONDS,
                 cap=_MAX_OUTPUT,
                 stdin=str(stdin),
@@ -151,6 +151,11 @@ class TreeGit(Record):
                 raise failure(self.root, arguments, stderr)
         return [stdout for _, stdout, _ in done]
 
+    def has(self, name: str) -> bool:
+        """Whether there is an object of that name and kind: `9f31c2a…^{tree}`."""
+        ((status, _, _),) = self.run(("cat-file", "-e", "--end-of-options", name))
+        return status == 0
+
     def feed(self, *arguments: str, stdin: str, index: Path) -> None:
         """Run a command that reads what to change in an index. Errors as `ask`."""
         file = index.with_name(f"{index.name}-stdin")
@@ -163,10 +168,14 @@ class TreeGit(Record):
             raise failure(self.root, arguments, stderr)
 
     @property
-    def _where(self) -> tuple[str, ...]:
-        return ("-C", str(self.root), f"--git-dir={self.git_dir}", f"--work-tree={self.root}")
+    def argv(self) -> list[str]:
+        """The beginning of a command."""
+        where = (f"--git-dir={self.git_dir}", f"--work-tree={self.root}")
+        return [*command(None, Runs.NOTHING), "-C", str(self.root), *where]
 
-    def _environment(self, index: Path | None) -> dict[str, str]:
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of every command."""
         ours = {
             "GIT_COMMON_DIR": str(self.git_dir),
             "GIT_OBJECT_DIRECTORY": str(self.objects),
@@ -177,7 +186,7 @@ class TreeGit(Record):
             "HOME": str(self.git_dir),  # git before 2.32 knows no GIT_CONFIG_GLOBAL
             "XDG_CONFIG_HOME": str(self.git_dir),
         }
-        return environment(Runs.NOTHING) | ours | ({"GIT_INDEX_FILE": str(index)} if index else {})
+        return environment(Runs.NOTHING) | ours
 
     # ── its index ───────────────────────────────────────────────────────────────────────────
 

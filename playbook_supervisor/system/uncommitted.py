@@ -37,12 +37,14 @@ _STAGED = (
 class Uncommitted(Record):
     """Paths that differ from HEAD, in order, and what cannot be read.
 
-    `hidden` are those of the paths that a flag of the index keeps git from committing.
+    `tree` is the id of the tree that was compared. `hidden` are those of the paths that a flag of
+    the index keeps git from committing.
     """
 
     paths: tuple[str, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     hidden: tuple[str, ...] = ()
+    tree: str = ""
 
 
 def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
@@ -76,7 +78,7 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
     flagged = _flagged(root, [*edited, *found])
     found |= _staged(root, head) | _differing(git, here, edited, flagged)
     hidden = tuple(path for path in flagged if path in found)
-    return Uncommitted(tuple(sorted(found)), tuple(unreadable), hidden)
+    return Uncommitted(tuple(sorted(found)), tuple(unreadable), hidden, tree.id)
 
 
 def _outside(paths: set[str], modules: dict[str, str]) -> set[str]:

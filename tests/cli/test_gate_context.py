@@ -169,12 +169,14 @@ def test_what_changed_is_counted_with_what_git_does_not_know_yet(project: Projec
     assert project.playbook("run", "gated", "--agent", agent).code == 4
     project.write("made.py", "1\n")
     branch = project.playbook("next", "--json").json["gate"]["context"][0]
-    assert re.match(r"branch main, no commits, \d+ new files? since the session began", branch)
+    assert re.match(
+        r"branch main, no commits, \d+ files? changed, .* since the session began", branch
+    )
     project.commit("Begin")
     project.git("switch", "-q", "--detach")
     project.write("picture.png", "2\n")
     branch, commit = project.playbook("next", "--json").json["gate"]["context"][:2]
-    assert re.match(r"detached HEAD, 1 commit, \d+ files changed, .* 1 new file since the", branch)
+    assert re.match(r"detached HEAD, 1 commit, 2 files changed, 2 insertions.* since the", branch)
     assert commit.endswith(" Begin")
 
 

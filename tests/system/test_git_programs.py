@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from playbook_supervisor.system import git_diff, git_process, tree, uncommitted
+from playbook_supervisor.system import git_diff, tree
+from playbook_supervisor.system.uncommitted import uncommitted
 
 LOOKS: tuple[Callable[[Path, str], object], ...] = (
-    lambda root, head: git_process.diff_stat(root, head),
-    lambda root, head: uncommitted.uncommitted(root),
+    lambda root, head: tree.stat(root, head, tree.tree_id(root)),
+    lambda root, head: uncommitted(root),
     lambda root, head: git_diff.changes_of(root, head),
     lambda root, head: tree.tree_id(root),
 )
@@ -51,7 +52,7 @@ def test_settings_that_are_included_or_of_a_worktree_count_too(hostile: Project)
     hostile.write(".git/more", f'[filter "x"]\nclean = {hostile.root}/.git/hostile\n')
     hostile.git("config", "include.path", "more")
     (hostile.root / "ran").unlink(missing_ok=True)
-    git_process.diff_stat(hostile.root, hostile.git("rev-parse", "HEAD"))
+    uncommitted(hostile.root)
     assert not (hostile.root / "ran").exists()
 
 
@@ -70,7 +71,7 @@ def test_git_lfs_runs_where_the_repository_itself_has_it(
     project.write("README.md", "# Changed\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        git_process.diff_stat(project.root, project.git("rev-parse", "HEAD"))
+        uncommitted(project.root)
     assert (project.root / "ran").exists() == runs
 
 
@@ -79,5 +80,5 @@ def test_a_filter_of_the_user_runs(project: Project) -> None:
     program = f"tee {project.root}/ran"
     project.git("config", "--global", "filter.mine.clean", program)
     project.write("README.md", "# Changed\n")
-    git_process.diff_stat(project.root, project.git("rev-parse", "HEAD"))
+    uncommitted(project.root)
     assert (project.root / "ran").exists()

@@ -15,12 +15,13 @@ from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions import gate_text, session_changes
 from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.gate_text import ContextLine
 from playbook_supervisor.sessions.manifest import Waiting
 from playbook_supervisor.sessions.session_store import SessionStore
+from playbook_supervisor.system.checkout import NOW
 from playbook_supervisor.system.git_diff import changes_of
 
 LOG_LINES = 40
@@ -125,13 +126,11 @@ def _call(given: str) -> ExactCall:
 
 def changes_since_beginning(store: SessionStore, session_id: str) -> Changes:
     """Those since the session began, in its work tree."""
-    root, begun = store.checkout.root, None
+    root = store.checkout.root
     with suppress(PlaybookError):
-        begun = store.journal(session_id).begun
-    with suppress(PlaybookError):
-        if begun is None:  # another machine began it
-            return changes_of(root, "HEAD")
-        return changes_of(root, begun.head, since_ms=store.clock.machine_time(begun.at))
+        begun = session_changes.beginning(store, session_id)
+        base = session_changes.base_of(root, begun)
+        return changes_of(root, base, begun.pinned if begun else NOW)
     return Changes(exact=False)
 
 

@@ -1,0 +1,110 @@
+"""What a session has changed: what differs from the tree that was there when it began.
+
+What was there before is not the session's, committed or not. A child's changes are those of the
+session that a person began. Where git cannot tell, that is said, with the command that would.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from playbook_supervisor.errors import GitError, PlaybookError
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.cancellation import within
+from playbook_supervisor.system.checkout import NOW
+from playbook_supervisor.system.files import read_bytes, write_atomically
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.local_state import Launch
+    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.system.checkout import Checkout
+
+_FILE = "uncommitted.json"
+_ELSEWHERE = "the session began on another machine, and did not record its beginning"
+
+
+class SessionChanges(Record):
+    """Lines of git about what has come since a session began.
+
+    `unknown` are sentences about what is not known, each with the command that would tell.
+    """
+
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def beginning(store: SessionStore, session_id: str) -> Launch | None:
+    """The record of the beginning of the session, or of the one that its parents began with."""
+    while parent := store.parent(session_id):
+        session_id = parent
+    return store.journal(session_id).begun
+
+
+def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
+    """Keep what was not committed when the session began."""
+    write_atomically(private / _FILE, json.dumps(paths).encode(), durable=False)
+
+
+def uncommitted_before(store: SessionStore, session_id: str) -> tuple[str, ...]:
+    """What was not committed when the session began; empty if that is not known."""
+    while parent := store.parent(session_id):
+        session_id = parent
+    with suppress(OSError, PlaybookError, ValueError):
+        return tuple(map(str, json.loads(read_bytes(store.runtime(session_id) / _FILE))))
+    return ()
+
+
+def base_of(root: Path, begun: Launch | None) -> str:
+    """The tree with which the session's changes are compared. GitError with the cure if unknown."""
+    from playbook_supervisor.system import tree
+
+    if begun is None:
+        guidance = "`git log` and `git diff` show what is here."
+        raise GitError("PB-GIT-FAILED", _ELSEWHERE, guidance=guidance)
+    if not begun.tree:
+        message = "what was here when the session began is not known"
+        cure = f"`git diff {tree.short(begun.head)}` shows what differs from its commit."
+        raise GitError("PB-GIT-FAILED", message, guidance=cure if begun.head else "")
+    tree.require(root, begun.tree, begun.head)
+    return begun.tree
+
+
+def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> SessionChanges:
+    """The commits since the beginning, the newest first, and the files that differ now.
+
+    Git has so many seconds for each.
+    """
+    from playbook_supervisor.system import git_process, tree
+
+    commits, files, unreadable = list[str](), list[str](), list[str]()
+    unknown: dict[str, list[str]] = {}
+    with _telling(unknown, "commits", seconds):
+        base = base_of(here.root, begun) if begun is None else begun.head
+        if base != here.head:
+            tree.require_commit(here.root, base)
+            commits += git_process.commits_between(here.root, base)
+    with _telling(unknown, "changes", seconds):
+        base = base_of(here.root, begun)
+        now = tree.tree_of(here.root, begun.pinned if begun else NOW)
+        files += tree.stat(here.root, base, now.id)
+        unreadable += [each.sentence for each in now.unreadable]
+    said = [f"{' and '.join(what)} are not known: {why}" for why, what in unknown.items()]
+    return SessionChanges(tuple(commits), tuple(files), (*said, *unreadable))
+
+
+@contextmanager
+def _telling(unknown: dict[str, list[str]], what: str, seconds: float) -> Iterator[None]:
+    """Note why something is not known: reason → what."""
+    try:
+        with within(seconds):
+            yield
+    except TimeoutError:
+        unknown.setdefault("git takes too long; `git status` tells", []).append(what)
+    except PlaybookError as error:
+        why = f"{error.message}. {error.guidance}".removesuffix(". ")
+        unknown.setdefault(why, []).append(what)
