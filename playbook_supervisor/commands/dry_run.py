@@ -16,7 +16,6 @@ from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.kernel import tools
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
@@ -141,7 +140,7 @@ def plan(
         phases=phases,
         adopts=pending,
         missing=(*_missing(phases), *held_up),
-        warnings=(*request.warnings, *_unprovable(phases), *_uncommitted(root)),
+        warnings=(*request.warnings, *_unprovable(phases)),
         refusals=tuple(refusals),
     )
 
@@ -202,20 +201,6 @@ def _speckit_elsewhere(
             return ()
         return (f"{speckit[0].id} will not begin: {error.message}",)
     return ()
-
-
-def _uncommitted(root: Path) -> Iterator[str]:
-    from playbook_supervisor.commands.worktrees.start_point import changes
-
-    try:
-        changed = changes(root)
-    except PlaybookError:  # `run` does not ask git
-        return
-    if changed:
-        some = ", ".join(line.strip() for line in changed[:_SHOWN])
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-        said = counted(len(changed), "change")
-        yield f"{said} not committed ({some}{more}), which a step that commits may take along"
 
 
 # ── the steps ───────────────────────────────────────────────────────────────────────────────

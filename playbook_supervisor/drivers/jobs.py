@@ -23,8 +23,10 @@ from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.project import references
+from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.secrets import of_step
 from playbook_supervisor.records import Record, as_mapping, field, replace
+from playbook_supervisor.sessions.session_changes import before
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.files import contained
@@ -279,6 +281,8 @@ def _prepared(
         owner=snapshot.state.playbook.owner,
         reviewers=snapshot.state.playbook.reviewers,
         env=env,
+        before=before(supervisor.store, supervisor.id) if step.namespace == COMMIT else None,
+        also=step.also,
         secrets=hidden,
     )
     place = Place(

@@ -5,35 +5,26 @@ Hooks run, nothing is forced, and what a person has staged stays staged (docs/de
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from playbook_supervisor.errors import StepError
+from playbook_supervisor.errors import GitError, StepError
 from playbook_supervisor.executors.protocol import Context, Task, refuse_words
 from playbook_supervisor.executors.repository import (
     CODE,
     INPUT,
-    SESSIONS,
     Repository,
     Upstream,
     short,
 )
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.project.commit_files import taken
 from playbook_supervisor.system.git_commit import committing, make_up
 
-_UNFINISHED = ":(exclude,top,glob)**/.playbook-tmp-*"  # session files that are being written
 _NAMES = ("--pathspec-from-file=-", "--pathspec-file-nul")
-_NEW = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--")
-_CHANGED = (
-    "diff",
-    "--name-only",
-    "--no-renames",
-    "--no-ext-diff",
-    "--ignore-submodules=dirty",
-    "-z",
-)
 
 
 class CommitExecutor:
@@ -76,11 +67,19 @@ class CommitExecutor:
         branch = repository.required_branch()
         push, pull = task.options.get("push", True), task.options.get("pull", True)
         upstream = _upstream(repository, branch, push=push, pull=pull)
-        if upstream and pull and (taken := repository.fast_forward(upstream)):
-            context.say(taken)
-        made, files = _commit(repository, message, patterns)
+        if upstream and pull and (told := repository.fast_forward(upstream)):
+            context.say(told)
+        make_up(repository.git, repository.runtime)
+        try:
+            chosen = taken(context.root, patterns, task.also, task.before)
+        except GitError as error:
+            raise StepError(CODE, error.message, guidance=error.guidance) from error
+        made, files = _commit(repository, message, chosen.files)
         told = f"committed {counted(len(files), 'file')} as {short(made)}"
-        told = told if made else f"nothing to commit in {', '.join(task.options['paths'])}"
+        told = told if made else f"nothing to commit in {', '.join(patterns)}"
+        if chosen.left:
+            number, are = len(chosen.left), "is" if len(chosen.left) == 1 else "are"
+            told += f"; {number} {are} left alone: not committed before the session"
         context.say(first_line(told))
         data = {"commit": made, "files": files, "pushed": ""}
         if upstream and push and (pushed := _push(repository, upstream, made)):
@@ -98,7 +97,7 @@ def _message(task: Task) -> str:
 
 
 def _patterns(paths: Sequence[str]) -> tuple[str, ...]:
-    """The patterns as pathspecs. Sessions are left out unless a pattern names them."""
+    """The patterns, which stay inside the repository."""
     for path in paths:
         parts = PurePosixPath(path).parts
         if path.startswith("/") or ".." in parts or printable(path) != path:
@@ -107,11 +106,7 @@ def _patterns(paths: Sequence[str]) -> tuple[str, ...]:
                 f"the pattern {first_line(path, 80)!r} is no path inside the repository",
                 guidance="Write patterns from the top of the repository, without `..`.",
             )
-    named = any(path.startswith(SESSIONS) for path in paths)
-    sessions = () if named else (f":(exclude,top){SESSIONS}",)
-    globs = (str(PurePosixPath(path)) for path in paths)
-    wanted = (f":(top,glob){'**' if glob == '.' else glob}" for glob in globs)
-    return (*wanted, *sessions, _UNFINISHED)
+    return tuple(paths)
 
 
 def _upstream(repository: Repository, branch: str, *, push: bool, pull: bool) -> Upstream | None:
@@ -128,21 +123,16 @@ def _upstream(repository: Repository, branch: str, *, push: bool, pull: bool) ->
 # ── committing ──────────────────────────────────────────────────────────────────────────────
 
 
-def _commit(repository: Repository, message: str, patterns: Sequence[str]) -> tuple[str, list[str]]:
-    """Commit what matches; the commit and its files, nothing if there are none."""
-    make_up(repository.git, repository.runtime)
-    base = (
-        repository.commit() or repository.ask("hash-object", "-t", "tree", "--stdin").strip()
-    )  # the empty one
-    changed = _split(repository.ask(*_CHANGED, base, "--", *patterns))
-    new = _split(repository.ask(*_NEW, *patterns))
-    files = sorted({*changed, *new})
+def _commit(repository: Repository, message: str, files: Sequence[str]) -> tuple[str, list[str]]:
+    """Commit the files; the commit and its files, nothing if there are none."""
     if not files:
         return "", []
+    known = set(_split(repository.ask("ls-files", "--full-name", "-z")))
+    new = [file for file in files if file not in known and os.path.lexists(repository.root / file)]
     message_option = f"--message={message}"
     with committing(repository.git, repository.runtime, files, new):
         if new:  # by name only; the commit adds their content
-            repository.change("add", "--intent-to-add", *_NAMES, stdin=_pathspecs(new))
+            repository.change("add", "--force", "--intent-to-add", *_NAMES, stdin=_pathspecs(new))
         repository.change(
             "commit",
             "--quiet",
@@ -152,7 +142,7 @@ def _commit(repository: Repository, message: str, patterns: Sequence[str]) -> tu
             *_NAMES,
             stdin=_pathspecs(files),
         )
-    return repository.commit(), files
+    return repository.commit(), list(files)
 
 
 def _push(repository: Repository, upstream: Upstream, made: str) -> str:

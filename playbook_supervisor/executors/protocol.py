@@ -14,6 +14,7 @@ from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.model import NO_REVIEWERS, Reviewers
 from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.processes import Completed
@@ -25,7 +26,8 @@ class Task(Record, kw_only=True):
     `directive` is `test#1`. `words` follow the namespace in `command`, split by POSIX quoting
     before interpolation: an arg fills exactly one word. `options` is `with:`, which conforms to
     the executor's schema. `stdin` is the output that the step asked for, or empty. `owner` and
-    `reviewers` are those of the playbook. The values in `secrets` never leave the executor.
+    `reviewers` are those of the playbook. `before` is what was there before the session, for a
+    `commit`, and `also` what is taken of it. The values in `secrets` never leave the executor.
     """
 
     directive: str
@@ -37,6 +39,8 @@ class Task(Record, kw_only=True):
     owner: str = ""
     reviewers: Reviewers = NO_REVIEWERS
     env: Mapping[str, str] = field(default_factory=dict)
+    before: Before | None = None
+    also: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 

@@ -111,6 +111,11 @@ class Repository:
             raise refused(f"git {arguments[0]}", done, doing)
 
     @property
+    def root(self) -> Path:
+        """The top of the checkout."""
+        return self._context.root
+
+    @property
     def runtime(self) -> Path:
         """The folder of the checkout's runtime state."""
         return checkout.find(self._context.root).runtime

@@ -102,6 +102,7 @@ class Step(Record):
     A step with `for_each` is a loop: it is never run itself, but once for each item, as the steps
     `build[1]`, `build[2]` and so on, whose `item` are names and the values that they stand for.
     `cache` names the files on which its output depends, if a recorded one may stand in for a run.
+    `also: uncommitted` lets a `commit` take what was there before the session.
     Text is empty if the playbook does not set it.
     """
 
@@ -129,6 +130,7 @@ class Step(Record):
     feedback: bool = True
     approval: bool = False
     checkpoint: bool = False
+    also: str = ""
     cache: tuple[str, ...] | None = None
     for_each: Loop | None = None
     until: tuple[str, ...] = ()

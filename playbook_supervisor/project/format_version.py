@@ -1,7 +1,7 @@
-"""The versions of the playbook format: 1.0, kai's, and 1.1, which adds to it.
+"""The versions of the playbook format: 1.0, kai's, and 1.1 and 1.2, which add to it.
 
-A file of version 1.0 that uses what came later is refused, so that a reader of 1.0 never silently
-ignores a condition or a limit.
+A file that uses what came after its version is refused, so that a reader of that version never
+silently ignores a condition or a limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     Thing = Mapping[str, Any]
 
 VERSION = "PB-CHECK-VERSION"
-FIRST, NEWEST = FIRST_VERSION, "1.1"
+VERSIONS = FIRST, SECOND, NEWEST = FIRST_VERSION, "1.1", "1.2"
+NEWEST_KEYS = frozenset({"also"})
+"""The keys of steps that 1.2 adds."""
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset({"owner", "reviewers", "outputs", "limits", "defaults"}),
@@ -40,14 +42,15 @@ _CONDITIONS = ("preconditions", "postconditions")
 
 
 def problems(data: Any, document: Document) -> Iterator[Problem]:
-    """A warning for a version that is not known, and what a file of version 1.0 cannot use."""
+    """A warning for a version that is not known, and what a file of an earlier one cannot use."""
     if not isinstance(data, dict):
         return
     version = data.get("version")
-    if version == FIRST:
-        for path, word, key in _later(data):
-            message = f"{word} needs version {NEWEST}"
-            guidance = f'Write `version: "{NEWEST}"` at the top of the file.'
+    if version in VERSIONS[:-1]:
+        later = [*_later(data), *_newest(data)] if version == FIRST else _newest(data)
+        for path, word, key, needed in later:
+            message = f"{word} needs version {needed}"
+            guidance = f'Write `version: "{needed}"` at the top of the file.'
             yield problem_at(document, path, VERSION, message, guidance, key=key)
     elif isinstance(version, str) and version not in ("", NEWEST):
         yield problem_at(
@@ -60,11 +63,22 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
         )
 
 
+def _newest(data: Thing) -> Iterator[tuple[Path, str, bool, str]]:
+    for index, step in things(data, "steps"):
+        for key in step:
+            if key in NEWEST_KEYS:
+                yield ("steps", index, key), f"`{key}`", True, NEWEST
+
+
+def _later(data: Thing) -> Iterator[tuple[Path, str, bool, str]]:
+    return ((*use, SECOND) for use in _uses(data))
+
+
 _Use = tuple[Path, str, bool]
 """A place, what is used there, and whether the place is a key."""
 
 
-def _later(data: Thing) -> Iterator[_Use]:
+def _uses(data: Thing) -> Iterator[_Use]:
     yield from _keys("playbook", data, ())
     for index, arg in things(data, "args"):
         yield from _keys("arg", arg, ("args", index))

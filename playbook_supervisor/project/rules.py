@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputForma
 from playbook_supervisor.project import cache_rules, condition_rules, loop_rules, namespaces
 from playbook_supervisor.project import reference_rules as references
 from playbook_supervisor.project.arguments import typed
+from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.schema_problems import RULE, SCHEMA
 from playbook_supervisor.records import fields
@@ -32,6 +33,7 @@ _MISPLACED = {
     "stdin": "Only a program, a request or a prompt reads the output of another step.",
     "args": "Write what follows the namespace into `command`, and the rest under `with`.",
     "model": "Remove it: no model carries out this step.",
+    "also": "Remove it: only a `commit` takes files that were there before.",
     "tools": "Remove it: only the agent of a `prompt` or `markdown` step has tools to choose.",
 }
 _NOTHING_RUNS = {
@@ -39,7 +41,7 @@ _NOTHING_RUNS = {
     "approval": "Remove it: a checkpoint asks a person in any case.",
     "checkpoint": "Remove it: the step is a checkpoint itself.",
     **dict.fromkeys(
-        ("args", "model", "tools", "cwd", "output", "output_schema"),
+        ("args", "model", "tools", "cwd", "output", "output_schema", "also"),
         "Remove it: a checkpoint runs nothing.",
     ),
 }
@@ -51,7 +53,7 @@ _CHILD_RUNS = {
         ("output", "output_schema"),
         "Remove it: `$id.json` has `session`, `status` and `output` in any case.",
     ),
-    **dict.fromkeys(("model", "tools"), "Write it into the steps of that playbook."),
+    **dict.fromkeys(("model", "tools", "also"), "Write it into the steps of that playbook."),
     **dict.fromkeys(fields(Limits), "Write it into the steps or the `limits` of that playbook."),
 }
 _CHILD_REFERENCE = r"(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+"
@@ -127,6 +129,7 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
             "args": is_prompt or is_executor,
             "model": is_executor,
             "tools": is_slash or is_executor,
+            "also": namespace != COMMIT,
         }
         cures = {key: _MISPLACED[key] for key, wrong in misplaced.items() if wrong}
         if namespace == CHECKPOINT:

@@ -295,6 +295,7 @@ def _step(data: dict[str, Any]) -> Step:
         feedback=data.get("feedback", True),
         approval="approval" in data,
         checkpoint=data.get("checkpoint", False),
+        also=data.get("also", ""),
         for_each=_loop(data.get("for_each")),
         until=_conditions(data.get("until", {}), "conditions"),
         rounds=data.get("until", {}).get("max", 0),

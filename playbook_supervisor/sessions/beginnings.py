@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
@@ -27,16 +29,16 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
     return Launch(at, head, artifacts, tree_of(workspace) if needed else "")
 
 
-def begin(
-    opened: OpenSession, workspace: Workspace, head: str, at: int, parent: Launch | None
-) -> None:
+def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | None) -> None:
     """Record what is there when the session begins: it is not the session's, and no finding of it.
 
     A child holds to the ignore rules of its parent.
     """
     from playbook_supervisor.sessions import session_changes
+    from playbook_supervisor.system import checkout
     from playbook_supervisor.system.uncommitted import uncommitted
 
+    head = checkout.find(workspace.root).head
     playbook = opened.playbook
     wanted = any(wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
@@ -57,6 +59,15 @@ def pin(opened: OpenSession, root: Path) -> None:
     if begun is not None and not begun.rules:
         with suppress(PlaybookError):
             opened.runtime.begun = replace(begun, rules=pinned_now(root).rules)
+
+
+def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> None:
+    """Note of which tree the reports speak that made a step done."""
+    done = [event for event in events if event.change is Change.DONE]
+    if any(opened.playbook.step(event.entry.step_id).postconditions for event in done):
+        from playbook_supervisor.sessions import proofs
+
+        proofs.date_verdicts(opened, done, root)
 
 
 def tree_of(workspace: Workspace) -> str:

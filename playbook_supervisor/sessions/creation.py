@@ -12,6 +12,7 @@ from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library, secrets
 from playbook_supervisor.project.bound_conditions import bound, without_absent_checks
+from playbook_supervisor.project.commit_files import left_alone
 from playbook_supervisor.project.conditions import (
     Workspace,
     need_tree,
@@ -139,6 +140,8 @@ def prepare(
         warnings.append(f"not installed as slash commands here: {', '.join(missing)}")
     if tree is None and not any(step.namespace == "branch" for step in steps):
         warnings = [*_on_default_branch(store.checkout), *warnings]
+    if tree is None:
+        warnings += left_alone(here, steps)
     branch = store.checkout.branch if branch is None else branch
     found = features.current(root, branch, settings)
     if args.get("feature"):

@@ -6,7 +6,8 @@ waived, and all that has changed in the repository. `gate_text.py` puts it into 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import CODES
@@ -16,7 +17,7 @@ from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions import preview, session_changes
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
@@ -68,12 +69,12 @@ class GateContext(Record):
     be given, or what its agent asks for, if that is what the person is asked about. `printed` are
     lines of the checks that have failed, and `reported` those of reports that speak against. `said`
     are the last words of the step's own agent or program or, before the step has run, of the last
-    agent that did. `verdicts` are the conditions that read a report, as they are now, `proved` what
-    the checks of the project have proved and for which tree, `settled` the last attempts of the
-    settled steps. `commits` and `changes` are those since the session began, as lines of git;
-    `more_commits` counts the older ones that are left out, and `unknown` says what of this is not
-    known, and which command would tell. `settings` is how the project's settings
-    differ from the session's by now.
+    agent that did. `verdicts` are the conditions that read a report, as they are now, `dated` what
+    has changed since they were judged, `proved` what the checks of the project have proved and for
+    which tree, `settled` the last attempts of the settled steps. `commits` and `changes` are those
+    since the session began, as lines of git; `more_commits` counts the older ones that are left
+    out, and `unknown` says what of this is not known, and which command would tell. `settings` is
+    how the project's settings differ from the session's by now.
     """
 
     entry: Entry
@@ -85,6 +86,7 @@ class GateContext(Record):
     reported: tuple[str, ...] = ()
     said: Words = Words()
     verdicts: tuple[Probed, ...] = ()
+    dated: Mapping[str, str] = field(default_factory=dict)
     proved: tuple[Standing, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     settled: tuple[Entry, ...] = ()
@@ -125,12 +127,16 @@ def context_of(
         entry,
         entry.gate,
         people=policy.answerers(entry.step_id, entry.gate.reason),
-        preview=_preview(store, manifest, playbook, entry, history),
+        preview=(
+            *_preview(store, manifest, playbook, entry, history),
+            *_announced(store, manifest, playbook, entry),
+        ),
         guidance=_guidance(entry),
         printed=_printed(entry, store.runtime(manifest.session_id)),
         said=_said(playbook, entry, entries, store.runtime(manifest.session_id)),
         reported=_reported(judged, entry.gate, _workspace(manifest, here, settings)),
         verdicts=judged,
+        dated=_dated(judged, history.runtime, here.root),
         proved=_proved(history.runtime, here.root),
         waivers=tuple(_waivers(entries)),
         settled=tuple(each for each in last_entries(entries).values() if each.settled),
@@ -171,6 +177,22 @@ def _preview(
         stdin = step_data.shown_input(folder, history.runtime, step, history.entries)
     values = playbook.values(manifest.args, step)
     return preview.preview(playbook, step, values, stdin)
+
+
+def _announced(
+    store: SessionStore, manifest: Manifest, playbook: Playbook, entry: Entry
+) -> tuple[str, ...]:
+    """The files that the step is going to commit or publish, if it is one that does."""
+    from playbook_supervisor.project import commit_files, references
+
+    assert entry.gate is not None  # noqa: S101 - the caller checked it
+    step = playbook.step(entry.step_id)
+    if entry.gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
+        return ()
+    values = playbook.values(manifest.args, step)
+    options = references.fill(json.loads(step.options or "{}"), values, {})
+    before = session_changes.before(store, manifest.session_id)
+    return commit_files.announced(store.checkout.root, step.namespace, options, step.also, before)
 
 
 def _guidance(entry: Entry) -> str:
@@ -249,12 +271,22 @@ def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> t
     return report_words.against(names, workspace, _MOST_FAULTS_REPORTED)
 
 
+def _dated(verdicts: Sequence[Probed], runtime: Runtime | None, root: Path) -> Mapping[str, str]:
+    held = [each.name for each in verdicts if each.held]
+    if not held:
+        return {}
+    from playbook_supervisor.sessions import proofs
+
+    return proofs.since_verdicts(runtime, held, root, seconds=_PATIENCE)
+
+
 def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
     if runtime is None or not runtime.proofs:
         return ()
     from playbook_supervisor.sessions import proofs
 
-    return proofs.standings(proofs.known(runtime), root, runtime.pinned, seconds=_PATIENCE)
+    made = [each for each in proofs.known(runtime) if not proofs.is_verdict(each)]
+    return proofs.standings(made, root, runtime.pinned, seconds=_PATIENCE)
 
 
 def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:

@@ -216,7 +216,9 @@ def _verdicts(context: GateContext) -> Iterator[ContextLine]:
     asked = _asked_about(context)
     for probed in context.verdicts:
         if probed.line not in asked:
-            yield ContextLine(probed.line, "✓" if probed.held else "✗")
+            since = context.dated.get(probed.name, "")
+            line = f"{probed.line} ({since})" if since else probed.line
+            yield ContextLine(line, "✓" if probed.held else "✗")
 
 
 def _holding(context: GateContext, shown: Sequence[str]) -> Iterator[ContextLine]:

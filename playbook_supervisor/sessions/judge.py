@@ -24,6 +24,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import session_branch
+from playbook_supervisor.sessions import beginnings
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system import checkout
@@ -229,6 +230,7 @@ class Judge:
             opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
+        beginnings.date_verdicts(opened, events, self.root)
         if any(opened.playbook.step(each.entry.step_id).cache is not None for each in events):
             events += self._recorded(opened, events, observation.at)
         return events
@@ -282,20 +284,15 @@ class Judge:
 
     def _record_begin(self, opened: OpenSession, at: int, above: Launch | None) -> None:
         """Keep what is there when the session begins; `above` is the beginning of its parent."""
-        from playbook_supervisor.sessions import beginnings
-
-        here = self._checkout()
-        workspace = self._workspace(opened, here)
+        workspace = self._workspace(opened, self._checkout())
         with suppress(TimeoutError), self._looking():
-            beginnings.begin(opened, workspace, here.head, at, above)
+            beginnings.begin(opened, workspace, at, above)
 
     def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
         """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if not launched:
             return
-        from playbook_supervisor.sessions import beginnings
-
         here = self._checkout()
         beginnings.pin(opened, self.root)
         workspace = self._workspace(opened, here)

@@ -8,11 +8,13 @@ session, because another machine may have other tools.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project.checks import Proof, duration
+from playbook_supervisor.project.conditions import verdicts
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system import tree
 from playbook_supervisor.system.cancellation import within
@@ -20,12 +22,16 @@ from playbook_supervisor.system.checkout import NOW, Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.sessions.local_state import Runtime
+    from playbook_supervisor.sessions.session import OpenSession
     from playbook_supervisor.sessions.session_store import SessionStore
 
 MOST = 64
 """Proofs that a session keeps; the oldest are dropped."""
 _MOST_NAMED = 3  # changed files
+_PATIENCE = 5.0  # seconds for git, as a hook may wait
+_VERDICT = "verdict "
 
 
 class SessionProofs(Record):
@@ -61,6 +67,49 @@ def add(runtime: Runtime, proof: Proof) -> None:
     runtime.proofs = [*others, dict(as_mapping(proof))][-MOST:]
 
 
+def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> None:
+    """Note of which tree the reports speak whose verdicts a step needed that is done now.
+
+    A verdict is kept as a proof whose key is that of no check.
+    """
+    for event in events:
+        names = verdicts(opened.playbook.step(event.entry.step_id).postconditions)
+        if not names:
+            continue
+        with suppress(PlaybookError, TimeoutError), within(_PATIENCE):
+            now = tree.tree_id(root, opened.runtime.pinned)
+            at = event.entry.completed_at or 0
+            for name in names:
+                proof = Proof(name, f"{_VERDICT}{name}", now, 0, 0.0, "", at, event.entry.id)
+                add(opened.runtime, proof)
+
+
+def since_verdicts(
+    runtime: Runtime | None, names: Iterable[str], root: Path, *, seconds: float
+) -> dict[str, str]:
+    """For each verdict what has changed since its report was judged: `code.py changed since`.
+
+    Those of which nothing is known, or since which nothing has changed, are left out.
+    """
+    dated = [each for each in known(runtime) if is_verdict(each)] if runtime else []
+    wanted = set(names)
+    latest = {each.check: each for each in dated if each.check in wanted}
+    if runtime is None or not latest:
+        return {}
+    found = {}
+    for each in standings(latest.values(), root, runtime.pinned, seconds=seconds):
+        if each.changed is None:
+            found[each.proof.check] = "what has changed since is not known"
+        elif each.changed:
+            found[each.proof.check] = f"{each.named} changed since"
+    return found
+
+
+def is_verdict(proof: Proof) -> bool:
+    """Whether it dates a verdict, and is no proof of a check."""
+    return proof.key.startswith(_VERDICT)
+
+
 class Standing(Record):
     """A proof, and the files that differ from its tree now; None if git cannot tell."""
 
@@ -73,6 +122,14 @@ class Standing(Record):
         return self.changed == ()
 
     @property
+    def named(self) -> str:
+        """The first of the files that differ, and how many more there are."""
+        changed = self.changed or ()
+        some = ", ".join(map(first_line, changed[:_MOST_NAMED]))
+        more = len(changed) - _MOST_NAMED
+        return f"{some} and {more} more" if more > 0 else some
+
+    @property
     def sentence(self) -> str:
         """`test passed on tree 9f31c2a; 2 files have changed since: a.py, b.py`."""
         proof = self.proof
@@ -81,9 +138,7 @@ class Standing(Record):
             return f"{passed}; what has changed since is not known"
         if self.changed:
             number, have = len(self.changed), "has" if len(self.changed) == 1 else "have"
-            named = ", ".join(map(first_line, self.changed[:_MOST_NAMED]))
-            more = f" and {number - _MOST_NAMED} more" if number > _MOST_NAMED else ""
-            return f"{passed}; {counted(number, 'file')} {have} changed since: {named}{more}"
+            return f"{passed}; {counted(number, 'file')} {have} changed since: {self.named}"
         said = f', "{proof.line}"' if proof.line else ""
         return f"{passed}, which is there now ({duration(proof.seconds)}{said}, {proof.by})"
 

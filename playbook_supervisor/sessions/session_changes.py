@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
+from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.cancellation import within
 from playbook_supervisor.system.checkout import NOW
@@ -57,6 +58,14 @@ def uncommitted_before(store: SessionStore, session_id: str) -> tuple[str, ...]:
     with suppress(OSError, PlaybookError, ValueError):
         return tuple(map(str, json.loads(read_bytes(store.runtime(session_id) / _FILE))))
     return ()
+
+
+def before(store: SessionStore, session_id: str) -> Before:
+    """What was there when the session began."""
+    begun = beginning(store, session_id)
+    if begun is None:
+        return Before()
+    return Before(begun.tree, begun.pinned, uncommitted_before(store, session_id))
 
 
 def base_of(root: Path, begun: Launch | None) -> str:

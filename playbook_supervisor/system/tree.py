@@ -110,6 +110,7 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
     try:
         listed = git.ask(*compared, "--numstat", before, after)
     except GitError:  # the content of a file is gone: it is named all the same
+        git.forget_index()
         names = git.ask(*compared, "--name-only", before, after).split("\0")
         return TreeChanges(tuple(Changed(name) for name in names[:-1]))
     return TreeChanges(tuple(_read(listed)))

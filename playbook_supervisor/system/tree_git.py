@@ -100,6 +100,8 @@ class TreeGit(Record):
 
     def _furnish(self, here: Checkout, excluded: str) -> None:
         """Write what is not there as it has to be."""
+        if not (self.objects / "info" / "alternates").exists():
+            self.forget_index()
         sha256 = _is_sha256(here)
         config = _CONFIG.format(version=int(sha256), extensions=_EXTENSIONS if sha256 else "")
         for file, text in (
@@ -212,8 +214,9 @@ class TreeGit(Record):
                     left.unlink()
 
     def forget_index(self) -> None:
-        """Remove the index: all files are read again."""
-        remove(self.git_dir / "index")
+        """Remove the index: all files are read again, and objects that are gone are written."""
+        for index in self.objects.parent.glob("*/index"):
+            remove(index)
 
     def tidy(self) -> None:
         """Remove objects that nothing has needed for two weeks, if there are many."""

@@ -71,14 +71,13 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
         else:
             edited.append(path)
     found = _outside(found, modules)
-    unreadable = list(tree.unreadable)
     for path, commit in modules.items():
         inner = _in_module(root / path, commit)
         found |= {f"{path}/{each}".rstrip("/") for each in inner.paths}
     flagged = _flagged(root, [*edited, *found])
     found |= _staged(root, head) | _differing(git, here, edited, flagged)
     hidden = tuple(path for path in flagged if path in found)
-    return Uncommitted(tuple(sorted(found)), tuple(unreadable), hidden, tree.id)
+    return Uncommitted(tuple(sorted(found)), tree.unreadable, hidden, tree.id)
 
 
 def _outside(paths: set[str], modules: dict[str, str]) -> set[str]:

@@ -493,24 +493,9 @@ def test_colours_change_no_word(project: Project) -> None:
     assert [line.strip() for line in coloured] == plain
 
 
-def test_does_without_git_where_a_run_would(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(root: Path) -> None:
-        raise PlaybookError("PB-GIT-FAILED", f"git status failed in {root}")
-
-    monkeypatch.setattr("playbook_supervisor.commands.worktrees.start_point.changes", refuse)
-    project.write("README.md", "changed\n")
-    assert plan(project, "auto-validate", "013").warnings == ()
-
-
 def test_a_playbook_from_anywhere_in_the_repository_is_named_from_its_top(
     project: Project,
 ) -> None:
     project.write("tools/gated.yaml", GATED)
     shown = plan(project, str(project.root / "tools/gated.yaml"))
     assert (shown.file, shown.feature) == ("tools/gated.yaml", FEATURE)
-    assert "1 change not committed (?? tools/), which a step" in shown.warnings[-1]
-    for number in range(5):
-        project.write(f"new-{number}/x", "")
-    assert " and 3 more), which" in plan(project, "auto-validate", "013").warnings[-1]

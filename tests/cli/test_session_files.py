@@ -1,0 +1,216 @@
+"""Which files are a session's: what its gates show, its commits take, and what they leave alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from project import Project
+
+DEV = """\
+name: dev
+description: Change files and commit them
+version: "1.2"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: work, command: "cli sh work.sh"}
+  - id: ship
+    command: commit
+    autonomy: gate_always
+    with: {message: Ship, paths: ["**"], push: false}
+"""
+SHOWS = """\
+name: shows
+description: A gate after work
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: work, command: "cli sh work.sh"}
+  - {id: ask, command: checkpoint, with: {message: "Merge it?"}}
+"""
+
+
+@pytest.fixture
+def dirty(project: Project) -> Project:
+    """Two files that a person has changed, one of which the session is going to change, too."""
+    project.write(".playbooks/playbooks/dev.yaml", DEV)
+    project.write(".playbooks/playbooks/shows.yaml", SHOWS)
+    project.write(".playbooks/config.yaml", "allow: {cli: [sh, git]}\ncommit_sessions: never\n")
+    project.write("work.sh", "echo made >made.py; echo more >>mixed.txt; rm gone.txt\n")
+    for name in ("mixed.txt", "mine.txt", "gone.txt"):
+        project.write(name, "one\n")
+    project.commit("Begin")
+    project.write("mixed.txt", "by hand\n")
+    project.write("mine.txt", "by hand\n")
+    project.write("notes/draft.md", "by hand\n")
+    return project
+
+
+def context(project: Project) -> list[str]:
+    lines: list[str] = project.playbook("next", "--json").json["gate"]["context"]
+    return lines
+
+
+def committed(project: Project) -> list[str]:
+    return project.git("show", "--format=", "--name-only", "--no-renames").splitlines()
+
+
+def test_a_commit_takes_what_its_gate_shows_and_leaves_alone_what_was_there(
+    dirty: Project,
+) -> None:
+    run = dirty.playbook("run", "dev")
+    assert run.code == 4
+    left = "left alone: 3 files not committed before: mine.txt, mixed.txt, notes/draft.md"
+    assert f"note: {left}" in run.err
+    shown = context(dirty)
+    at = shown.index("commits 3 files:")
+    assert shown[at + 1 : at + 5] == [
+        "  gone.txt",
+        "  made.py",
+        "  mixed.txt (not committed before the session either: all of it)",
+        "leaves alone 2 files not committed before the session: mine.txt, notes/draft.md",
+    ]
+    assert dirty.playbook("answer", "continue").code == 0
+    assert dirty.playbook("resume").code == 0
+    assert committed(dirty) == ["gone.txt", "made.py", "mixed.txt"]
+    left = dirty.git("status", "--porcelain", "-uall", "--", "*.txt", "notes")
+    assert left.split() == ["M", "mine.txt", "??", "notes/draft.md"]
+
+
+def test_also_uncommitted_takes_what_was_there(dirty: Project) -> None:
+    dirty.write(".playbooks/playbooks/dev.yaml", f"{DEV}    also: uncommitted\n")
+    dirty.git("commit", "-q", "-m", "also", ".playbooks")
+    run = dirty.playbook("run", "dev")
+    assert (run.code, "left alone" in run.err) == (4, False)
+    assert "commits 5 files:" in context(dirty)
+    dirty.playbook("answer", "continue")
+    assert dirty.playbook("resume").code == 0
+    assert committed(dirty) == ["gone.txt", "made.py", "mine.txt", "mixed.txt", "notes/draft.md"]
+
+
+def test_the_steps_of_a_child_take_what_the_steps_of_its_parent_changed(dirty: Project) -> None:
+    ship = DEV.replace("name: dev", "name: ship")
+    ship = ship.replace('  - {id: work, command: "cli sh work.sh"}\n', "")
+    dirty.write(".playbooks/playbooks/ship.yaml", ship)
+    parent = DEV[: DEV.index("  - id: ship")].replace("name: dev", "name: parent")
+    child = '  - {id: child, command: "playbook ship"}\n'
+    dirty.write(".playbooks/playbooks/parent.yaml", parent + child)
+    dirty.git("add", ".playbooks")
+    dirty.git("commit", "-q", "-m", "child", ".playbooks")
+    assert dirty.playbook("run", "parent").code == 4
+    assert "commits 3 files:" in context(dirty)
+    dirty.playbook("answer", "continue")
+    assert dirty.playbook("resume").code == 0
+    assert committed(dirty) == ["gone.txt", "made.py", "mixed.txt"]
+
+
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+def test_a_file_that_git_would_leave_out_is_no_silent_omission(dirty: Project, flag: str) -> None:
+    dirty.git("update-index", flag, "mixed.txt")
+    dirty.playbook("run", "dev")
+    unknown = "which files it takes is not known: a flag of the index hides mixed.txt from git"
+    assert any(line.startswith(unknown) for line in context(dirty))
+    dirty.playbook("answer", "continue")
+    refused = dirty.playbook("resume")
+    assert (refused.code, "a flag of the index hides mixed.txt" in refused.err) == (2, True)
+    assert committed(dirty) != ["gone.txt", "made.py", "mixed.txt"]
+
+
+@pytest.mark.parametrize("lost", ["objects", "tree"])
+def test_without_the_objects_of_the_beginning_nothing_of_a_person_is_taken(
+    dirty: Project, lost: str
+) -> None:
+    dirty.playbook("run", "dev")
+    own = dirty.root / ".git/playbook/tree"
+    shutil.rmtree(own / "objects" if lost == "objects" else own)
+    said = "changes are not known: what was here when the session began is not known to git. `git d"
+    assert any(line.startswith(said) for line in context(dirty))
+    dirty.playbook("answer", "continue")
+    refused = dirty.playbook("resume")
+    assert (refused.code, "what was here when the session began" in refused.err) == (2, True)
+
+
+def test_a_beginning_without_changes_is_known_again(dirty: Project) -> None:
+    dirty.git("stash", "-q", "--include-untracked")
+    dirty.playbook("run", "dev")
+    shutil.rmtree(dirty.root / ".git/playbook/tree/objects")
+    assert "commits 3 files:" in context(dirty)
+
+
+def test_what_was_there_before_is_not_shown_as_the_sessions(dirty: Project) -> None:
+    assert dirty.playbook("run", "shows").code == 4
+    shown = context(dirty)
+    (line,) = [line for line in shown if "since the session began" in line]
+    assert "no commits, 3 files changed" in line
+    assert not any("mine.txt" in each or "draft.md" in each for each in shown)
+
+
+@pytest.mark.parametrize("scope", ["--global", "--local"])
+def test_a_filter_of_content_is_no_change_anywhere(
+    dirty: Project, scope: str, tmp_path: Path
+) -> None:
+    dirty.git("config", scope, "filter.big.clean", "tr a-z A-Z")
+    dirty.git("config", scope, "filter.big.smudge", "tr A-Z a-z")
+    dirty.write(".gitattributes", "*.bin filter=big\n")
+    dirty.write("big.bin", "content\n")
+    dirty.write("work.sh", "true\n")
+    dirty.git("add", "--all")
+    dirty.git("commit", "-q", "-m", "Everything")
+    assert dirty.playbook("run", "shows").code == 4
+    (line,) = [line for line in context(dirty) if "since the session began" in line]
+    assert "no commits, no changes" in line
+
+
+def test_a_verdict_is_dated_by_what_has_changed_since(dirty: Project) -> None:
+    judged = SHOWS.replace('sh work.sh"', 'sh work.sh", postconditions: [{verdict_pass: r.md}]')
+    dirty.write(".playbooks/playbooks/shows.yaml", judged)
+    dirty.write("work.sh", "echo 'verdict: PASS' >r.md\n")
+    assert dirty.playbook("run", "shows").code == 4
+    assert "✓ verdict_pass: r.md says PASS" in context(dirty)
+    dirty.write("code.py", "broken\n")
+    assert "✓ verdict_pass: r.md says PASS (code.py changed since)" in context(dirty)
+    for number in range(4):
+        dirty.write(f"more-{number}.py", "\n")
+    dated = "(code.py, more-0.py, more-1.py and 2 more changed since)"
+    assert f"✓ verdict_pass: r.md says PASS {dated}" in context(dirty)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_shallow_clone_says_what_it_cannot_know_and_how_to_know(
+    project: Project, tmp_path: Path, depth: int
+) -> None:
+    """Of depth 2, HEAD is there, but not the commit at which the session began."""
+    project.write(".playbooks/playbooks/shows.yaml", SHOWS)
+    project.write(".playbooks/config.yaml", "allow: {cli: [sh]}\ncommit_sessions: step\n")
+    project.write("work.sh", "for i in 1 2; do echo x >$i; git add .; git commit -qm $i; done\n")
+    project.commit("Begin")
+    assert project.playbook("run", "shows").code == 4
+    clone = Project(tmp_path / "clone", project.home, project.env)
+    origin = f"file://{project.root}"
+    project.git("clone", "-q", "--depth", str(depth), origin, str(clone.root))
+    told = clone.playbook("status").out
+    assert "commits and changes are not known: the commit at which the session began" in told
+    assert "`git fetch --unshallow` brings it" in told
+    assert "no commits" not in told
+    assert "no changes" not in told
+    clone.git("fetch", "-q", "--unshallow")
+    told = clone.playbook("status").out
+    assert "2 commits, 2 files changed, 2 insertions(+)" in told
+    assert "not known" not in told
+
+
+@pytest.mark.parametrize("rule", [".playbooks/sessions/", ".playbooks/"])
+def test_an_ignored_folder_of_sessions_is_said_beforehand_and_costs_no_condition(
+    project: Project, rule: str
+) -> None:
+    made = SHOWS.replace('sh work.sh"', 'sh work.sh", postconditions: [{changes_made: "**"}]')
+    project.write(".playbooks/playbooks/shows.yaml", made)
+    project.write(".playbooks/config.yaml", "allow: {cli: [sh]}\n")
+    project.write("work.sh", "echo x >new.txt\n")
+    project.commit("Begin")
+    project.write(".git/info/exclude", f"{rule}\n")
+    assert project.playbook("run", "shows").code == 4
+    assert project.journal()[0]["status"] == "done"
