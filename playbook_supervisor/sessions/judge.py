@@ -23,8 +23,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import session_branch
-from playbook_supervisor.sessions import beginnings
+from playbook_supervisor.sessions import beginnings, session_branch
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system import checkout
