@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOST = 64
 """Proofs that a session keeps; the oldest are dropped."""
 _MOST_NAMED = 3  # changed files
+_SHORT = 40  # characters of names in a line about something else
 _PATIENCE = 5.0  # seconds for git, as a hook may wait
 _VERDICT = "verdict "
 
@@ -101,7 +102,10 @@ def since_verdicts(
         if each.changed is None:
             found[each.proof.check] = "what has changed since is not known"
         elif each.changed:
-            found[each.proof.check] = f"{each.named} changed since"
+            names = ", ".join(map(first_line, each.changed))
+            number = counted(len(each.changed), "file")
+            short = names if len(names) <= _SHORT else number
+            found[each.proof.check] = f"{short} changed since"
     return found
 
 
