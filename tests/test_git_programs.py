@@ -255,8 +255,9 @@ def test_a_commit_step_runs_what_a_persons_commit_runs(hostile: Hostile) -> None
     """Without the filter, what somebody encrypts would be committed as it is."""
     project = hostile.project
     options = {"message": "Change", "paths": ["*.dat"], "push": False, "pull": False}
-    steps = [{"id": "c", "command": "commit", "with": options}]
-    project.write(".playbooks/playbooks/p.yaml", yaml.safe_dump({**PLAYBOOK, "steps": steps}))
+    steps = [{"id": "c", "command": "commit", "with": options, "also": "uncommitted"}]
+    playbook = {**PLAYBOOK, "version": "1.2", "steps": steps}
+    project.write(".playbooks/playbooks/p.yaml", yaml.safe_dump(playbook))
     project.write(".playbooks/config.yaml", "commit_sessions: never\n")
     assert project.playbook("run", "p").code == 0
     assert {"filter", "gpg", "post-index-change", *OF_A_COMMIT} <= hostile.ran()

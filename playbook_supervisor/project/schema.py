@@ -58,8 +58,6 @@ _LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
 _NAMES = frozenset(
     {"name", "id", "command", "model", "parallel_group", "version", "stdin", "in", "as"}
 )
-
-
 Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
 
 
@@ -297,8 +295,8 @@ def _step(data: dict[str, Any]) -> Step:
         checkpoint=data.get("checkpoint", False),
         also=data.get("also", ""),
         for_each=_loop(data.get("for_each")),
-        until=_conditions(data.get("until", {}), "conditions"),
-        rounds=data.get("until", {}).get("max", 0),
+        until=_conditions(until := data.get("until", {}), "conditions"),
+        rounds=until.get("max", 0),
         cache=tuple(data["cache"]["files"]) if "cache" in data else None,
     )
 
