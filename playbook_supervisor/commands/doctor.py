@@ -30,6 +30,7 @@ from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.processes import Completed, run
 
@@ -68,6 +69,7 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("headless", _headless, here, home)
     yield from _notify(here)
     yield from _checked("checks", _checks, here)
+    yield from _checked("sessions", _sessions, here)
     yield from _checked("gh", _gh, here)
     yield _client(here.root)
 
@@ -274,6 +276,12 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
     )
     yield Diagnosis("headless", "advice", found, cure)
+
+
+def _sessions(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """Whether sessions can be committed, if the settings want that."""
+    if found := session_changes.never_committed(here.root, config.load(here.root)):
+        yield Diagnosis("sessions", "wrong", *found)
 
 
 def _checks(here: checkout.Checkout) -> Iterator[Diagnosis]:

@@ -28,6 +28,7 @@ from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.selection import open_here
+from playbook_supervisor.sessions.session_changes import never_committed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def prepare(
         warnings = [*_on_default_branch(store.checkout), *warnings]
     if tree is None:
         warnings += left_alone(here, steps)
+        vain = never_committed(here, settings)
+        warnings += [". ".join(vain)] if vain else []
     branch = store.checkout.branch if branch is None else branch
     found = features.current(root, branch, settings)
     if args.get("feature"):

@@ -20,6 +20,7 @@ from playbook_supervisor.system.files import read_bytes, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.system.checkout import Checkout
@@ -37,6 +38,17 @@ class SessionChanges(Record):
     commits: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+
+def never_committed(root: Path, settings: Config) -> tuple[str, str] | tuple[()]:
+    """Why the settings ask in vain for sessions to be committed, and the cure; empty if not."""
+    from playbook_supervisor.system import git_process
+
+    folder = f"{git_process.SESSIONS_FOLDER}/"
+    if settings.commit_sessions == "never" or not git_process.is_ignored(root, folder):
+        return ()
+    cure = "Take it out of the ignore rules, or set `commit_sessions: never`."
+    return f"git ignores {folder}, so no session will be committed", cure
 
 
 def beginning(store: SessionStore, session_id: str) -> Launch | None:

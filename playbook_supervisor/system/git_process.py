@@ -17,7 +17,8 @@ from playbook_supervisor.system.git_programs import Runs, command, environment
 _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 26
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
-SESSIONS = ":(exclude,top).playbooks/sessions"
+SESSIONS_FOLDER = ".playbooks/sessions"
+SESSIONS = f":(exclude,top){SESSIONS_FOLDER}"
 """The pathspec of everything but sessions' folders."""
 
 
@@ -137,6 +138,15 @@ def commits_between(root: Path, since: str) -> tuple[str, ...]:
     commits = f"{since}..HEAD" if since else "HEAD"
     asked = ("--format=%h %s", "--no-show-signature", "--end-of-options", commits, "--", SESSIONS)
     return tuple(printable(line) for line in ask(root, "log", *asked).splitlines())
+
+
+def is_ignored(root: Path, path: str) -> bool:
+    """Whether git ignores the path, which need not exist; False if git fails."""
+    try:
+        ask(root, "check-ignore", "--quiet", "--", path)
+    except PlaybookError:  # so it says that it does not
+        return False
+    return True
 
 
 def is_ancestor(root: Path, commit: str, of: str) -> bool:

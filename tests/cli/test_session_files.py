@@ -212,5 +212,11 @@ def test_an_ignored_folder_of_sessions_is_said_beforehand_and_costs_no_condition
     project.write("work.sh", "echo x >new.txt\n")
     project.commit("Begin")
     project.write(".git/info/exclude", f"{rule}\n")
-    assert project.playbook("run", "shows").code == 4
+    said = "git ignores .playbooks/sessions/, so no session will be committed"
+    assert said in project.playbook("doctor").out
+    assert said in project.playbook("run", "shows", "--dry-run").out
+    run = project.playbook("run", "shows")
+    assert (run.code, said in run.err) == (4, True)
     assert project.journal()[0]["status"] == "done"
+    project.write(".playbooks/config.yaml", "allow: {cli: [sh]}\ncommit_sessions: never\n")
+    assert said not in project.playbook("doctor").out
