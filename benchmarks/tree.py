@@ -16,7 +16,7 @@ from statistics import median
 import sample
 import worktrees
 
-from playbook_supervisor.system.tree import changes, tree_id
+from playbook_supervisor.system.tree import changes, pinned_now, tree_id
 
 FILES, NEW, ROUNDS = 10_000, 50, 11
 
@@ -48,7 +48,10 @@ def took(work: Callable[[], object]) -> float:
 def compared(root: Path) -> tuple[float, float]:
     """`tree_id` and `git status`, measured alternately."""
     status = ["git", "status", "--porcelain=v2"]
-    pairs = [(took(lambda: tree_id(root)), worktrees.took(status, root)) for _ in range(ROUNDS)]
+    pinned = pinned_now(root)  # as in a session
+    pairs = [
+        (took(lambda: tree_id(root, pinned)), worktrees.took(status, root)) for _ in range(ROUNDS)
+    ]
     return median(first for first, _ in pairs), median(second for _, second in pairs)
 
 

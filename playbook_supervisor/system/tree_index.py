@@ -8,6 +8,7 @@ ignore rules that ignore themselves.
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -209,8 +210,10 @@ def _feed_paths(git: TreeGit, how: str, paths: Sequence[str], index: Path) -> No
 def _hidden_rules(root: Path, folders: Iterable[str], known: Iterable[str]) -> list[str]:
     """The `.gitignore` files beside files of the tree that are not in the tree themselves."""
     there = set(known)
+    top = os.fspath(root)  # a tree may have thousands of folders
     files = (f"{folder}/{_RULES}" if folder else _RULES for folder in folders)
-    return [file for file in files if file not in there and _is_file(root, file)]
+    found = [file for file in files if os.path.lexists(f"{top}/{file}") and file not in there]
+    return [file for file in found if _is_file(root, file)]
 
 
 def _rules(entries: Iterable[_Entry], heads: tuple[str, ...]) -> str:
