@@ -27,7 +27,8 @@ from fleet import chains, ledger, postgres
 from fleet.machines import HOST, Machine, Site, in_time
 
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import NewSession
 
 WORKERS, SLOTS = 5, 10
 WAITING, QUEUED, REPOSITORIES, RUNNING = 1_000, 200, 40, 50

@@ -22,7 +22,7 @@ WRITTEN = sorted(
     if path.is_file() and path.suffix not in {".pyc", ".png", ".gif"} and "cache" not in str(path)
 ) + [path for path in REPOSITORY.iterdir() if path.suffix in {".md", ".toml"}]
 
-LARGEST = 350
+LARGEST = 600
 PACKAGES = 11
 SHORT = 5  # lines
 NAMELESS = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
@@ -131,7 +131,7 @@ def codes_in(path: Path) -> Iterator[str]:
 
 
 class TestModules:
-    def test_are_at_most_350_lines_long(self) -> None:
+    def test_are_at_most_600_lines_long(self) -> None:
         lengths = {path: len(text_of(path).splitlines()) for path in MODULES}
         assert_none(f"{name_of(path)}: {n} lines" for path, n in lengths.items() if n > LARGEST)
 

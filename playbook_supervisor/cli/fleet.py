@@ -13,7 +13,7 @@ from playbook_supervisor.formats.sanitize import counted, first_line, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.queue import Limits
+    from playbook_supervisor.drivers.fleet.storage.rows import Limits
 
 _STATE_ERROR = 3
 _LABELS = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}

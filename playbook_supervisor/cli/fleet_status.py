@@ -12,8 +12,8 @@ from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands.fleet import opening, overview
 from playbook_supervisor.commands.fleet.overview import FleetOverview
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, State
 from playbook_supervisor.errors import FleetError
 
 _INTERVAL = 1.0  # seconds between two readings of the database

@@ -7,12 +7,9 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import setup, text
 from playbook_supervisor.commands.install import init as install
+from playbook_supervisor.commands.install.survey import Survey
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.records import replace as changed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.install.survey import Survey
 
 
 @options.command

@@ -12,11 +12,8 @@ from playbook_supervisor.cli import options, output, streams
 from playbook_supervisor.cli.render import live, session_shapes, sessions, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
+from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.sessions import gate_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.progress import Progress
 
 _INTERVAL = 1.0  # seconds between two readings of the sessions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from playbook_supervisor.commands import answering, checking, driving, resume_token, view
 from playbook_supervisor.commands import envelope as envelopes
@@ -20,10 +20,6 @@ from playbook_supervisor.project.arguments import as_text, by_name
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.sessions.serialize import PROTOCOL
 from playbook_supervisor.sessions.snapshot import Snapshot
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def list_playbooks(root: Path | str | None = None) -> tuple[PlaybookFile, ...]:

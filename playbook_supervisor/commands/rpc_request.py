@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any, NoReturn
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.arguments import by_name
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 LARGEST = 4 * 1024 * 1024  # bytes of a request
 _LONGEST_TIME = 7 * 24 * 3600 * 1000  # ms

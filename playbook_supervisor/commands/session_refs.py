@@ -14,6 +14,8 @@ from pathlib import Path
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
 from playbook_supervisor.drivers.fleet.session_tip import FOLDERS, HEADS
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project import schema, session_policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import session_ids
@@ -22,11 +24,6 @@ from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_man
 from playbook_supervisor.sessions.store import SESSIONS
 from playbook_supervisor.system import git_history
 from playbook_supervisor.system.git_process import ask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.kernel.state import Entry
 
 _JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
 _FETCHED = f"refs/remotes/*/{FOLDERS[1].removeprefix(HEADS)}*"

@@ -65,6 +65,8 @@ class TaskContext:
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.place = place
+        self.root, self.cwd, self.config = place.root, place.cwd, place.config
+        self.cap, self.idle = place.cap, place.idle
         self.secrets = place.secrets
         self.why: Why = ""
         self._on_line, self._log, self._on_notice = on_line, log, on_notice
@@ -74,30 +76,10 @@ class TaskContext:
         self._ends: list[Callable[[], None]] = []
 
     @property
-    def root(self) -> Path:
-        return self.place.root
-
-    @property
-    def cwd(self) -> Path:
-        return self.place.cwd
-
-    @property
-    def config(self) -> Config:
-        return self.place.config
-
-    @property
-    def cap(self) -> int:
-        return self.place.cap
-
-    @property
     def remaining(self) -> float | None:
         if self.place.wall is None:
             return None
         return max(0.0, self._began + self.place.wall - time.monotonic())
-
-    @property
-    def idle(self) -> float | None:
-        return self.place.idle
 
     @property
     def stopped(self) -> bool:

@@ -10,10 +10,7 @@ from playbook_supervisor.executors.protocol import Context, Task, refuse_words
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.system import github
 from playbook_supervisor.system.git_unattended import refusal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.system.processes import Completed
+from playbook_supervisor.system.processes import Completed
 
 CODE = "PB-STEP-FORGE"
 INPUT = "PB-STEP-INPUT"

@@ -247,7 +247,7 @@ def test_a_failed_reminder_is_reported(gated: Project) -> None:
 def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     """As the journal says, which another process may have written."""
     from playbook_supervisor.commands import locate
-    from playbook_supervisor.drivers.reminders import still_waits
+    from playbook_supervisor.drivers.notifier import still_waits
 
     drive = driving.DriveOptions(agent=gated.script(WORKS))
     waiting = driving.run("gated", cwd=gated.root, drive=drive).snapshot

@@ -18,9 +18,10 @@ from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.fleet.submitting import Submission, submit
 from playbook_supervisor.drivers.fleet.address import of_file
 from playbook_supervisor.drivers.fleet.advance import Station, advance
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.lease import Term
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
+from playbook_supervisor.drivers.fleet.storage.rows import Row
 from playbook_supervisor.project.worker_settings import WorkerSettings
 from playbook_supervisor.records import replace
 

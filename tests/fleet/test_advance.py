@@ -14,9 +14,9 @@ from held import eventually
 
 from fleet.station import ADA, THREE, WORKS, Fleet
 from playbook_supervisor.drivers.fleet import outcome
-from playbook_supervisor.drivers.fleet.database import State
 from playbook_supervisor.drivers.fleet.lease import Term
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
+from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.formats.versions import is_newer
 

@@ -25,14 +25,9 @@ from project import FEATURE, Project, remote
 from fleet.postgres import Server
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import (
-    FleetDatabase,
-    Lease,
-    NewSession,
-    Row,
-    State,
-)
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
+from playbook_supervisor.drivers.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.system.locks import locked
 
@@ -751,3 +746,15 @@ def test_the_help_of_the_group_names_its_commands(project: Project, tmp_path: Pa
         for name in ("up", "migrate", "limits", "rebuild", "prune", "retry", "doctor")
     )
     assert refused(project.playbook("fleet", "rebuild"), "PB-ARG-USAGE")
+
+
+@pytest.mark.parametrize("words", [["status", "--fleet"], ["fleet", "up"], ["worker", "--drain"]])
+def test_without_the_extra_it_says_what_to_install(project: Project, words: list[str]) -> None:
+    missing = "import sys; sys.modules['sqlalchemy'] = None; "
+    run = f"sys.argv[1:] = {words!r}; from playbook_supervisor.__main__ import program; program()"
+    argv = [sys.executable, "-c", missing + run]
+    env = project.environment
+    done = subprocess.run(argv, cwd=project.root, env=env, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "sqlalchemy is missing [PB-STATE-NO-EXTRA]" in done.stderr
+    assert "pip install 'playbook-supervisor[fleet]'" in done.stderr

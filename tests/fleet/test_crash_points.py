@@ -19,7 +19,7 @@ from held import eventually
 
 from fleet import chains, crashing_worker, ledger
 from fleet.station import ADA, Fleet
-from playbook_supervisor.drivers.fleet.database import State
+from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.drivers.fleet.worker import work
 
 PLAYBOOK = """\

@@ -22,13 +22,8 @@ from fleet import migrated
 from fleet.postgres import Server
 from fleet.proxy import Proxy
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import (
-    FleetDatabase,
-    Lease,
-    NewSession,
-    Row,
-    State,
-)
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.records import replace
 

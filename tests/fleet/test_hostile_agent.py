@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.station import Fleet
-from playbook_supervisor.drivers.fleet.database import State
+from playbook_supervisor.drivers.fleet.storage.rows import State
 
 PLAN = '[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'
 pytestmark = pytest.mark.measured

@@ -21,8 +21,8 @@ from held import eventually
 from fleet import migrated
 from fleet.postgres import Server
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession, State
-from playbook_supervisor.drivers.fleet.queue import Limits
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import Limits, NewSession, State
 from playbook_supervisor.errors import FleetError
 
 SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
@@ -452,7 +452,8 @@ OLDER = Path(sys.prefix) / "older-dbos"
 SUBMIT = """
 import sys
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import NewSession
 with FleetDatabase.open(address.find()) as fleet:
     fleet.submit(NewSession(sys.argv[1], sys.argv[2], sys.argv[1], "auto-feature", "001"))
 """

@@ -14,9 +14,10 @@ from held import eventually
 from fleet.station import ADA, WORKS, Fleet
 from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.advance import advance
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession, State
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
+from playbook_supervisor.drivers.fleet.storage.rows import NewSession, State
 from playbook_supervisor.drivers.fleet.worker import work
 from playbook_supervisor.errors import FleetError, GitError
 from playbook_supervisor.kernel.state import Entry

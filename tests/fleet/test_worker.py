@@ -13,7 +13,7 @@ from program import Result
 from project import Process
 
 from fleet.station import WORKS, Fleet
-from playbook_supervisor.drivers.fleet.database import Row, Swept
+from playbook_supervisor.drivers.fleet.storage.rows import Row, Swept
 from playbook_supervisor.drivers.fleet.worker import work
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.records import replace

@@ -22,8 +22,8 @@ from cli.terminal import Terminal
 from project import Project
 
 from inbox.serving import Served, serving
+from playbook_supervisor.cli.web.app import ListPages
 from playbook_supervisor.cli.web.events import Broker
-from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.commands.inbox.feed import Feed
 

@@ -25,7 +25,7 @@ from playbook_supervisor.commands.inbox.admission import (
     require_person_anywhere,
 )
 from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
-from playbook_supervisor.drivers.fleet.database import Lease, State
+from playbook_supervisor.drivers.fleet.storage.rows import Lease, State
 from playbook_supervisor.errors import FleetError, GitError, StateError
 from playbook_supervisor.project.worker_settings import path as settings_path
 from playbook_supervisor.records import replace

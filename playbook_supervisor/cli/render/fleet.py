@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.commands.fleet.overview import FleetOverview, FleetSession
-from playbook_supervisor.drivers.fleet.database import Row, State
+from playbook_supervisor.drivers.fleet.storage.rows import Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.sessions.serialize import PROTOCOL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -31,11 +32,10 @@ from playbook_supervisor.cli.web.answer_form import (
 )
 from playbook_supervisor.cli.web.events import Broker, follow
 from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
-from playbook_supervisor.cli.web.list_pages import ListPages
 from playbook_supervisor.commands.inbox import admission, answering, gate_facts
 from playbook_supervisor.commands.inbox.admission import Answerer
 from playbook_supervisor.commands.inbox.answering import Submission
-from playbook_supervisor.commands.inbox.feed import Feed, Row
+from playbook_supervisor.commands.inbox.feed import Feed, Listing, Row
 from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
@@ -345,3 +345,29 @@ def _browser_of(agent: str) -> str:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+# ── lists ─────────────────────────────────────────────────────────────────────────────────────
+
+_FRESH = 2.0  # seconds: the page tells how long a gate has been waiting
+
+
+class ListPages:
+    """Renders a version of the listing once. Any thread may ask; one at a time renders."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._version = 0
+        self._pages: dict[str, tuple[float, str]] = {}
+
+    def page(self, listing: Listing, person: str, now: int) -> str:
+        """The page for a person. `now` in ms since the epoch."""
+        with self._lock:
+            if listing.version != self._version:
+                self._version = listing.version
+                self._pages.clear()
+            rendered_at, page = self._pages.get(person, (float("-inf"), ""))
+            if time.monotonic() - rendered_at > _FRESH:
+                page = inbox_pages.listing_page(listing, person, now)
+                self._pages[person] = time.monotonic(), page
+            return page

@@ -7,12 +7,15 @@ from pathlib import Path
 from playbook_supervisor.commands.fleet import persons
 from playbook_supervisor.commands.fleet.overview import find
 from playbook_supervisor.drivers import gate_answer
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Row
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.fleet.database import FleetDatabase
 
 _FEWEST = 2  # choices of a gate
 

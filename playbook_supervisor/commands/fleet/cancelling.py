@@ -6,8 +6,8 @@ from pathlib import Path
 
 from playbook_supervisor.commands.fleet import persons
 from playbook_supervisor.commands.fleet.overview import find
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row, State
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Row, State
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Resolution
 

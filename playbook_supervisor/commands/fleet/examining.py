@@ -25,7 +25,8 @@ from playbook_supervisor.system.processes import run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row
+    from playbook_supervisor.drivers.fleet.database import FleetDatabase
+    from playbook_supervisor.drivers.fleet.storage.rows import Row
 
 _PACKAGES = ("dbos", "sqlalchemy", "psycopg")
 _SKEW = 5_000  # ms between the database's clock and ours
@@ -149,7 +150,7 @@ def _rights(database: FleetDatabase) -> Iterator[Diagnosis]:
 
 
 def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
-    from playbook_supervisor.drivers.fleet.database import State
+    from playbook_supervisor.drivers.fleet.storage.rows import State
 
     rows, now = database.rows(open_only=True), database.now()
     for notice in database.notices:
@@ -170,7 +171,7 @@ def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
 
 
 def _jobs(database: FleetDatabase) -> Iterator[Diagnosis]:
-    from playbook_supervisor.drivers.fleet.database import State
+    from playbook_supervisor.drivers.fleet.storage.rows import State
 
     jobs = {(job.session, job.number) for job in database.queue.running()}
     rows = database.rows(open_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.commands.fleet import persons
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.queue import Limits
+from playbook_supervisor.drivers.fleet.storage.rows import Limits
 from playbook_supervisor.project.worker_settings import pool_names
 
 

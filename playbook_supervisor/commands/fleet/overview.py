@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row, State
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Row, State
 from playbook_supervisor.errors import StateError, guidance
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.selection import full_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.fleet.database import FleetDatabase
 
 RECENT = 24 * 3_600_000
 """Milliseconds after its end for which a session counts as recent."""

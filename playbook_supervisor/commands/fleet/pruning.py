@@ -7,9 +7,9 @@ from pathlib import Path
 
 from playbook_supervisor.commands.fleet import opening, persons
 from playbook_supervisor.drivers.fleet import worker
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.remotes import mirror_name
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Row
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.project import worker_settings
 from playbook_supervisor.records import Record

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.commands.fleet import persons
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Row, State
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
 from playbook_supervisor.drivers.fleet.session_tip import Tip
+from playbook_supervisor.drivers.fleet.storage.rows import Row, State
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel import gates

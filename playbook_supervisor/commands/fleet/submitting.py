@@ -17,9 +17,10 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.drivers import budget, own_agents
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, NewSession
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
+from playbook_supervisor.drivers.fleet.storage.rows import NewSession
 from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import (
     ArgumentError,

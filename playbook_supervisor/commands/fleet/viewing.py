@@ -13,10 +13,10 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from playbook_supervisor.commands.fleet import opening
-from playbook_supervisor.drivers.fleet.database import Row
 from playbook_supervisor.drivers.fleet.remotes import repository_name
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Tip
+from playbook_supervisor.drivers.fleet.storage.rows import Row
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import worker_settings

@@ -12,7 +12,7 @@ from playbook_supervisor.commands.inbox.gate_facts import GateFacts
 from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.pinned import pinned_policy
 from playbook_supervisor.drivers import gate_answer
-from playbook_supervisor.drivers.fleet.database import State
+from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.sessions import principal

@@ -13,12 +13,15 @@ from playbook_supervisor.commands.fleet.overview import FleetSession, fleet
 from playbook_supervisor.commands.fleet.viewing import Views
 from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.progress import progress_of, steps_of
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
-from playbook_supervisor.drivers.fleet.storage.rows import OPEN
+from playbook_supervisor.drivers.fleet.storage.rows import OPEN, State
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.session_clock import system_clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.fleet.database import FleetDatabase
 
 KEY = "fleet"
 """Stands for the fleet in links, where other sessions have their repository's key."""

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from playbook_supervisor import __version__
 from playbook_supervisor.drivers.fleet import child, outcome
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, State, StoredAnswer
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term, overtaken
 from playbook_supervisor.drivers.fleet.remotes import mirror_name, normalised, repository_name
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
+from playbook_supervisor.drivers.fleet.storage.rows import State, StoredAnswer
 from playbook_supervisor.errors import (
     FleetError,
     GitError,

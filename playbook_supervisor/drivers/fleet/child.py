@@ -15,10 +15,10 @@ from functools import partial
 from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.fleet import outcome
-from playbook_supervisor.drivers.fleet.database import StoredAnswer
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper
 from playbook_supervisor.drivers.fleet.outcome import Became
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
+from playbook_supervisor.drivers.fleet.storage.rows import StoredAnswer
 from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError, PolicyError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask

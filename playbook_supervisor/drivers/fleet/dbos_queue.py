@@ -24,8 +24,8 @@ from playbook_supervisor.drivers.fleet.dbos_worker import (
     job_id,
     job_of,
 )
-from playbook_supervisor.drivers.fleet.queue import MOST_PRIORITY, Job, Limits, Taking
 from playbook_supervisor.drivers.fleet.storage import connections
+from playbook_supervisor.drivers.fleet.storage.rows import MOST_PRIORITY, Job, Limits
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import first_line
 
@@ -41,7 +41,10 @@ _logger = logging.getLogger("dbos")
 
 
 class DbosQueue:
-    """The queue in the database of an engine."""
+    """Jobs in pools. A job is known by its session and a number that counts up.
+
+    Everything but `put` is a transaction of its own. FleetError PB-FLEET-DATABASE.
+    """
 
     def __init__(self, engine: sa.Engine, address: Address) -> None:
         self._engine, self._address = engine, address
@@ -67,7 +70,7 @@ class DbosQueue:
         repository: str,
         priority: int,
     ) -> None:
-        """Put a job, in the caller's transaction."""
+        """Put a job, in the caller's transaction. One that is there already stays as it is."""
         most = MOST_PRIORITY
         options: dbos.EnqueueOptions = {
             "workflow_name": WORKFLOW,
@@ -82,7 +85,10 @@ class DbosQueue:
         self._client.enqueue_in_transaction(connection, options, session, PROTOCOL)
 
     def put_back(self, session: str, number: int, pool: str = "") -> bool:
-        """Give a job to the next worker; False if it has ended."""
+        """Give a job that was taken to the next worker, and take it from its owner.
+
+        It keeps its place in the queue, and without `pool` its pool. False if it has ended.
+        """
         job = job_id(session, number)
         with self._errors():
             found = self._living(job)
@@ -97,14 +103,14 @@ class DbosQueue:
         return found[0] if found and found[0].status in _LIVING else None
 
     def cancel(self, jobs: Iterable[tuple[str, int]]) -> None:
-        """Remove jobs."""
+        """Remove jobs, whatever their state."""
         names = [job_id(session, number) for session, number in jobs]
         with self._errors():
             for start in range(0, len(names), _BATCH):
                 self._client.delete_workflows(names[start : start + _BATCH])
 
     def running(self, *, at_work: bool = False) -> list[Job]:
-        """The jobs that have not ended."""
+        """The jobs that have not ended, or only those that a worker has taken."""
         with self._errors():
             found = self._client.list_workflows(
                 status=["PENDING"] if at_work else _LIVING,
@@ -118,7 +124,10 @@ class DbosQueue:
     # ── pools ───────────────────────────────────────────────────────────────────────────────
 
     def limits(self, pool: str, limits: Limits | None = None) -> Limits:
-        """The limits of a pool, after setting them. One that another implies is not told."""
+        """The limits of a pool, after setting them if they are given.
+
+        One of a repository that is no lower than the one in all is None.
+        """
         with self._errors():
             if limits is not None:
                 self._register(pool, limits, "always_update")
@@ -160,8 +169,15 @@ class DbosQueue:
         slots: int,
         advance: Callable[[str, int], bool],
         worker: str,
-    ) -> Iterator[Taking]:
-        """Take jobs until the `with` ends."""
+    ) -> Iterator[DbosWorker]:
+        """Take jobs, until the `with` ends, and call `advance` with each in a thread.
+
+        It returns whether the job has ended. One that has not stays as it is until a sweep finds
+        whose it is; after an exception it is put back at once.
+
+        At most `slots` are at work at once. The end of the `with` waits until the calls return. One
+        `with` at a time in a process. `worker` is unique for each start.
+        """
         with self._errors():
             for pool in pools:
                 self._register(pool, Limits(), "never_update")
@@ -193,7 +209,7 @@ class DbosQueue:
             dbos.DBOS.destroy(destroy_registry=True)
 
     def migrate(self) -> None:
-        """Create or update DBOS's tables."""
+        """Create or update DBOS's tables. Only this changes a schema."""
         url = self._engine.url.render_as_string(hide_password=False)
         with self._errors():
             dbos.DBOS.migrate(url, schema=_SCHEMA)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, Lease
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.storage.rows import Lease
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.leash_process import now

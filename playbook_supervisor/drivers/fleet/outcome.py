@@ -6,7 +6,7 @@ import json
 import traceback
 from collections.abc import Sequence
 
-from playbook_supervisor.drivers.fleet.database import State
+from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.errors import AgentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask

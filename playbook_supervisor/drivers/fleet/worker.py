@@ -16,8 +16,9 @@ from pathlib import Path
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.fleet.advance import Station, advance
-from playbook_supervisor.drivers.fleet.database import FleetDatabase, State
+from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.lease import Term
+from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project.worker_settings import WorkerSettings

@@ -26,10 +26,11 @@ _LONGEST = 20_000  # characters of an answer
 
 
 def submit(tx: Transaction, new: NewSession) -> None:
-    """Store a session, with its first job unless it comes after an unfinished one.
+    """Store a session with its job; after an unfinished session, without one.
 
-    It may be called again. The ref of the session was created before, so that another session with
-    the same id is one of another repository.
+    FleetError PB-FLEET-TAKEN if another session has the id, GitError PB-GIT-TAKEN if an open one
+    has the branch, StateError PB-STATE-NO-SESSION if it is to come after an unknown one. The ref of
+    the session was created before, so that another with the same id is one of another repository.
     """
     values = {name: value for name, value in as_mapping(new).items() if name != "id"}
     ready = not new.after or tx.get(new.after).state is State.COMPLETED
@@ -70,10 +71,13 @@ def _require_free(tx: Transaction, new: NewSession) -> None:
         raise GitError("PB-GIT-TAKEN", message, where=new.repository)
 
 
-def answer(
-    tx: Transaction, session_id: str, gate: str, text: str, by: str, role: str, via: str = ""
-) -> Row:
-    """Store an answer, and give the session its next job. Of several answers the first counts."""
+def answer(tx: Transaction, session_id: str, gate: str, text: str, by: str, via: str = "") -> Row:
+    """Store the answer to the gate at which the session waits, and give it its next job.
+
+    Of several answers the first counts. `via` is where the person gave it: `inbox`, or nothing for
+    a terminal. FleetError PB-FLEET-ANSWERED if it was answered, StateError PB-STATE-NO-GATE if the
+    session does not wait there, PB-STATE-NO-SESSION if there is none.
+    """
     row = tx.get(session_id)
     if row.state is not State.WAITING or row.gate != gate:
         if _find(tx, session_id, gate) is not None:
@@ -90,7 +94,7 @@ def answer(
         text=printable(text, keep_newlines=True)[:_LONGEST],
         by=sentence(by),
         at=now_ms(),
-        role=role,
+        role=tx.role,
         via=first_line(via, 20),
         journaled=False,
     )
@@ -105,7 +109,7 @@ def answer(
 
 
 def due(tx: Transaction, lease: Lease) -> StoredAnswer | None:
-    """The answer to the gate of the row that is not journaled yet."""
+    """The answer that the holder of the lease must journal first."""
     row = ours(tx, lease)
     found = None if row is None else _find(tx, lease.session, row.gate)
     if found is None or found["journaled"]:
@@ -131,7 +135,7 @@ def journaled(tx: Transaction, lease: Lease, gate: str) -> None:
 
 
 def refuse(tx: Transaction, lease: Lease, gate: str) -> None:
-    """Forget an answer that could not be given, so that another one can."""
+    """Forget an answer that the session does not accept, so that another can be given."""
     if ours(tx, lease) is not None:
         tx.connection.execute(
             sa.delete(tx.answer).where(
@@ -143,7 +147,10 @@ def refuse(tx: Transaction, lease: Lease, gate: str) -> None:
 
 
 def cancel(tx: Transaction, session_id: str, text: str, by: str) -> Row:
-    """Ask for the end of a session. Its worker learns it; without one it gets a job for that."""
+    """Ask for the end of a session; without a worker or a job it gets a job for that.
+
+    StateError PB-STATE-ENDED, PB-STATE-NO-SESSION.
+    """
     row = _unfinished(tx.get(session_id), "cancelled", failed=False)
     asked = {"cancel": sentence(text) or "cancelled", "cancel_by": sentence(by)}
     if row.state is State.RUNNING or (row.state is State.QUEUED and row.job and not row.due_at):
@@ -152,7 +159,7 @@ def cancel(tx: Transaction, session_id: str, text: str, by: str) -> Row:
 
 
 def retry(tx: Transaction, session_id: str) -> Row:
-    """Queue a session that is stuck or has failed, or one that was put off, at once."""
+    """Queue a session that is stuck or has failed, or that was put off. As `cancel`."""
     row = _unfinished(tx.get(session_id), "retried", failed=True)
     if row.state in (State.STUCK, State.FAILED):
         cleared = {"failures": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}

@@ -8,7 +8,7 @@ last lease that was given back.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -16,6 +16,7 @@ from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Lease, Renewal
 from playbook_supervisor.drivers.fleet.storage.tables import now_ms
 from playbook_supervisor.drivers.fleet.storage.transactions import (
     Transaction,
+    answered,
     ours,
     sentence,
     words,
@@ -28,7 +29,11 @@ _FOR_A_NEWER = 30.0  # seconds until a session is offered to workers again
 
 
 def take(tx: Transaction, session_id: str, job: int, worker: str, seconds: float) -> Lease | None:
-    """Take the lease, unless someone holds it, or the job is not the session's newest."""
+    """Take the lease with the next epoch. None if it is held, if the job is not the session's
+    newest, or if the session neither is queued nor has a lease that lapsed.
+
+    After an unknown result, call it no more: the lease may be there, and lapses.
+    """
     columns = tx.session.c
     free = sa.or_(
         columns.state == State.QUEUED,
@@ -48,7 +53,7 @@ def take(tx: Transaction, session_id: str, job: int, worker: str, seconds: float
 
 
 def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
-    """Renew a lease that has not lapsed."""
+    """Let the lease last that long from now. None if it has lapsed or another has it."""
     columns = tx.session.c
     query = (
         sa.update(tx.session)
@@ -67,7 +72,7 @@ def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
 
 
 def lift(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:
-    """Raise the epoch of a lease that is held."""
+    """The lease with a higher epoch, as the repository knows one. None if another has it."""
     row = tx.update(
         lease.session,
         tx.session.c.epoch == lease.epoch,
@@ -78,10 +83,13 @@ def lift(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:
     return None if row is None else Lease(lease.session, row.epoch, lease.worker, lease.job, row)
 
 
-def wait(
-    tx: Transaction, lease: Lease, gate: str, choices: tuple[str, ...], said: str = ""
-) -> bool:
-    """The session waits at a gate; it gets a job at once if it was cancelled or answered."""
+def wait(tx: Transaction, lease: Lease, gate: str, choices: Sequence[str], said: str = "") -> bool:
+    """The session waits at a gate, and the lease is given back.
+
+    False if another worker has taken the session. A lease that only lapsed is given back all the
+    same: the repository has accepted the push. A cancellation that came meanwhile, or an answer
+    that is not journaled, gives the session its next job at once.
+    """
     row = ours(tx, lease)
     if row is None:
         return False
@@ -96,7 +104,7 @@ def wait(
         "retry": 0,
         "released": lease.epoch,
     }
-    if row.cancel or _answered(tx, lease.session, gate):
+    if row.cancel or answered(tx, lease.session, gate):
         tx.queue(row, **given)
     else:
         tx.change(row, state=State.WAITING, worker="", lease_until=0, due_at=0, **given)
@@ -104,7 +112,7 @@ def wait(
 
 
 def finish(tx: Transaction, lease: Lease, state: State) -> bool:
-    """The session has ended; those after it get their jobs if it is completed."""
+    """The session has ended; if it is completed, those after it get their jobs. As `wait`."""
     row = ours(tx, lease)
     if row is None:
         return False
@@ -145,11 +153,16 @@ def put_off(
     lease: Lease,
     code: str,
     said: str,
-    seconds: float | None = None,
     *,
+    seconds: float | None = None,
     progressed: bool = False,
 ) -> State | None:
-    """Give the session its next job later; the twentieth failure in a row makes it stuck."""
+    """Give the session its next job after a pause that doubles with each failure, and stop at the
+    twentieth; with `seconds`, after those, and it counts as no failure.
+
+    Those before it do not count if the session has `progressed` since. The new state: queued,
+    stuck, or aborted if it was cancelled; None if another worker has taken the session.
+    """
     row = ours(tx, lease)
     if row is None:
         return None
@@ -164,10 +177,8 @@ def put_off(
 
 
 def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
-    """A person must mend something before the session goes on.
-
-    One that was cancelled has ended: no worker can write that into its journal.
-    """
+    """The session is stuck until a person mends something, or aborted if it was cancelled. As
+    `wait`."""
     row = ours(tx, lease)
     if row is None:
         return False
@@ -177,7 +188,8 @@ def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
 
 
 def need(tx: Transaction, lease: Lease, version: str) -> bool:
-    """Leave the session to a worker of that version or a newer one."""
+    """Leave the session to workers of that version; it is offered again after a while. As
+    `wait`."""
     row = ours(tx, lease)
     if row is None:
         return False
@@ -210,11 +222,3 @@ def _later(tx: Transaction, session_id: str, seconds: float, **told: object) -> 
     due = now_ms() + round(seconds * 1000)
     values = {"job": row.job + 1, "worker": "", "lease_until": 0, "due_at": due}
     tx.change(row, state=State.QUEUED, **values, **told)
-
-
-def _answered(tx: Transaction, session_id: str, gate: str) -> bool:
-    columns = tx.answer.c
-    query = sa.select(columns.gate).where(
-        columns.session == session_id, columns.gate == gate, ~columns.journaled
-    )
-    return tx.connection.execute(query).first() is not None

@@ -55,7 +55,10 @@ def newer(address: Address) -> FleetError:
 
 
 def migrate(address: Address) -> None:
-    """Create or update everything, one process after the other."""
+    """Create or update the tables and the queue; a file is created. Several at once do no harm.
+
+    FleetError PB-FLEET-NEWER if they are newer than this program.
+    """
     from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
 
     _make_file(address)

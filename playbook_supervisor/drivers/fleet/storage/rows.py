@@ -15,6 +15,8 @@ from playbook_supervisor.sessions.manifest import SESSION_ID
 
 _LONGEST = 65_536  # characters
 _RESOLUTIONS = frozenset(Resolution)
+MOST_PRIORITY = 1_000
+"""Priorities are between minus this and this; the higher goes first."""
 
 
 class State(StrEnum):
@@ -138,6 +140,31 @@ class Counts(Record):
 
     states: Mapping[State, int] = field(default_factory=dict)
     lapsed: int = 0
+
+
+class Limits(Record):
+    """How many sessions of a pool may be at work: in all, of one repository, and started per time.
+
+    `per_time` is a number of sessions and the seconds in which so many may start. None: any number.
+    """
+
+    in_all: int | None = None
+    per_repository: int | None = None
+    per_time: tuple[int, float] | None = None
+
+
+class Job(Record):
+    """A job that has not ended: advance this session until it waits or ends.
+
+    `since` is when it was put, or taken if it is at work, in ms.
+    """
+
+    session: str
+    number: int
+    at_work: bool
+    since: int
+    pool: str
+    worker: str
 
 
 def to_row(data: Mapping[str, object]) -> Row:

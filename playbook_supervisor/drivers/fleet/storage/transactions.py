@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.queue import Queue
 from playbook_supervisor.drivers.fleet.storage.rows import Lease, Row, State, to_row
 from playbook_supervisor.drivers.fleet.storage.tables import Tables, now_ms
 from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.sessions.session_ids import valid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
 
 _SAID = 500  # characters
 
@@ -22,11 +25,16 @@ class Transaction:
     """A connection in a transaction, with the tables and the queue whose jobs share it."""
 
     def __init__(
-        self, connection: sa.Connection, tables: Tables, queue: Callable[[], Queue], shown: str
+        self,
+        connection: sa.Connection,
+        tables: Tables,
+        queue: Callable[[], DbosQueue],
+        shown: str,
+        role: str,
     ) -> None:
         self.connection = connection
         self.session, self.answer = tables.session, tables.answer
-        self.tables = tables
+        self.tables, self.role = tables, role
         self._queue, self._shown = queue, shown
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────
@@ -121,12 +129,21 @@ def ours(tx: Transaction, lease: Lease) -> Row | None:
     return row if row is not None and row.epoch == lease.epoch else None
 
 
+def answered(tx: Transaction, session_id: str, gate: str) -> bool:
+    """Whether there is an answer to the gate that is not journaled."""
+    columns = tx.answer.c
+    query = sa.select(columns.gate).where(
+        columns.session == session_id, columns.gate == gate, ~columns.journaled
+    )
+    return tx.connection.execute(query).first() is not None
+
+
 def clock(tx: Transaction) -> int:
     """The database's clock, in ms since the epoch."""
     return int(tx.connection.execute(sa.select(now_ms())).scalar_one())
 
 
-def words(texts: tuple[str, ...]) -> str:
+def words(texts: Sequence[str]) -> str:
     """Choices as they are stored."""
     return json.dumps(list(texts))
 
