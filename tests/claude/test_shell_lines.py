@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
     made.write(".playbooks/playbooks/one.yaml", PLAYBOOK)
     made.write(".claude/commands/peeks.md", PEEKS)
     made.write(".claude/commands/hello.md", HELLO)
+    settings = json.loads((made.root / ".claude/settings.json").read_text())
+    settings["hooks"]["PreSkillShellCommand"] = settings["hooks"]["PreToolUse"]
+    made.write(".claude/settings.json", json.dumps(settings))
+    assert made.playbook("update").code == 0
     return made
 
 

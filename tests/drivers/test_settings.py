@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from project import Project
 from strategies import data, keys, laid_out
 
-from playbook_supervisor.drivers.claude_code.fast_path import CALLS
 from playbook_supervisor.drivers.claude_code.marker import CLIENTS
 from playbook_supervisor.drivers.claude_code.settings import (
     ALLOW,
@@ -76,8 +75,21 @@ class TestInAProjectWithoutSettings:
             *("UserPromptExpansion", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
             *("PostToolUseFailure", "PermissionRequest", "Stop", "SubagentStart", "SubagentStop"),
             *("SessionStart", "SessionEnd", "ConfigChange", "PostToolBatch", "StopFailure"),
-            "PreSkillShellCommand",
         }
+
+    def test_an_event_that_older_clients_warn_of_is_kept_where_a_person_added_it(self) -> None:
+        event = "PreSkillShellCommand"
+        assert event not in HOOKS
+        copied = as_data(FRESH)
+        copied["hooks"][event] = copied["hooks"]["PreToolUse"]
+        renewed = merged(json.dumps(copied).encode())
+        (group,) = as_data(renewed)["hooks"][event]
+        assert f'"hookEventName": "{event}"' in group["hooks"][0]["command"]
+        assert merged(renewed) == renewed
+        assert lacking(renewed) == ()
+        foreign = {"hooks": {event: [{"hooks": [{"type": "command", "command": "./own"}]}]}}
+        kept = as_data(merged(json.dumps(foreign).encode()))
+        assert kept["hooks"][event] == foreign["hooks"][event]
 
     def test_a_compaction_is_not_watched(self) -> None:
         """The client would show the hook's whole command in every conversation."""
@@ -88,7 +100,6 @@ class TestInAProjectWithoutSettings:
         assert matchers == {
             "UserPromptExpansion": r"^playbook\.",
             "PreToolUse": "*",
-            "PreSkillShellCommand": "*",
             "PostToolUse": "Agent|Task|Skill|AskUserQuestion",
             "PostToolUseFailure": "Agent|Task|Skill|AskUserQuestion",
             "PermissionRequest": "*",
@@ -106,7 +117,7 @@ class TestInAProjectWithoutSettings:
     def test_a_guard_blocks_the_client_when_it_fails(self) -> None:
         """A person's words pass, and what only reports must not keep an agent from ending."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
-        assert holding == {"UserPromptExpansion", "ConfigChange", *CALLS}
+        assert holding == {"UserPromptExpansion", "PreToolUse", "ConfigChange"}
 
 
 class TestInAProjectWithSettings:
@@ -361,7 +372,7 @@ def made(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("client").folder.mkdir()
 
 
-EVENTS = [*CALLS, "UserPromptSubmit", "Stop", "ConfigChange", "SubagentStop"]
+EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "ConfigChange", "SubagentStop"]
 
 
 def test_every_other_event_has_the_lines_of_one_of_these() -> None:

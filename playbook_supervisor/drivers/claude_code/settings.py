@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from playbook_supervisor.drivers.claude_code.marker import MARK as MARK
 from playbook_supervisor.drivers.claude_code.marker import MARKER as MARKER
 from playbook_supervisor.drivers.claude_code.shell_lines import HOOKS as HOOKS
+from playbook_supervisor.drivers.claude_code.shell_lines import OPTIONAL as OPTIONAL
 from playbook_supervisor.formats.json_edit import JsonText
 
 FILE = ".claude/settings.json"
@@ -56,7 +57,7 @@ def merged(data: bytes) -> bytes:
 
 def _with_entry(settings: JsonText, event: str) -> JsonText:
     """The settings with exactly one entry of ours at that event, or none if it needs none."""
-    matcher, wanted = HOOKS.get(event, (None, {}))
+    matcher, wanted = {**HOOKS, **OPTIONAL}.get(event, (None, {}))
     ours = list(_ours(settings, event))
     right = [each for each in ours if _matcher(settings, event, each[0]) == matcher][:1]
     for group, entry in reversed(ours):
@@ -66,7 +67,7 @@ def _with_entry(settings: JsonText, event: str) -> JsonText:
         ((group, entry),) = _ours(settings, event)
         path = ("hooks", event, group, "hooks", entry)
         return settings if settings.get(*path) == wanted else settings.replace(path, wanted)
-    if matcher is None:
+    if event not in HOOKS:
         return settings
     named = {"matcher": matcher} if matcher else {}
     return settings.append(("hooks", event), {**named, "hooks": [wanted]})

@@ -131,7 +131,6 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "UserPromptExpansion": (r"^playbook\.", _TYPED),
     "UserPromptSubmit": ("", _PROMPT),
     "PreToolUse": ("*", _TOOL),
-    "PreSkillShellCommand": ("*", _SHELL),
     "PostToolUse": (_AGENTS, _TELLER),
     "PostToolUseFailure": (_AGENTS, _WITNESS),
     "PostToolBatch": ("", _WITNESS),
@@ -144,7 +143,10 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "SessionEnd": ("", _WITNESS),
     "ConfigChange": ("", _CHANGE),
 }
-"""Event → the matcher, possibly empty, and the entry.
+"""Event → the matcher, possibly empty, and the entry."""
 
-Clients before 2.1.332 ignore `PreSkillShellCommand`: there the shell lines of a command pass.
+OPTIONAL: dict[str, tuple[str, dict[str, object]]] = {"PreSkillShellCommand": ("*", _SHELL)}
+"""The same for events that are kept up to date where a person has added them.
+
+Terminals of clients before 2.1.332 warn of an event that they do not know, at every start.
 """
