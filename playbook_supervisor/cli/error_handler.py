@@ -22,7 +22,12 @@ _LINE = 1_000
 _DRIVES = frozenset({"run", "resume", "rpc"})
 """Commands whose errors are envelopes, too."""
 _NO_MEMORY = b"error: a limit of this system: not enough memory [PB-IO-LIMIT]\n"
-_LIMITS = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
+_LIMITS = frozenset(
+    {
+        *(errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE),
+        *(errno.ENOENT, errno.ENOMEM, errno.ENOSPC, errno.EROFS),  # ENOENT: no temporary folder
+    }
+)
 
 
 def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
@@ -70,6 +75,8 @@ def of_the_machine(error: Exception) -> StorageError | None:
             pass
         case MemoryError():
             reason = "not enough memory"
+        case ImportError(path=str() as path) if path.endswith(".so"):
+            pass  # a library that cannot be loaded
         case RuntimeError() if reason.startswith("can't start new thread"):
             pass
         case _:

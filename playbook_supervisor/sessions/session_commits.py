@@ -17,6 +17,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.system.cancellation import Interrupted, uncancellable
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.git_commit import committing, make_up
+from playbook_supervisor.system.git_process import understood
 from playbook_supervisor.system.git_programs import (
     Runs,
     command,
@@ -154,20 +155,8 @@ class SessionInGit:
         )
         if done.returncode != 0:
             raise self._refused("PB-GIT-COMMIT", "status", done)
-        lines = done.stdout.split("\0")
-        tracked = [line for line in lines if line.startswith(("1 ", "u "))]
-        names = (line.split(" ", 8 if line[0] == "1" else 10)[-1] for line in tracked)
-        said = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
-        untracked = tuple(line[2:] for line in lines if line.startswith("? "))
-        head, branch = said["branch.oid"], said["branch.head"]
-        return _Seen(
-            head="" if head == "(initial)" else head,
-            branch="" if branch == "(detached)" else branch,
-            changed=(*names, *untracked),
-            known=any("A" not in line[2:4] for line in tracked),
-            ignored=any(line.startswith("! ") for line in lines),
-            untracked=untracked,
-        )
+        with understood(self._at.root):
+            return _seen(done.stdout)
 
     def _require_a_branch(self, seen: _Seen) -> None:
         if begun := under_way(self._at.git_dir):
@@ -308,3 +297,21 @@ class SessionInGit:
         who = SAY_WHO + _NEXT_COMMIT.format(folder=self._folder) if said.lacks_identity else ""
         message = f"git {command} was refused: {said.words}"
         return GitError(code, message, guidance=who, cause=said.cause)
+
+
+def _seen(printed: str) -> _Seen:
+    """What `git status --porcelain=v2 --branch -z` says."""
+    lines = printed.split("\0")
+    tracked = [line for line in lines if line.startswith(("1 ", "u "))]
+    names = (line.split(" ", 8 if line[0] == "1" else 10)[-1] for line in tracked)
+    said = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
+    untracked = tuple(line[2:] for line in lines if line.startswith("? "))
+    head, branch = said["branch.oid"], said["branch.head"]
+    return _Seen(
+        head="" if head == "(initial)" else head,
+        branch="" if branch == "(detached)" else branch,
+        changed=(*names, *untracked),
+        known=any("A" not in line[2:4] for line in tracked),
+        ignored=any(line.startswith("! ") for line in lines),
+        untracked=untracked,
+    )

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.formats.sanitize import first_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
+_SHOWN = 200  # characters of a path that is none
 _LEAST_SPACE = 1 << 20
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _IN_THE_WAY = "Move it away; `playbook repair {session} --restore` restores a session's files."
@@ -311,10 +311,10 @@ def contained(root: Path, relative: str) -> Path:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             resolved.lstat()
     except (ValueError, OSError) as error:  # a NUL in it, or thousands of characters
-        message = f"{first_line(relative)!r} is not a path"
+        message = f"{relative[:_SHOWN]!r} is not a path"
         raise StorageError("PB-IO-ESCAPE", message, where=str(root)) from error
     if Path(relative).is_absolute() or not resolved.is_relative_to(base):
-        message = f"{first_line(relative)!r} leads outside {base}"
+        message = f"{relative[:_SHOWN]!r} leads outside {base}"
         raise StorageError("PB-IO-ESCAPE", message, where=str(root))
     return resolved
 

@@ -7,13 +7,14 @@ and SHA-256 repositories work, which GitPython's objects do not read.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.git_process import failure
+from playbook_supervisor.system.git_process import ask, failure, understood
 from playbook_supervisor.system.git_programs import Runs, command, variables
 
 TYPE_CHECKING = False
@@ -37,6 +38,9 @@ def repository(root: Path) -> Iterator[Repo]:
     surrounding git are unset. GitError PB-GIT-FAILED if git fails, StorageError PB-IO-PROGRAM if
     git is not installed.
     """
+    if "git" not in sys.modules and root.is_dir():  # its import runs git, without any bounds
+        with suppress(StorageError), understood(root):
+            _, _, _ = ask(root, "version").split(maxsplit=2)
     try:
         import git
     except ImportError as error:  # GitPython's way to say that git is missing
@@ -58,6 +62,9 @@ def repository(root: Path) -> Iterator[Repo]:
     except git.InvalidGitRepositoryError as error:
         message = f"{root} is not a git repository"
         raise GitError("PB-GIT-FAILED", message, where=str(root)) from error
+    except (ValueError, LookupError):
+        with understood(root):
+            raise
     except git.CommandError as error:
         stderr = error.stderr.strip().removeprefix("stderr: '").removesuffix("'")
         raise failure(root, error.command[1:], stderr or str(error)) from error

@@ -17,7 +17,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.cancellation import Interrupted, within
 from playbook_supervisor.system.checkout import NOW, Pinned
-from playbook_supervisor.system.git_process import SESSIONS, empty_tree, failure
+from playbook_supervisor.system.git_process import SESSIONS, empty_tree, failure, understood
 from playbook_supervisor.system.processes import Worker
 from playbook_supervisor.system.tree import tree_of
 from playbook_supervisor.system.tree_git import TreeGit
@@ -59,15 +59,16 @@ def changes_of(root: Path, since: str, pinned: Pinned = NOW) -> Changes:
             now = tree_of(root, pinned)
     except TimeoutError:
         return Changes(exact=False)
-    git = TreeGit.of(checkout.find(root), pinned.rules)
-    where = (since or empty_tree(root), now.id, "--", SESSIONS)
-    named, all_named = _named(git, where)
-    counts, all_counted = _counts(git, where)
-    listed = [_counted(file, root, *counts.get(file.path, ("", ""))) for file in named]
-    listed.sort(key=lambda file: file.kind == "new")
-    with closing(_patch(git, where)) as patch:
-        changes = parse(patch, listed)
-    return replace(changes, exact=all_named and all_counted and not now.unreadable)
+    with understood(root):
+        git = TreeGit.of(checkout.find(root), pinned.rules)
+        where = (since or empty_tree(root), now.id, "--", SESSIONS)
+        named, all_named = _named(git, where)
+        counts, all_counted = _counts(git, where)
+        listed = [_counted(file, root, *counts.get(file.path, ("", ""))) for file in named]
+        listed.sort(key=lambda file: file.kind == "new")
+        with closing(_patch(git, where)) as patch:
+            changes = parse(patch, listed)
+        return replace(changes, exact=all_named and all_counted and not now.unreadable)
 
 
 def _named(git: TreeGit, where: Sequence[str]) -> tuple[list[FileChange], bool]:

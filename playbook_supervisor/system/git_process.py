@@ -7,11 +7,12 @@ everything else that they do (docs/decisions/0050-session-commits-are-git-itself
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.git_programs import Runs, command, environment
 
 _TIMEOUT = 20.0
@@ -163,11 +164,27 @@ def commit_of(root: Path, reference: str) -> str:
     Errors as `ask`.
     """
     form = "--format=%(refname) %(objectname) %(*objectname)"
-    for line in ask(root, "for-each-ref", form, "--", reference).splitlines():
-        name, *ids = line.split()
-        if name == reference:
-            return ids[-1]
+    with understood(root):
+        for line in ask(root, "for-each-ref", form, "--", reference).splitlines():
+            name, *ids = line.split()
+            if name == reference:
+                return ids[-1]
     return ""
+
+
+@contextmanager
+def understood(root: Path) -> Iterator[None]:
+    """GitError PB-GIT-FAILED if the block cannot read what git has printed: it is not git's."""
+    try:
+        yield
+    except (ValueError, LookupError) as error:
+        raise GitError(
+            "PB-GIT-FAILED",
+            "git's answer cannot be understood",
+            where=str(root),
+            guidance="Look at `which git` and `git --version`: another program may have its name.",
+            cause=f"{type(error).__name__}: {first_line(str(error))}",
+        ) from error
 
 
 def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:

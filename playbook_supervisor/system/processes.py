@@ -41,11 +41,9 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.system.leash import Leash
 
-NOTICE = 10.0
-"""Seconds before its deadline that a child is asked to end."""
-_DRAIN = 0.5
-"""Seconds to go on reading after the leader has ended, if other processes hold its pipes."""
-_CHUNK = 1 << 16
+NOTICE = 10.0  # seconds before its deadline that a child is asked to end
+_DRAIN = 0.5  # seconds to go on reading after the leader has ended, if others hold its pipes
+_CHUNK, _ENDLESS = 1 << 16, 1 << 27  # bytes read at once, and printed by a short command at most
 
 
 class Completed(Record):
@@ -67,16 +65,18 @@ def run(
     timeout: float | None = None,
     cap: int = 1_000_000,
 ) -> Completed:
-    """Run a short command; after `timeout` seconds, end its whole group.
+    """Run a short command; after `timeout` seconds, or 128 MB of output, end its whole group.
 
     `cap` bytes of each output are kept. StorageError PB-IO-PROGRAM if it cannot be started,
     Interrupted if a person asked to stop. Exit statuses raise nothing; a signal's is negative.
     """
     with ending_on_signals():
         worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
-        for _ in worker.lines():
-            pass
-        if worker.stopped_by == "stop":
+        read = 0
+        for line in worker.lines():
+            if (read := read + len(line) + 1) > _ENDLESS:
+                break
+        if worker.stopped_by == "stop" and read <= _ENDLESS:
             raise Interrupted
     return Completed(
         returncode=worker.returncode or 0,  # never None: lines() ends with the process

@@ -16,7 +16,7 @@ from playbook_supervisor.formats.sanitize import counted, printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import NOW, Pinned
-from playbook_supervisor.system.git_process import SESSIONS, empty_tree
+from playbook_supervisor.system.git_process import SESSIONS, empty_tree, understood
 from playbook_supervisor.system.tree_git import TreeGit
 from playbook_supervisor.system.tree_index import SESSIONS as SESSIONS_FOLDER
 from playbook_supervisor.system.tree_index import Tree as Tree
@@ -82,11 +82,12 @@ def tree_of(root: Path, pinned: Pinned = NOW) -> Tree:
     here = checkout.find(root)
     git = TreeGit.of(here, pinned.rules)
     heads = tuple(sorted({here.head, pinned.head} - {""}))
-    try:
-        return taken(git, heads)
-    except GitError:  # something has damaged our index
-        git.forget_index()
-        return taken(git, heads)
+    with understood(root):
+        try:
+            return taken(git, heads)
+        except GitError:  # something has damaged our index
+            git.forget_index()
+            return taken(git, heads)
 
 
 def tree_id(root: Path, pinned: Pinned = NOW) -> str:
@@ -113,7 +114,8 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
         git.forget_index()
         names = git.ask(*compared, "--name-only", before, after).split("\0")
         return TreeChanges(tuple(Changed(name) for name in names[:-1]))
-    return TreeChanges(tuple(_read(listed)))
+    with understood(root):
+        return TreeChanges(tuple(_read(listed)))
 
 
 def require(root: Path, tree: str, head: str) -> None:
