@@ -22,6 +22,8 @@ ALLOWED = {
     "a commit's hooks": {*OF_A_COMMIT, "reference-transaction"},
     "signing": {"gpg"},
     "filters": {"filter"},
+    "ssh and helpers for passwords": {"ssh", "credential"},
+    "`reference-transaction`": {"reference-transaction"},
     "all that your own `git worktree add` runs": set(HOOKS) | {"filter", "fsmonitor"},
 }
 DATABASE = "sqlite:///nowhere/fleet.db"
