@@ -161,6 +161,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-SECRET": "Write `{{secret:NAME}}` under `env` or `headers`, where NAME is an"
     " environment variable or a name under `secrets` in the config. If it is no secret, end the"
     " line with `# playbook: allow PB-CHECK-SECRET because REASON`.",
+    "PB-CHECK-MACHINE": "Provide on this machine what the message names.",
     "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
     # arguments
     "PB-ARG-USAGE": "See `playbook --help`.",

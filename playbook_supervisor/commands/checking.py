@@ -225,12 +225,15 @@ def _step_kinds(
 ) -> Iterator[Problem]:
     if playbook.version == "1.0":
         return
-    from playbook_supervisor.drivers.step_kinds import Site, faults
+    from playbook_supervisor.drivers.preflight import findings
+    from playbook_supervisor.drivers.step_kinds import Site
 
-    site = Site(root, config) if root and config else None
-    for each in faults(playbook, site):
-        path, error = ("steps", each.index, *each.path), each.error
-        yield problem_at(document, path, error.code, error.message, error.guidance)
+    for each in findings(playbook, Site(root, config) if root and config else None):
+        error = each.error
+        severity: Severity = "error" if each.certain else "warning" if each.fatal else "note"
+        yield problem_at(
+            document, each.path, error.code, error.message, error.guidance, severity=severity
+        )
 
 
 def _children(

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
-from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude import TESTED, is_newer
-from playbook_supervisor.commands import hook_trial, locate
+from playbook_supervisor.commands import doctor_playbooks, hook_trial, locate
+from playbook_supervisor.commands.diagnosis import Diagnosis, completed, program_path
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
@@ -25,29 +25,11 @@ from playbook_supervisor.drivers.claude_code import client_register, permissions
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project import config, library
-from playbook_supervisor.project.checks import CLI
-from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
-from playbook_supervisor.project.playbook_file import PlaybookFile
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.processes import Completed, run
 
-_TIMEOUT = 30.0  # seconds for each program
 _INSTALL = "Install it: uv tool install playbook-supervisor."
-
-
-class Diagnosis(Record):
-    """One check: its name, its state, what was found, and the cure (empty if fine).
-
-    `advice` means that it works, but could work better.
-    """
-
-    name: str
-    state: Literal["fine", "advice", "wrong"]
-    found: str
-    cure: str = ""
 
 
 def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Diagnosis]:
@@ -68,9 +50,10 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("walking away", _walking_away, here, home)
     yield from _checked("headless", _headless, here, home)
     yield from _notify(here)
-    yield from _checked("checks", _checks, here)
+    yield from _checked("checks", doctor_playbooks.named_checks, here)
+    yield from _checked("playbooks", doctor_playbooks.playbooks, here)
     yield from _checked("sessions", _sessions, here)
-    yield from _checked("gh", _gh, here)
+    yield from _checked("gh", doctor_playbooks.forge, here)
     yield _client(here.root)
 
 
@@ -89,7 +72,7 @@ def _checked(
 
 
 def _git(root: Path) -> Diagnosis:
-    done = _run(root, "git", "--version")
+    done = completed(root, "git", "--version")
     if done is None or done.returncode:
         return Diagnosis("git", "wrong", "does not run", "Install git, or put it on PATH.")
     return Diagnosis("git", "fine", first_line(done.stdout))
@@ -97,7 +80,7 @@ def _git(root: Path) -> Diagnosis:
 
 def _program(root: Path) -> Diagnosis:
     path = which("playbook")
-    done = _run(root, path, "--version") if path else None
+    done = completed(root, path, "--version") if path else None
     if done is None:
         found = "not on PATH, where slash commands and hooks look for it"
         folder = Path(sys.executable).parent
@@ -109,28 +92,9 @@ def _program(root: Path) -> Diagnosis:
     return Diagnosis("playbook", "fine", f"{__version__}, {path}")
 
 
-def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    needing = [each.name for each in library.playbooks(here.root) if _needs_gh(each)]
-    if not needing:
-        return
-    done = _run(here.root, "gh", "auth", "status")
-    why = f"needed by {', '.join(needing)} to find the pull request"
-    if done is None:
-        yield Diagnosis("gh", "wrong", f"does not run; {why}", "Install GitHub's gh.")
-    elif done.returncode:
-        said = first_line(done.stderr or done.stdout)
-        yield Diagnosis("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
-    else:
-        yield Diagnosis("gh", "fine", "runs and is logged in")
-
-
-def _needs_gh(each: PlaybookFile) -> bool:
-    return not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
-
-
 def _client(root: Path) -> Diagnosis:
     path = which("claude")
-    done = _run(root, path, "--version") if path else None
+    done = completed(root, path, "--version") if path else None
     if done is None or done.returncode:
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
         return Diagnosis("claude", "advice", "Claude Code does not run from here", cure)
@@ -138,20 +102,6 @@ def _client(root: Path) -> Diagnosis:
     if is_newer(done.stdout):
         return Diagnosis("claude", "advice", found, f"If something is odd, use {TESTED[-1]}.")
     return Diagnosis("claude", "fine", found)
-
-
-def _found(root: Path, program: str) -> str:
-    """The path of a program that the settings name; empty if it is not there or cannot run."""
-    return which(program if "/" not in program else str(root / program)) or ""
-
-
-def _run(root: Path, *argv: str) -> Completed | None:
-    """The completed program; None if it cannot be started, or does not end in time."""
-    try:
-        done = run(argv, cwd=root, timeout=_TIMEOUT)
-    except PlaybookError:
-        return None
-    return None if done.timed_out else done
 
 
 # ── what is installed here ──────────────────────────────────────────────────────────────────
@@ -284,36 +234,6 @@ def _sessions(here: checkout.Checkout) -> Iterator[Diagnosis]:
         yield Diagnosis("sessions", "wrong", *found)
 
 
-def _checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether each check that a playbook names is there and can be started; none is run."""
-    defined = config.load(here.root).checks
-    named = {check: playbook for playbook, check in _named_checks(here.root)}
-    if not (defined or named):
-        return
-    problems = [
-        f"{first_line(named[name])} asks for the check `{first_line(name)}`, which is not there"
-        for name in sorted(named.keys() - defined.keys())
-    ] + [
-        f"{first_line(spec.argv[0])}, the program of the check `{name}`, is not found"
-        for name, spec in defined.items()
-        if not _found(here.root, spec.argv[0])
-    ]
-    if problems:
-        cure = f"Correct `checks` in {config.FILE}, or install the program."
-        yield Diagnosis("checks", "wrong", "; ".join(problems), cure)
-    else:
-        yield Diagnosis("checks", "fine", ", ".join(defined))
-
-
-def _named_checks(root: Path) -> Iterator[tuple[str, str]]:
-    """Each playbook with a check that it demands; one that an arg names may be missing."""
-    for each in library.playbooks(root):
-        for step in () if each.problem else each.playbook.steps:
-            for check in checks(step.conditions):
-                if "{{" not in check and check.partition(" ")[0] != CLI:
-                    yield each.name, check
-
-
 def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
     """Whether notices can be sent, as far as that is known without sending one."""
     try:
@@ -322,7 +242,7 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
         return
     if defined.notifies_by_url:
         yield Diagnosis("notify", *url_notices.examined(defined, here.root))
-    elif defined.notify and (path := _found(here.root, defined.notify[0])):
+    elif defined.notify and (path := program_path(here.root, defined.notify[0])):
         yield Diagnosis("notify", "fine", f"runs {first_line(path)}")
     elif program := first_line("".join(defined.notify[:1])):
         found = f"{program} is not an executable program: gates cannot notify you"

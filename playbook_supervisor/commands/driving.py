@@ -74,9 +74,10 @@ def run(
     request = creation.prepare(store, reference, args, start=start)
     children = request.tightened_children
     agent = agent_for(request.tightened, drive.agent, request.config, root, children)
-    require_executable(request, root)
+    require_executable(request, root, start=start, machine=root)
     if agent is not None:
-        budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
+        limits = drive.limits or budget.NO_LIMITS
+        budget.require_enforceable(agent, limits, (request.tightened, *children.values()))
         if reads_claude_commands(agent):
             request.require_commands(root)
             permissions.require_allowed(request.all_playbooks, root, conversation=False)
@@ -88,8 +89,6 @@ def run(
     supervisor = Supervisor(store, session_id)
     changed_settings.tell(supervisor, observer)
     agent = agent_for(request.tightened, drive.agent, supervisor.config, root, children)
-    if agent is not None and (unkept := budget.unkept(agent, request.tightened)):
-        observer.on_notice(unkept)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
 

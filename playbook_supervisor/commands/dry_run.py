@@ -117,7 +117,7 @@ def plan(
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
     try:
-        require_executable(request, root)
+        require_executable(request, root, start=start, machine=root)
     except PlaybookError as error:
         refusals.append(error)
     if reads_commands:
@@ -156,7 +156,8 @@ def _agent(
     try:
         agent = registry.choose(drive.agent, request.config, root)
         name, reads_commands = agent.name, reads_claude_commands(agent)
-        budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
+        playbooks = (request.tightened, *request.tightened_children.values())
+        budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS, playbooks)
     except PlaybookError as error:
         refusals.append(error)
     return name, reads_commands

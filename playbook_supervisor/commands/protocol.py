@@ -40,11 +40,12 @@ def begin(
         authorization.admit_begin(store.checkout, start, os.environ)
     request = creation.prepare(store, reference, args, start=start)
     request.require_commands(store.checkout.root, inside=True)
-    require_executable(request, store.checkout.root)
+    root = store.checkout.root
+    require_executable(request, root, start=start, machine=root)
     if locate.in_claude_code():
         from playbook_supervisor.drivers.claude_code import permissions
 
-        permissions.require_allowed(request.all_playbooks, store.checkout.root, conversation=True)
+        permissions.require_allowed(request.all_playbooks, root, conversation=True)
     session_id = creation.begin(store, request, start=start, exports=False)
     supervisor = locate.admitted_supervisor(store, session_id)
     snapshot = supervisor.begin(start)

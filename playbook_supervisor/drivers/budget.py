@@ -7,7 +7,7 @@ allows are those of all its steps, so the journal says what is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
@@ -120,8 +120,12 @@ def unkept(agent: Agent, playbook: Playbook) -> str:
     return f"the agent {agent.name} {_UNKEPT} the playbook's {', '.join(names)}"
 
 
-def require_enforceable(agent: Agent, requested: Budget) -> None:
-    """ArgumentError PB-ARG-AGENT where the agent cannot keep the requested limits."""
-    if problem := unenforceable(agent, requested):
+def require_enforceable(
+    agent: Agent, requested: Budget, playbooks: Iterable[Playbook] = ()
+) -> None:
+    """ArgumentError PB-ARG-AGENT where the agent cannot keep the requested limits, or those that
+    the playbooks state."""
+    stated = (unkept(agent, playbook) for playbook in playbooks)
+    if problem := unenforceable(agent, requested) or next(filter(None, stated), ""):
         guidance = "Omit the limit, or use --agent claude; --timeout works with every agent."
         raise ArgumentError("PB-ARG-AGENT", problem, guidance=guidance)

@@ -15,6 +15,7 @@ from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.bound_conditions import must_exist
 from playbook_supervisor.project.loop_items import own_names, with_references
 from playbook_supervisor.project.references import interpolate, is_known, split, words
+from playbook_supervisor.project.step_needs import lacking, refused
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.creation import RunRequest
 
 NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
+LACK = "PB-CHECK-MACHINE"
 _SCHEMA = "PB-CHECK-SCHEMA"
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
 
@@ -107,12 +109,21 @@ def faults(
         made.update((*step.postconditions, *must_exist(step.outputs)))
 
 
-def require_executable(request: RunRequest, root: Path) -> None:
-    """The first fault of a run that is to begin, which names the step: CheckError, PolicyError."""
+def require_executable(
+    request: RunRequest, root: Path, *, start: str = "", machine: Path | None = None
+) -> None:
+    """The first fault of a run that is to begin, which names the step: CheckError, PolicyError.
+
+    `machine` is the checkout on this machine where it will run, None if it runs elsewhere: what it
+    needs there and has not is a fault, too, where the run could not go on without.
+    """
     site, playbook = Site(root, request.config), request.tightened
     _require_sound(playbook, site, playbook.values(request.args))
     for child in request.tightened_children.values():
         _require_sound(child, site)
+    for lack in lacking(playbook, machine, start) if machine is not None else ():
+        if lack.fatal:
+            raise CheckError(LACK, lack.message, where=playbook.name, guidance=lack.guidance)
 
 
 def _require_sound(playbook: Playbook, site: Site, values: Mapping[str, str] | None = None) -> None:
@@ -181,6 +192,8 @@ class _Look:
         from playbook_supervisor.project.json_schemas import find_mismatch, flaw, place
 
         step = self._step
+        if self._site is not None:
+            yield from refused(step, self._site.config, self._site.root)
         if step.output_schema and (wrong := flaw(json.loads(step.output_schema))):
             message = f"`output_schema` is not a JSON Schema: {wrong}"
             guidance = "Correct the schema there."

@@ -26,7 +26,7 @@ from playbook_supervisor.project.conditions import (
     publishes,
 )
 from playbook_supervisor.project.namespaces import EXECUTORS
-from playbook_supervisor.project.requirement import LISTS
+from playbook_supervisor.project.step_needs import conditions_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -217,9 +217,7 @@ def _one_way(playbook: Playbook, lookup: Lookup) -> Iterator[_Warning]:
 
 def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
     """A check that the settings do not define; what an arg names is known when it has a value."""
-    places: dict[Path, tuple[str, ...]] = {(key,): getattr(step, key) for key in LISTS}
-    places["until", "conditions"] = step.until
-    for place, names in places.items():
+    for place, names in conditions_of(step).items():
         for number, name in enumerate(names):
             for parameter in checks([name]) if "{{" not in name else ():
                 try:

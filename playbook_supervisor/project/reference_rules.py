@@ -5,6 +5,7 @@ The data may violate the schema elsewhere, so that all problems are reported at 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from playbook_supervisor.formats.located import Document, Path
@@ -15,7 +16,13 @@ from playbook_supervisor.kernel.vocabulary import ArgType, OutputFormat
 from playbook_supervisor.kernel.when import ARG, WhenError, parse
 from playbook_supervisor.project import loop_rules
 from playbook_supervisor.project.format_version import text_of, things
-from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, is_reference, names
+from playbook_supervisor.project.references import (
+    OUTPUT,
+    SECRET,
+    SECRET_OPTIONS,
+    is_reference,
+    names,
+)
 from playbook_supervisor.project.requirement import stated_conditions
 from playbook_supervisor.project.schema_problems import RULE
 
@@ -42,6 +49,7 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
         for place, text in _texts(step, path):
             passes = _is_passed(step, place, text)
             yield from _args(document, place, text, args, item=item, passes=passes)
+        yield from _outputs_in_words(document, data, step, (*path, "command"))
         source = loop_rules.source_of(step)
         yield from _list(document, data, index, (*path, "for_each", "in"), source)
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
@@ -52,6 +60,21 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
             yield from _when(document, data, index, (*path, "when"), when)
     for place, text in _strings(data.get("outputs"), ("outputs",)):
         yield from _args(document, place, text, args)
+
+
+def _outputs_in_words(
+    document: Document, data: Thing, step: Thing, path: Path
+) -> Iterator[Problem]:
+    """`$step.json` in a word, where it would reach the program as it is written."""
+    command, ids = (
+        text_of(step, "command"),
+        {text_of(each, "id") for _, each in things(data, "steps")},
+    )
+    for found in re.finditer(rf"{OUTPUT}\b", command) if not command.startswith("/") else ():
+        if found[1] in ids:
+            message = f"`{found[0]}` is not replaced in a command: it would be passed on as it is"
+            cure = f"Give the output as input, `stdin: {found[0]}`, and let the program read it."
+            yield problem_at(document, path, RULE, message, cure)
 
 
 def _defaults(document: Document, data: Thing, secret: Mapping[str, bool]) -> Iterator[Problem]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 SECRET = "secret:"  # noqa: S105 - a prefix, not a password
 """Begins a reference to a secret: `{{secret:NAME}}`."""
 _REFERENCE = r"\{\{([^{}]*)\}\}"
-_OUTPUT = r"\$([a-z0-9][a-z0-9-]*)\.(stdout|json)"
+OUTPUT = r"\$([a-z0-9][a-z0-9-]*)\.(stdout|json)"
+"""The output of an earlier step: `$plan.stdout`."""
 
 HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 """The name of a secret: of an environment variable, or of a program in the config."""
@@ -81,7 +82,7 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
 
 def output_reference(text: str) -> tuple[str, str]:
     """The step and the part of its output in `$build.stdout` or `$build.json`; ValueError."""
-    if found := re.fullmatch(_OUTPUT, text):
+    if found := re.fullmatch(OUTPUT, text):
         return found[1], found[2]
     raise ValueError(f"{text[:60]!r} is not `$STEP.stdout` or `$STEP.json`")
 
@@ -92,7 +93,7 @@ def named_outputs(playbook: Playbook) -> dict[str, frozenset[str]]:
     named: dict[str, set[str]] = {}
     for step in playbook.steps:
         source = step.for_each.source if step.for_each else ""
-        for step_id, part in re.findall(_OUTPUT + r"\b", f"{step.stdin} {step.when} {source}"):
+        for step_id, part in re.findall(OUTPUT + r"\b", f"{step.stdin} {step.when} {source}"):
             named.setdefault(step_id, set()).add(part)
     return {step_id: frozenset(parts) for step_id, parts in named.items() if step_id in playbook}
 

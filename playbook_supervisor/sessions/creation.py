@@ -24,6 +24,7 @@ from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.project.references import is_known
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
+from playbook_supervisor.project.step_needs import lacking
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
@@ -159,6 +160,7 @@ def prepare(
     require_answerable(_asked(runs), settings)
     for child in children.values():
         require_answerable(filter(is_known, _asked(child.playbook)), settings)
+    warnings += [lack.message for lack in lacking(runs, here, start) if not lack.fatal]
     warnings += _result_exists(runs, start, Workspace(root, feature, branch, settings))
     return RunRequest(
         playbook=playbook,

@@ -473,18 +473,15 @@ def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
     assert (spender.given["two"].max_turns, spender.given["two"].max_tokens) == (3, 8000)
 
 
-def test_limits_of_a_playbook_that_the_agent_cannot_keep_are_reported(project: Project) -> None:
-    told: list[str] = []
-
-    class Listener(NullObserver):
-        def on_notice(self, text: str) -> None:
-            told.append(text)
-
+def test_limits_of_a_playbook_that_the_agent_cannot_keep_are_refused(project: Project) -> None:
+    """As the same limits are that a person gives."""
     project.write(".playbooks/playbooks/limited.yaml", LIMITED)
     drive = driving.DriveOptions(project.script("default: {say: done}\n"))
-    driving.run("limited", cwd=project.root, drive=drive, observer=Listener())
+    with pytest.raises(ArgumentError) as caught:
+        driving.run("limited", cwd=project.root, drive=drive)
     names = "max_turns, max_cost_usd, max_tokens"
-    assert any(f"it cannot keep the playbook's {names}" in text for text in told)
+    assert caught.value.message.endswith(f"it cannot keep the playbook's {names}")
+    assert not project.sessions
 
 
 def test_the_tested_versions_are_those_that_the_tests_install() -> None:

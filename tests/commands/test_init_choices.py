@@ -9,6 +9,7 @@ from kai import RESUME, RUN, workspace
 from project import COMMANDS, Project
 
 from playbook_supervisor.commands import doctor
+from playbook_supervisor.commands.diagnosis import Diagnosis
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.drivers.claude_code.settings import lacking
@@ -49,7 +50,7 @@ def newcomer(project: Project) -> Project:
     return project
 
 
-def commands(project: Project) -> doctor.Diagnosis:
+def commands(project: Project) -> Diagnosis:
     (found,) = [each for each in doctor.examine(project.root) if each.name == "commands"]
     return found
 

@@ -79,7 +79,7 @@ def test_steps_of_every_kind_are_checked(project: Project) -> None:
         ("command: 'http GET a.example/{{test}}'", "is not a URL of http or https with a host"),
         ("command: 'http GET https:///{{test}}'", "is not a URL of http or https with a host"),
         ("command: 'http GET https://b.example/{{test}}'", "may not send a request to 'b.example"),
-        ("command: 'http GET https://a:b@a.example/'", "contains credentials"),
+        ("command: 'http GET https://a:b@a.example/'", "looks like a secret"),
         ("command: 'http GET https://a.example:x/'", "is not a URL: "),
         ("command: mcp search", "takes SERVER.TOOL, not 'search'"),
         ("command: mcp traker.find", "no MCP server 'traker'; did you mean tracker?"),

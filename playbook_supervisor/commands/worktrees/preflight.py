@@ -54,7 +54,7 @@ class Preflight(Record):
             request = creation.prepare(self.store, reference, given, tree=self.tree, branch=branch)
             if not elsewhere:
                 request.require_commands(self.tree, inside=self.client)
-            require_executable(request, self.tree)
+            require_executable(request, self.tree, machine=self.store.checkout.root)
         except PlaybookError as error:
             unknown = error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED")
             if unknown and self._in_checkout(reference):

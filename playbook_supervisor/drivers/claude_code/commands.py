@@ -137,8 +137,9 @@ def _run(typed: TypedCommand) -> HookReply:
         )
     request = creation.prepare(typed.store, words[0], words[1:], start=start)
     request.require_commands(typed.store.checkout.root, inside=True)
-    require_executable(request, typed.store.checkout.root)
-    permissions.require_allowed(request.all_playbooks, typed.store.checkout.root, conversation=True)
+    root = typed.store.checkout.root
+    require_executable(request, root, start=start, machine=root)
+    permissions.require_allowed(request.all_playbooks, root, conversation=True)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
     supervisor = client_supervisor(typed.store, session_id)
     snapshot = supervisor.begin(start)

@@ -1,0 +1,238 @@
+"""What cannot work is found by `check`, `doctor` and at the beginning, before anything is spent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hooked import Hooked
+from project import Project
+
+from playbook_supervisor.errors import PlaybookError
+
+HEAD = 'name: {name}\ndescription: A trial\nversion: "1.1"\nargs: []\n{top}steps:\n'
+STEP = "  - {{id: {id}, command: {command}, autonomy: {autonomy}, error_policy: stop{extra}}}\n"
+FIRST = STEP.format(id="build", command="/qa.plan", autonomy="auto", extra="")
+SETTINGS = ".playbooks/config.yaml"
+
+
+def written(
+    project: Project,
+    command: str,
+    *,
+    settings: str = "",
+    autonomy: str = "auto",
+    extra: str = "",
+    top: str = "",
+) -> Project:
+    """A playbook whose second step is the one that cannot work."""
+    last = STEP.format(id="last", command=command, autonomy=autonomy, extra=extra)
+    text = HEAD.format(name="trial", top=top) + FIRST + last
+    project.write(".playbooks/playbooks/trial.yaml", text)
+    if settings:
+        project.write(SETTINGS, settings)
+    return project
+
+
+def refused_everywhere(project: Project, said: str, *, exit_code: int) -> None:
+    """By check, doctor, run, its dry run, begin and the client, and nothing begins."""
+    agent = project.script("default: {say: done}\n")
+    checked = project.playbook("check", "trial")
+    assert checked.code == 1
+    assert said in checked.out
+    assert said in project.playbook("doctor").out
+    for command in (
+        ("run", "trial", "--agent", agent),
+        ("run", "trial", "--dry-run", "--agent", agent),
+        ("begin", "trial"),
+    ):
+        done = project.playbook(*command)
+        assert (done.code, said in done.out + done.err) == (exit_code, True), (command, done.err)
+    with pytest.raises(PlaybookError, match=re.escape(said)):
+        Hooked(project).types("/playbook.run trial")
+    assert not project.sessions
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("checks: {test: {run: [make, test]}}\nallow: {cli: [git]}\n", "`allow.cli` of"),
+        ("checks: {test: {run: [make, test]}}\ndeny: {cli: [make]}\n", "`deny.cli` of"),
+        ("checks: {test: {run: [sh, -c, make]}}\n", "it is a shell"),
+    ],
+)
+def test_a_check_that_the_settings_refuse(project: Project, settings: str, why: str) -> None:
+    extra = ", postconditions: [{command_succeeds: test}]"
+    written(project, "/qa.plan", settings=settings, extra=extra)
+    refused_everywhere(project, "the check test cannot run: a step may not run", exit_code=3)
+    assert why in project.playbook("check", "trial").out
+
+
+@pytest.mark.parametrize("place", ["preconditions", "skip_if", "until"])
+def test_a_check_is_looked_at_wherever_it_stands(project: Project, place: str) -> None:
+    listed = '[{command_succeeds: "cli make test"}]'
+    extra = (
+        f", until: {{max: 2, conditions: {listed}}}" if place == "until" else f", {place}: {listed}"
+    )
+    written(project, "/qa.plan", settings="allow: {cli: [git]}\n", extra=extra)
+    assert "the check cli make test cannot run" in project.playbook("check", "trial").out
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("cli make test", ""),
+        ("commit", ', with: {message: "Build", paths: ["**"]}'),
+        ("branch next", ""),
+        ("pr", ', with: {title: "Build"}'),
+        ("issue", ', with: {title: "Build"}'),
+    ],
+)
+def test_a_program_of_a_step_that_the_settings_refuse(
+    project: Project, command: str, extra: str
+) -> None:
+    written(project, command, settings="allow: {cli: [ruff]}\n", extra=extra)
+    refused_everywhere(project, "`allow.cli` of the project's config does not name it", exit_code=3)
+
+
+def test_our_own_programs_need_no_allow_without_a_list(project: Project) -> None:
+    written(
+        project,
+        "commit",
+        settings="deny: {cli: [make]}\n",
+        extra=', with: {message: "x", paths: ["**"]}',
+    )
+    assert "error" not in project.playbook("check", "trial").out
+
+
+@pytest.mark.parametrize("command", ["cli cat $build.json", "'cli echo --data=$build.stdout'"])
+def test_an_output_inside_a_word(project: Project, command: str) -> None:
+    written(project, command)
+    checked = project.playbook("check", "trial")
+    assert checked.code == 1
+    assert "is not replaced in a command: it would be passed on as it is" in checked.out
+    assert "`stdin: $build." in checked.out
+    assert project.playbook("run", "trial").code == 1
+
+
+def test_a_word_that_only_looks_like_an_output_is_one(project: Project) -> None:
+    written(project, "cli echo $home.json $build.jsonl.txt")
+    assert "is not replaced" not in project.playbook("check", "trial").out
+
+
+LIMITS = "limits: {max_cost_usd: 1.0, max_tokens: 3000}\n"
+UNKEPT = "cannot keep the playbook's max_cost_usd, max_tokens"
+
+
+def test_a_limit_that_the_agent_of_the_settings_cannot_keep(project: Project) -> None:
+    written(
+        project, "/qa.plan", top=LIMITS, settings="agent: own\nagents: {own: {exec: ['true']}}\n"
+    )
+    assert f"warning: the agent own does not report its usage, so it {UNKEPT}" in (
+        project.playbook("check", "trial").out
+    )
+    assert UNKEPT in project.playbook("doctor").out
+    for options in ((), ("--dry-run",)):
+        done = project.playbook("run", "trial", *options)
+        assert (done.code, UNKEPT in done.out + done.err) == (1, True)
+    assert not project.sessions
+
+
+def test_a_limit_of_a_child_counts_too(project: Project) -> None:
+    written(project, "playbook trial2")
+    child = HEAD.format(name="trial2", top=LIMITS) + FIRST
+    project.write(".playbooks/playbooks/trial2.yaml", child)
+    done = project.playbook("run", "trial", "--agent", project.script("default: {say: done}\n"))
+    assert (done.code, UNKEPT in done.err) == (1, True)
+
+
+# ── what this machine lacks ─────────────────────────────────────────────────────────────────
+
+TITLE = ', with: {title: "Build"}'
+NO_REMOTE = "last needs a remote to push to, and the repository has none"
+NO_GH = "last needs gh, which is not on PATH here"
+
+
+def without(project: Project, program: str) -> None:
+    """A PATH with links to all programs but this one."""
+    folder = project.root.parent / "few"
+    folder.mkdir()
+    for path in _programs():
+        if path.name != program and not (folder / path.name).exists():
+            (folder / path.name).symlink_to(path)
+    project.env["PATH"] = str(folder)
+
+
+def _programs() -> Iterable[Path]:
+    for name in ("git", "sh", "env", "cat"):
+        yield from (
+            each for each in (Path("/usr/bin") / name, Path("/bin") / name) if each.exists()
+        )
+
+
+def test_a_pull_request_without_gh_or_a_remote(project: Project) -> None:
+    without(project, "gh")
+    written(project, "pr", extra=TITLE)
+    agent = project.script("default: {say: done}\n")
+    noted = project.playbook("check", "--strict", "trial").out
+    assert f"warning: {NO_GH}. Install it, or put it on PATH. [PB-CHECK-MACHINE]" in noted
+    assert f"warning: {NO_REMOTE}. Add one: `git remote add origin ADDRESS`." in noted
+    shown = project.playbook("doctor").out
+    assert f"WRONG  playbooks: trial, step last: {NO_GH}" in shown
+    for options in ((), ("--dry-run",)):
+        done = project.playbook("run", "trial", "--agent", agent, *options)
+        assert (done.code, NO_GH in done.out + done.err) == (1, True), done.err
+    assert project.playbook("begin", "trial").code == 1
+    assert not project.sessions
+
+
+@pytest.mark.parametrize(
+    "declined",
+    [
+        {"autonomy": "gate_always"},
+        {"extra": f"{TITLE}, approval: required"},
+        {"extra": f"{TITLE}, when: '$build.skipped'"},
+    ],
+    ids=["a gate", "an approval", "a condition"],
+)
+def test_a_step_that_may_be_left_out_is_only_told_of(
+    project: Project, declined: dict[str, str]
+) -> None:
+    project.gh("open")
+    written(project, "pr", **{"extra": TITLE} | declined)
+    agent = project.script("default: {say: done}\n")
+    assert f"note: {NO_REMOTE}" in project.playbook("check", "trial").out
+    assert f"could be better  playbooks: trial, step last: {NO_REMOTE}" in (
+        project.playbook("doctor").out
+    )
+    assert NO_REMOTE in project.playbook("run", "trial", "--dry-run", "--agent", agent).out
+    assert f"note: {NO_REMOTE}" in project.playbook("run", "trial", "--agent", agent).err
+
+
+def test_a_commit_that_pushes_needs_a_remote_too(project: Project) -> None:
+    written(project, "commit", extra=', with: {message: "Build", paths: ["**"], push: true}')
+    assert NO_REMOTE in project.playbook("check", "trial").out
+    project.git("remote", "add", "origin", "https://forge.example/one.git")
+    assert NO_REMOTE not in project.playbook("check", "trial").out
+
+
+def test_what_an_earlier_step_may_provide_is_not_refused(project: Project) -> None:
+    project.gh("open")
+    written(project, "pr", extra=TITLE)
+    path = ".playbooks/playbooks/trial.yaml"
+    adds = "cli git remote add origin https://forge.example/one.git"
+    project.write(path, project.read(path).replace("/qa.plan", f"'{adds}'"))
+    assert f"note: {NO_REMOTE}" in project.playbook("check", "trial").out
+
+
+def test_steps_before_the_first_are_not_looked_at(project: Project) -> None:
+    project.gh("open")
+    written(project, "/qa.plan")
+    path = ".playbooks/playbooks/trial.yaml"
+    pull = STEP.format(id="build", command="pr", autonomy="auto", extra=TITLE)
+    project.write(path, project.read(path).replace(FIRST, pull))
+    agent = project.script("default: {say: done}\n")
+    assert project.playbook("run", "trial", "--agent", agent).code == 1
+    assert project.playbook("run", "trial", "--agent", agent, "--from", "last").code == 0
