@@ -93,7 +93,7 @@ def _candidates(data: Data) -> Iterator[_Candidate]:
 
 def _in_text(path: Path, name: str, text: str) -> Iterator[_Candidate]:
     named = [(name, text)] if _NAMED.match(name) else []
-    if path[-1] == "command":
+    if path[-1:] == ("command",):
         named += _PAIR.findall(text)
     for called, value in named:
         literal = _SCHEME.sub("", value, count=1).strip(" \t'\"")
