@@ -198,7 +198,7 @@ def _in_keys(document: Document, keys: Mapping[str, Data], above: int) -> Iterat
         elif path == ("verdict",):
             yield from _statements(line, decided(value, titled=False), decides=True)
         else:
-            yield from _contradicting(line, label, value, strict=False)
+            yield from _contradicting(line, label, value)
 
 
 # ── body ────────────────────────────────────────────────────────────────────────────────────
@@ -232,7 +232,7 @@ def _in_body(lines: Lines) -> Iterator[_Statement]:
             found = decided(value, titled=heading is not None)
             yield from _statements(number, found, decides=True)
             continue
-        against = list(_contradicting(number, label, value, strict=True))
+        against = list(_contradicting(number, label, value))
         counted = _FAILED.fullmatch(label) or _PASSED.fullmatch(label)
         begun = [] if against or counted else stated(row, strict=True)
         if section is not None:
@@ -257,14 +257,14 @@ def _statements(line: int, found: list[Said], *, decides: bool) -> Iterator[_Sta
     return (_Statement(line, word, said, decides) for word, said in found)
 
 
-def _contradicting(line: int, label: str, value: str, *, strict: bool) -> Iterator[_Statement]:
+def _contradicting(line: int, label: str, value: str) -> Iterator[_Statement]:
     """What a key or a label other than the verdict says against PASS.
 
     A line can have several, as in `Passed: 10, Failed: 2`.
     """
     if PAST.search(label):
         return
-    for part in CLAUSES.split(f"{label}: {value}"[:LONGEST]) if strict else [f"{label}: {value}"]:
+    for part in CLAUSES.split(f"{label}: {value}"[:LONGEST]):
         name, _, said = (each.strip(EDGES).casefold() for each in part.partition(":"))
         failed = _FAILED.fullmatch(name) and is_some(said)
         if failed or (_PASSED.fullmatch(name) and said in ("false", "no")):

@@ -169,8 +169,8 @@ def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
 
 
 def _kind(draft: Draft, at: Path) -> str:
-    draft.correct((*at, "type"), speckit_steps.KEYS)
-    return draft.text((*at, "type")) or "command"
+    """The type of a step, also if that key is misspelt."""
+    return str(meant(draft.value(at), ("type",)).get("type") or "command")
 
 
 def _if(workflow: Workflow, at: Path, condition_of: str) -> None:

@@ -273,5 +273,3 @@ LEAVES: Mapping[str, tuple[tuple[str, ...], _Leaf]] = {
     "gate": (("message", "options", "on_reject", "show_file"), _gate),
 }
 """The keys of each type of step that does something, and its translation."""
-KEYS = (*_COMMON, *dict.fromkeys(key for keys, _ in LEAVES.values() for key in keys))
-"""The keys of these steps."""

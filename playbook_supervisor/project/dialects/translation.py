@@ -196,9 +196,8 @@ class Draft:
         The keys that are there. A misspelt one stands for what is meant, if that is not there.
         """
         keys = self.keys(at)
-        corrected = {key for place, key in self._meant.items() if place[:-1] == at}
         for key in keys:
-            if key not in known and key not in corrected:
+            if key not in known:
                 near = did_you_mean(key, known)
                 if near and near not in keys:
                     self._meant[(*at, near)] = key
@@ -207,19 +206,6 @@ class Draft:
                 shown = first_line(key, 60)
                 self.refuse((*at, key), f"`{shown}` is not a known key of {what}", guidance)
         return tuple(key for key in known if self.value((*at, key)) is not MISSING)
-
-    def correct(self, at: Path, known: Collection[str]) -> None:
-        """Refuse a misspelt form of the key at this path, and read it as that key.
-
-        A key that is among the `known` is none.
-        """
-        *above, name = at
-        keys = self.keys(tuple(above))
-        for key in keys if name not in keys else ():
-            if key not in known and did_you_mean(key, (str(name),)):
-                self._meant[at] = key
-                self.refuse(at, f"`{first_line(key, 60)}` is no key here", f"Write `{name}`.")
-                return
 
     def done(self, kind: str) -> Translation:
         """The translation of a file of this kind."""
