@@ -152,6 +152,13 @@ def move(store: SessionStore, opened: OpenSession, by: str) -> None:
     _move(store, opened, here)
 
 
+def follow_child(store: SessionStore, opened: OpenSession, branch: str) -> None:
+    """Let the session go to the branch that a step of its child has switched to."""
+    here = checkout.refreshed(store.checkout)
+    if opened.standing.instead and branch == here.branch:
+        _move(store, opened, here)
+
+
 def _move(store: SessionStore, opened: OpenSession, here: Checkout) -> None:
     """Written before the files come into the work tree: where a crash leaves them, they belong."""
     opened.restate(replace(opened.manifest, branch=here.branch))

@@ -61,6 +61,8 @@ def gone_on(node: Supervisor, own: Snapshot) -> Snapshot:
                 continue
             below = _advanced(child)
             node.tell(place, below)
+            if below.manifest.branch != own.manifest.branch:
+                own = _on_branch_of(node, own, below)
             if isinstance(below.directive, Finish):
                 if below.directive.status is SessionStatus.ABORTED:
                     return _aborted(node, below)
@@ -69,6 +71,12 @@ def gone_on(node: Supervisor, own: Snapshot) -> Snapshot:
             own = _told(node, node.returned(place, outcome))
             node.children.pop(place, None)
     return _composed(node, own)
+
+
+def _on_branch_of(node: Supervisor, own: Snapshot, below: Snapshot) -> Snapshot:
+    with node.store.open(node.id) as opened:
+        session_branch.follow_child(node.store, opened, below.manifest.branch)
+        return replace(own, manifest=opened.manifest)
 
 
 def _children_due(own: Snapshot) -> list[Attempt]:

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hooked import Hooked
 from program import Result
 from project import FEATURE, Project
+
+from playbook_supervisor.errors import StateError
 
 DEVELOP = """\
 name: develop
@@ -53,6 +56,13 @@ def one(project: Project, step: str) -> None:
     text = ONE.replace('"STEP"', json.dumps(step))
     project.write(".playbooks/playbooks/one.yaml", text)
     project.commit("A playbook")
+
+
+def manifests(project: Project) -> list[dict[str, object]]:
+    """session.yaml of the session and of its child."""
+    found = [yaml.safe_load((each / "session.yaml").read_text()) for each in project.sessions]
+    assert len(found) == 2
+    return found
 
 
 def refused(done: Result, now: str = "main is checked out here") -> bool:
@@ -305,6 +315,50 @@ class TestAStepOfItsOwnThatSwitches:
         assert project.manifest()["branch"] == "topic"
 
 
+CHILD = DEVELOP.replace("steps:", "steps:\n  - {id: switch, command: branch topic}")
+PARENT = """\
+name: parent
+description: A child that switches
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: sub, command: playbook develop}
+  - {id: then, command: "cli touch then.txt"}
+"""
+
+
+class TestASessionWithAChild:
+    @pytest.fixture(autouse=True)
+    def _begin(self, project: Project) -> None:
+        project.write(".playbooks/playbooks/develop.yaml", CHILD)
+        project.write(".playbooks/playbooks/parent.yaml", PARENT)
+        project.commit("Playbooks")
+        project.git("branch", "-f", "main")
+        assert project.playbook("run", "parent").code == 4
+
+    def test_goes_where_a_step_of_the_child_has_switched_to(self, project: Project) -> None:
+        assert {each["branch"] for each in manifests(project)} == {"topic"}
+        assert "it is on branch" not in project.playbook("status").out
+        assert "PB-STATE-OPEN" in project.playbook("run", "develop").err
+        assert project.playbook("answer", "continue").code == 0
+        ended = project.playbook("resume")
+        assert ended.code == 0, ended.err
+
+    def test_is_refused_and_moved_as_a_whole(self, project: Project) -> None:
+        project.git("switch", "-q", "main")
+        for command in (["answer", "continue"], ["resume"]):
+            done = project.playbook(*command)
+            assert (done.code, "is on branch topic, and main is checked out here" in done.err) == (
+                3,
+                True,
+            )
+        assert project.playbook("resume", "--on-this-branch").code == 4
+        assert {each["branch"] for each in manifests(project)} == {"main"}
+        assert project.playbook("answer", "continue").code == 0
+        assert project.playbook("resume").code == 0
+
+
 class TestEndingIt:
     @SETTINGS
     def test_is_possible_on_another_branch(self, project: Project, commits: str) -> None:
@@ -342,6 +396,40 @@ def test_in_the_client_nothing_is_answered_or_launched(project: Project) -> None
     assert said in (reply.note or reply.shown)
     assert untouched(project)
     assert project.journal()[-1]["status"] == "in_progress"
+
+
+def test_in_the_client_no_agent_goes_to_work_on_another_branch(project: Project) -> None:
+    one(project, "/speckit.plan")
+    project.git("branch", "-f", "main")
+    client = Hooked(project)
+    client.types("/playbook.run one")
+    project.git("switch", "-q", "main")
+    said = f"is on branch {FEATURE}, and main is checked out here"
+    launch = client.calls("Agent", description="only#1", prompt="only#1")
+    assert launch is not None
+    assert (launch.decision, said in launch.reason) == ("deny", True)
+    with pytest.raises(StateError, match=said):
+        client.types("/playbook.resume")
+    project.git("switch", "-q", FEATURE)
+    client.types("/playbook.resume")
+    launch = client.calls("Agent", description="only#1", prompt="only#1")
+    assert launch is not None
+    assert launch.decision == "allow"
+
+
+def test_in_the_client_another_playbook_runs_on_another_branch(project: Project) -> None:
+    """The session that it drove until then is left, and continued on its branch."""
+    waits = begun(project, "never")
+    client = Hooked(project)
+    client.types("/playbook.resume")
+    project.git("switch", "-q", "main")
+    ran = client.types("/playbook.run develop").snapshot
+    assert ran is not None
+    assert "its hooks no longer reach" not in project.playbook("status").out
+    project.git("switch", "-q", FEATURE)
+    again = client.types("/playbook.resume").snapshot
+    assert again is not None
+    assert (again.session_id, ran.session_id != waits) == (waits, True)
 
 
 @pytest.mark.parametrize("approve", ["--approve", "--deny"])

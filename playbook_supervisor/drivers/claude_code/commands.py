@@ -91,6 +91,7 @@ class TypedCommand(Record):
 
     def bind(self, snapshot: Snapshot, former: Binding | None = None) -> None:
         """Let the conversation drive the session, and keep the work of `former`."""
+        self._leave_other(snapshot.session_id)
         bound = former or Binding(snapshot.session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
         bound.turn, bound.at_work = "supervised", True
@@ -100,6 +101,17 @@ class TypedCommand(Record):
         private = self.store.runtime(snapshot.session_id)
         request_limit.reset(str(private))
         binding.bind(self.store.checkout, private, bound)
+
+    def _leave_other(self, session_id: str) -> None:
+        """Unbind a session of another branch that this client has driven until now."""
+        other = binding.bound(self.store.checkout)
+        if other in ("", session_id):
+            return
+        private = self.store.runtime(other)
+        former = binding.load(private)
+        if former is not None and former.pid == self.pid:
+            self.leave(former)
+            binding.unbind(self.store.checkout, private)
 
     def former(self, private: Path) -> Binding | None:
         """The current binding. Only a person who types may take it from a running client."""
