@@ -10,6 +10,7 @@ import yaml
 from hooked import Hooked
 from program import Result
 from project import FEATURE, Project
+from test_journeys import kill, wait_until
 
 from playbook_supervisor.errors import StateError
 
@@ -306,6 +307,22 @@ class TestAStepOfItsOwnThatSwitches:
         assert (entry["status"], "returned_at" in entry) == ("in_progress", True)
         assert project.playbook("resume").code == 0
         assert [each["step_id"] for each in project.journal()] == ["only", "then"]
+
+    def test_takes_it_along_if_the_runner_is_killed_meanwhile(self, project: Project) -> None:
+        """By its own words; a step that names no branch may have been lost before a person came."""
+        one(project, "branch topic")
+        hook = project.root / ".git/hooks/post-checkout"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\ntouch .git/switched\nsleep 60\n")
+        hook.chmod(0o755)
+        with project.spawn("run", "one") as runner:
+            wait_until((project.root / ".git/switched").exists)
+            kill(runner)
+        hook.unlink()
+        assert project.git("branch", "--show-current") == "topic"
+        resumed = project.playbook("resume", "--kill")
+        assert resumed.code == 0, resumed.err
+        assert project.manifest()["branch"] == "topic"
 
     def test_also_if_it_is_an_agents(self, project: Project) -> None:
         one(project, "/speckit.plan")
