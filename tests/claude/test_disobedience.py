@@ -228,16 +228,17 @@ class TestNoEarlyStop:
         assert told == [3]
         assert executed(client) == []
 
-    def test_a_model_that_cannot_dispatch_is_ended(self, project: Project, go: Go) -> None:
-        """Row: no early stop. A rule forbids agents: no hook but one hears that it tries."""
-        project.write(".claude/settings.local.json", '{"permissions": {"deny": ["Agent"]}}')
+    def test_a_model_that_cannot_dispatch_is_ended(self, project: Project, start: Start) -> None:
+        """Row: no early stop. The client was told to forbid agents, in no settings: no hook but
+        one hears that it tries."""
 
         def main(request: Request) -> Reply:
             if request.number == 1:
                 has_asked(project, 110)
             return [call("Agent", description="plan#1", prompt="plan#1")]
 
-        client = go(Disobedient(main))
+        client = start(Disobedient(main))
+        client.run(RUN, *FREE, "--disallowedTools", "Agent")
         assert honest(project, client) == "stalled"
         assert len(client.model.main) == 10
 
@@ -394,7 +395,7 @@ class TestTheJournalIsOurs:
     def test_who_takes_the_binding_away_passes_no_step(
         self, project: Project, go: Go, lost: str
     ) -> None:
-        """How far it goes: without its binding the session stands still; nothing is passed."""
+        """A marker alone is written again; without its binding the conversation is stopped."""
         deed = Undisturbed("speckit.plan", bash(f"rm -rf .git/playb*/{lost}"))
         commands = ("next", "report plan#1", "report build#1", "answer continue", "begin short")
         tries = iter([bash(f"playbook {command}") for command in commands])
@@ -406,9 +407,10 @@ class TestTheJournalIsOurs:
             return [next(tries, text("It is done."))]
 
         client = go(Disobedient(main, deed.worker))
-        assert next(tries, None) is None
-        assert honest(project, client) == ("let go" if lost else "tampered")
-        assert steps(project) == ["plan#1 in_progress"]
+        assert (next(tries, None) is None) is bool(lost)
+        assert honest(project, client) == ("stalled" if lost else "tampered")
+        seen = ["plan#1 done", "build#1 in_progress"]  # the worker's end was not missed
+        assert steps(project) == (seen if lost else ["plan#1 in_progress"])
 
 
 class TestHooksStay:

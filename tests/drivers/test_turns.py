@@ -842,3 +842,15 @@ class TestAGateOfAnAbortedSession:
         aborted.stops()
         assert not binding.bound(checkout.find(aborted.project.root))
         assert aborted.says("continue") is None
+
+    def test_leaves_nothing_bound_once_its_client_has_gone(self, aborted: Hooked) -> None:
+        here = checkout.find(aborted.project.root)
+        later = Hooked(aborted.project, "later")
+        later.environment["CLAUDE_PID"] = "1"
+        assert later("SessionStart", source="startup") is None
+        assert binding.bound(here)
+        bound = aborted.bound
+        bound.born = "long ago"
+        binding.save(aborted.private, bound)
+        assert later("SessionStart", source="startup") is None
+        assert not binding.bound(here)

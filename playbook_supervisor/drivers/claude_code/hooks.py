@@ -280,6 +280,10 @@ def _other_conversation(hook: HookContext) -> HookReply | None:
         return None
     if hook.same_process and hook.text("source") in ("clear", "resume", "compact"):
         return _started(hook)
+    if hook.bound.ended:  # its session was aborted, and its client has gone or will be told
+        if not binding.lives(hook.bound):
+            hook.release()
+        return None
     message = f"playbook: session {hook.bound.session} waits here: /playbook.resume continues it."
     return HookReply("SessionStart", note=message, shown=message)
 
