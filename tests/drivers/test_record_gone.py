@@ -96,6 +96,9 @@ class TestARecordThatIsGone:
         due = conversation.calls("Agent", description="qa-plan#1", prompt="qa-plan#1")
         assert due is not None
         assert due.decision == "deny"
+        line = conversation("PreSkillShellCommand", command="touch made", agent_id="a1")
+        assert line is not None
+        assert line.decision == "deny"
         conversation.says(conversation.notice("qa-plan#1"))
         assert writes(conversation) == denied
 

@@ -52,7 +52,7 @@ def reply(
     event, agent = str(payload.get("hook_event_name", "")), payload.get("agent_id")
     whose, message = client_register.turn(pid), _message(known)
     match event:
-        case "PreToolUse" if whose != "person":
+        case "PreToolUse" | "PreSkillShellCommand" if whose != "person":
             if agent:
                 return HookReply(event, decision="deny", reason=message)
             return HookReply(event, decision="deny", reason=_STOP, end=message, ring=message)
