@@ -238,8 +238,8 @@ class OpenSession(Record, frozen=False):
         self.folder = folder
         return self
 
-    def pin_settings(self, data: bytes | None = None) -> str:
-        """Run under the project's present settings from now on, or under these; their digest."""
+    def pin_settings(self, data: bytes | None = None) -> None:
+        """Run under the project's present settings from now on, or under these."""
         data = session_settings.text(self.folder.parents[2]) if data is None else data
         config = pinned_inputs.replace_settings(
             self.folder, self.private, self.runtime, data, self._save
@@ -247,7 +247,6 @@ class OpenSession(Record, frozen=False):
         files = {**self.pinned.files, session_settings.FILE: data}
         self.pinned = replace(self.pinned, config=config, files=files)
         self.save()
-        return digest(data)
 
     def confirm(self, what: str, by: str, at: int) -> None:
         """Record in session.yaml what a person accepted; `write` makes it durable."""

@@ -143,15 +143,21 @@ def pin_missing(store: SessionStore, session_id: str) -> str:
 
 
 def accept(store: SessionStore, session_id: str, by: Principal, data: bytes | None = None) -> None:
-    """Run under the project's present settings, or these; session.yaml records who said so."""
+    """Run under the project's present settings, or these; session.yaml records who said so.
+
+    It does so first: after a crash there are no settings in force that no person has accepted.
+    """
+    data = session_settings.text(store.checkout.root) if data is None else data
+    settings = session_settings.read_settings(data, config.FILE)
     with store.open(session_id) as opened:
-        former = opened.config
-        pinned = opened.pin_settings(data)
-        if changed := list(session_settings.changes(former, opened.config)):
+        if changed := list(session_settings.changes(opened.config, settings)):
             keys = ", ".join(key for key, *_ in changed)
-            what = f"changed settings: {keys} (sha256 {pinned})"
-            opened.confirm(what, by.name, store.clock())
-            opened.write()
+            what = f"changed settings: {keys} (sha256 {digest(data)})"
+            last = opened.manifest.confirmed[-1:]
+            if [(each.what, each.by) for each in last] != [(what, by.name)]:
+                opened.confirm(what, by.name, store.clock())
+                opened.write()
+        opened.pin_settings(data)
         opened.copy()
 
 

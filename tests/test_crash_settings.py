@@ -1,0 +1,60 @@
+"""SIGKILL at every write of an answer that takes corrected settings over."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from cli.test_settings_at_gates import BROKEN, FIXED, SETTINGS, begun, offered
+from crash import ended, forked
+from project import Project
+
+from playbook_supervisor.commands import answering
+
+
+def say(words: str, root: Path) -> None:
+    answering.answer([words], cwd=root)
+
+
+@pytest.mark.parametrize("playbook", ["proved", pytest.param("parent", marks=pytest.mark.long)])
+def test_an_answer_that_takes_settings_over_is_whole_or_can_be_given_again(
+    project: Project, playbook: str
+) -> None:
+    assert begun(project, playbook=playbook).code == 4
+    project.write(SETTINGS, FIXED)
+    words = offered(project.playbook("status").out)
+    for point in itertools.count(1):
+        copy = Project(project.root.with_name(f"killed-{point}"), project.home)
+        shutil.copytree(project.root, copy.root, symlinks=True)
+        code = ended(forked(partial(say, words, copy.root), point))
+        if code == 0:
+            assert point > 10
+            break
+        assert code == -signal.SIGKILL
+        taken_up_again(copy, words)
+        shutil.rmtree(copy.root)
+
+
+def taken_up_again(project: Project, words: str) -> None:
+    """What a person does who looks at the session after the kill; it always leads to its end."""
+    assert {(each / "config.yaml").read_text() for each in project.sessions} <= {BROKEN, FIXED}
+    looked = project.playbook("status")
+    assert looked.code in (0, 4), looked.err
+    if "take settings" in looked.out:
+        assert offered(looked.out) == words
+        again = project.playbook("answer", words, "--resume")
+    elif "WAITS FOR A HUMAN" in looked.out:  # the settings are taken, the answer is not recorded
+        again = project.playbook("answer", "continue", "--resume")
+    else:
+        again = project.playbook("resume")
+    assert again.code == 0, again.err
+    assert {(each / "config.yaml").read_text() for each in project.sessions} == {FIXED}
+    for each in project.sessions:
+        confirmed = yaml.safe_load((each / "session.yaml").read_text()).get("confirmed", [])
+        assert len(confirmed) == 1, project.root.name
+    assert project.playbook("audit", "--all").code == 0
