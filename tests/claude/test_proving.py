@@ -86,3 +86,27 @@ def test_a_killed_client_loses_no_proof_and_makes_again_the_check_that_was_runni
     assert project.manifest()["gate"]["id"] == "pr#1?1"
     first, _ = project.journal()[0]["evidence"]
     assert first.endswith(", proved before, by implement#1")
+
+
+def test_a_wrong_check_command_is_corrected_and_taken_over_by_typing(
+    checked: Checked, sit: Sit, recorder: Recorder
+) -> None:
+    """The check is made again, and no worker runs again."""
+    project, right = checked.project, f"checks: {{test: {{run: {checked.argv}}}}}\n"
+    project.write(".playbooks/config.yaml", 'checks: {test: {run: ["false"]}}\n')
+    project.write(".playbooks/playbooks/proved.yaml", PROVED)
+    project.commit("Check otherwise")
+    terminal = sit(Obedient())
+    terminal.say("/playbook.run proved")
+    terminal.wait_for("command_succeeds=test: check test: exit 1 in ")
+    terminal.interrupt()
+    project.write(".playbooks/config.yaml", right)
+    terminal.say("take settings")
+    told = terminal.wait_for(r"Answer `(take settings [0-9a-f]{12})`")
+    assert checked.runs == 0
+    terminal.say(f"{told[1]}, continue")
+    terminal.wait_for(r"Run /feature\.pr \(step pr\) now", timeout=120)
+    implement, _ = project.journal()
+    assert (implement["status"], checked.runs) == ("done", 1)
+    assert (project.session / "config.yaml").read_text() == right
+    assert implement["gates"][0]["text"] == f"{told[1]}, continue"
