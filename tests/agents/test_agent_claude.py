@@ -25,6 +25,7 @@ from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands import driving
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
@@ -368,7 +369,7 @@ def test_a_waiting_call_can_be_stopped(stream: str, stand_in: StandIn, tmp_path:
 
 def test_a_limit_that_the_agent_cannot_keep_is_refused(project: Project) -> None:
     """An ignored limit would be trusted."""
-    drive = driving.DriveOptions("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
+    drive = DriveOptions("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
     with pytest.raises(ArgumentError) as caught:
         driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
     assert caught.value.message.endswith("it cannot keep --max-turns, --max-cost-usd")
@@ -383,12 +384,10 @@ def test_a_stored_limit_that_it_cannot_keep_is_reported(project: Project) -> Non
             told.append(text)
 
     script = project.script("default: {fail: not today}\n")
-    driving.run("auto-feature", ["013"], cwd=project.root, drive=driving.DriveOptions(script))
-    with_limits = driving.DriveOptions("claude", limits=Budget(max_turns=1))
+    driving.run("auto-feature", ["013"], cwd=project.root, drive=DriveOptions(script))
+    with_limits = DriveOptions("claude", limits=Budget(max_turns=1))
     driving.resume(cwd=project.root, retry=True, drive=with_limits)
-    driving.resume(
-        cwd=project.root, retry=True, drive=driving.DriveOptions(script), observer=Listener()
-    )
+    driving.resume(cwd=project.root, retry=True, drive=DriveOptions(script), observer=Listener())
     assert "the agent script does not report its usage, so it cannot keep --max-turns" in told
 
 
@@ -434,7 +433,7 @@ def test_a_group_shares_the_remaining_cost(
     spender = Spender()
     monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)
     limits = Budget(max_turns=7, max_cost_usd=1.0)
-    ending = driving.run("group", cwd=project.root, drive=driving.DriveOptions("", limits=limits))
+    ending = driving.run("group", cwd=project.root, drive=DriveOptions("", limits=limits))
     assert ending.why == "completed"
     assert spender.given["one"] == limits
     for step in ("two", "three"):
@@ -468,7 +467,7 @@ def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
     two = spender.given["two"]
     assert (two.max_turns, two.max_tokens) == (20, 500)
     assert two.max_cost_usd == pytest.approx(0.6)
-    drive = driving.DriveOptions("", limits=Budget(max_turns=3, max_tokens=9000))
+    drive = DriveOptions("", limits=Budget(max_turns=3, max_tokens=9000))
     driving.run("limited", cwd=project.root, drive=drive)
     assert (spender.given["two"].max_turns, spender.given["two"].max_tokens) == (3, 8000)
 
@@ -476,7 +475,7 @@ def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
 def test_limits_of_a_playbook_that_the_agent_cannot_keep_are_refused(project: Project) -> None:
     """As the same limits are that a person gives."""
     project.write(".playbooks/playbooks/limited.yaml", LIMITED)
-    drive = driving.DriveOptions(project.script("default: {say: done}\n"))
+    drive = DriveOptions(project.script("default: {say: done}\n"))
     with pytest.raises(ArgumentError) as caught:
         driving.run("limited", cwd=project.root, drive=drive)
     names = "max_turns, max_cost_usd, max_tokens"

@@ -21,6 +21,7 @@ from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
 from playbook_supervisor.commands import driving, protocol
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import Entry
@@ -66,7 +67,7 @@ class Sitting:
         """Run it with this script, or with the named agent."""
         terminal = self._terminal(100, 30, level)
         named = agent.startswith("exec:")
-        drive = driving.DriveOptions(agent=agent if named else self.project.script(agent))
+        drive = DriveOptions(agent=agent if named else self.project.script(agent))
         ending = driving.run("many", drive=drive, observer=terminal)
         return self._left(terminal, 100, 30), ending
 

@@ -16,6 +16,7 @@ from program import Result
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.worktrees import discard, start_point
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.drivers import driver_lock
@@ -62,8 +63,8 @@ def failed(tree: Project) -> None:
     tree.git("checkout", "-q", "--", "specs")
 
 
-def scripted(project: Project) -> driving.DriveOptions:
-    return driving.DriveOptions(agent=project.script("default: {say: done}\n"))
+def scripted(project: Project) -> DriveOptions:
+    return DriveOptions(agent=project.script("default: {say: done}\n"))
 
 
 @pytest.mark.parametrize("so_far", [pending, aborted, failed])

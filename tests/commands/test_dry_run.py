@@ -16,6 +16,7 @@ from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.cli.render.plan_json import as_json
 from playbook_supervisor.commands import driving, dry_run, locate
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.dry_run import RunPlan
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import ArgumentError, PlaybookError
@@ -61,7 +62,7 @@ steps:
 
 
 def plan(project: Project, *words: str, start: str = "", mode: Mode = Mode.MANUAL) -> RunPlan:
-    drive = driving.DriveOptions(agent=project.script(WORKS), mode=mode)
+    drive = DriveOptions(agent=project.script(WORKS), mode=mode)
     return dry_run.plan(words[0], words[1:], start=start, drive=drive, cwd=project.root)
 
 
@@ -327,7 +328,7 @@ def test_a_run_is_refused_for_commands_that_its_agent_lacks(
     client.write_text("#!/bin/sh\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(client.parent), prepend=":")
-    drive = driving.DriveOptions(agent="claude")
+    drive = DriveOptions(agent="claude")
     shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
     assert [error.code for error in shown.refusals] == ["PB-CHECK-COMMAND"]
     assert shown.exit_code == 1
@@ -347,7 +348,7 @@ def test_a_run_is_refused_for_commands_that_people_cannot_type(
     client.write_text("#!/bin/sh\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(client.parent), prepend=":")
-    drive = driving.DriveOptions(agent="claude")
+    drive = DriveOptions(agent="claude")
     shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
     (error,) = shown.refusals
     assert error.message.endswith("people cannot type (user-invocable: false): /qa.plan")
@@ -356,7 +357,7 @@ def test_a_run_is_refused_for_commands_that_people_cannot_type(
 
 
 def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Project) -> None:
-    drive = driving.DriveOptions(agent=project.script(WORKS), limits=Budget(max_turns=3))
+    drive = DriveOptions(agent=project.script(WORKS), limits=Budget(max_turns=3))
     shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
     assert [error.code for error in shown.refusals] == ["PB-ARG-AGENT"]
     assert (shown.agent, shown.exit_code) == ("script", 1)
@@ -367,7 +368,7 @@ def test_an_open_session_refuses_another_and_a_pending_one_is_continued(
 ) -> None:
     """3: the state forbids it."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
-    drive = driving.DriveOptions(agent=project.script(WORKS))
+    drive = DriveOptions(agent=project.script(WORKS))
     ending = driving.run("gated", cwd=project.root, drive=drive)
     shown = plan(project, "auto-validate", "013")
     assert [error.code for error in shown.refusals] == ["PB-STATE-OPEN"]
@@ -409,7 +410,7 @@ def test_what_a_run_would_refuse_before_its_first_step_is_foreseen(
     before = everything(project.root)
     shown = plan(project, "auto-feature", "013")
     assert everything(project.root) == before
-    drive = driving.DriveOptions(agent=project.script(WORKS))
+    drive = DriveOptions(agent=project.script(WORKS))
     with pytest.raises(PlaybookError) as caught:
         driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
     assert shown.refusals[0].code == caught.value.code

@@ -10,6 +10,7 @@ import pytest
 from project import Project
 
 from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point
@@ -350,13 +351,13 @@ def test_without_a_name_those_that_have_a_worktree_are_named(installed: Project)
     assert finishing.plan(cwd=beside.tree.root).session_id == beside.id
 
 
-def _planning(project: Project) -> driving.DriveOptions:
+def _planning(project: Project) -> DriveOptions:
     script = "steps: {qa-plan: {write: {'.qa/{{feature}}/test-plan.md': a plan}}}"
-    return driving.DriveOptions(agent=project.script(script))
+    return DriveOptions(agent=project.script(script))
 
 
-def _scripted(project: Project) -> driving.DriveOptions:
-    return driving.DriveOptions(agent=project.script("default: {fail: never mind}\n"))
+def _scripted(project: Project) -> DriveOptions:
+    return DriveOptions(agent=project.script("default: {fail: never mind}\n"))
 
 
 def test_there_may_be_nothing_to_merge_into(beside: Beside) -> None:

@@ -17,6 +17,7 @@ from project import Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.commands import answering, driving, locate
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point
@@ -49,7 +50,7 @@ class Late:
 
     def wait(self) -> None:
         """It runs until its gate; all of it is committed."""
-        drive = driving.DriveOptions(agent=self.main.script(SCRIPT))
+        drive = DriveOptions(agent=self.main.script(SCRIPT))
         driving.run("auto-validate", ["014"], cwd=self.tree.root, drive=drive)
         self.tree.commit("Work")
         self.before = self.entries(self.tree.root)

@@ -15,6 +15,7 @@ from project import Project
 
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.commands import answering, driving, view
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.system import checkout
@@ -67,7 +68,7 @@ def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
     notify(gated, "./call")
     agent = gated.script(WORKS)
     cwd = gated.root
-    assert driving.run("gated", cwd=cwd, drive=driving.DriveOptions(agent=agent)).why == "waiting"
+    assert driving.run("gated", cwd=cwd, drive=DriveOptions(agent=agent)).why == "waiting"
     assert driving.resume(cwd=cwd).why == "waiting"
     assert called(gated) == [WAITS]
     answering.answer(["continue"], cwd=cwd)
@@ -78,7 +79,7 @@ def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
 def test_a_session_that_fails_again_notifies_again(gated: Project) -> None:
     notify(gated, "./call")
     gated.write(".playbooks/playbooks/gated.yaml", GATED.replace("gate_always", "auto"))
-    drive = driving.DriveOptions(agent=gated.script("default: {fail: it broke}\n"))
+    drive = DriveOptions(agent=gated.script("default: {fail: it broke}\n"))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "failed"
     assert driving.resume(cwd=gated.root).why == "failed"
     assert driving.resume(cwd=gated.root, retry=True).why == "failed"
@@ -108,7 +109,7 @@ def test_a_failing_command_is_a_warning_and_not_a_failed_run(
     monkeypatch.setattr(notifications, "DEADLINE", deadline)
     notify(gated, *argv)
     told = Told()
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive, observer=told).why == "waiting"
     (warning,) = [each for each in told.sentences if "notification" in each or "status" in each]
     assert said in warning

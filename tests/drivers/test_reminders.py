@@ -15,6 +15,7 @@ from cli.terminal import Terminal
 from project import Project
 
 from playbook_supervisor.commands import answering, driving
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.notifications import Notice, claim, seconds_left
 from playbook_supervisor.system import checkout
 
@@ -212,7 +213,7 @@ def test_a_reminder_that_hangs_does_not_delay_the_end(gated: Project) -> None:
 
 
 def test_a_runner_that_does_not_wait_leaves_no_thread(gated: Project) -> None:
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     before = threading.active_count()
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "waiting"
     assert threading.active_count() == before
@@ -221,7 +222,7 @@ def test_a_runner_that_does_not_wait_leaves_no_thread(gated: Project) -> None:
 
 
 def test_a_resumed_session_reminds_if_that_is_due(gated: Project) -> None:
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "waiting"
     time.sleep(0.4)
     assert driving.resume(cwd=gated.root).why == "waiting"
@@ -249,7 +250,7 @@ def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     from playbook_supervisor.commands import locate
     from playbook_supervisor.drivers.notifier import still_waits
 
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     waiting = driving.run("gated", cwd=gated.root, drive=drive).snapshot
     assert still_waits(waiting)
     answering.answer(["continue"], cwd=gated.root)

@@ -18,6 +18,7 @@ from project import Project
 from web import Request, Site, served
 
 from playbook_supervisor.commands import answering, driving, view
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
 from playbook_supervisor.drivers.observers import NullObserver
@@ -237,7 +238,7 @@ def messages(project: Project, ending: str) -> list[tuple[str, str]]:
 
 def test_a_run_sends_a_message_for_each_gate_and_each_end(gated: Project, site: Site) -> None:
     settings(gated, at(site, "good"))
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "waiting"
     assert driving.resume(cwd=gated.root).why == "waiting"
     answering.answer(["continue"], cwd=gated.root)
@@ -249,7 +250,7 @@ def test_a_run_sends_a_message_for_each_gate_and_each_end(gated: Project, site: 
 def test_a_program_is_given_the_link_on_its_line(gated: Project) -> None:
     gated.write("call", "#!/bin/sh\ncat >> called\n").chmod(0o755)
     settings(gated, "./call")
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "waiting"
     ((title, body), _) = messages(gated, "")
     question, _, link = body.split("\n")
@@ -259,7 +260,7 @@ def test_a_program_is_given_the_link_on_its_line(gated: Project) -> None:
 def test_a_failure_is_a_note_and_not_a_failed_run(gated: Project, site: Site) -> None:
     settings(gated, at(site, "bad"))
     told = Told()
-    drive = driving.DriveOptions(agent=gated.script(WORKS))
+    drive = DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive, observer=told).why == "waiting"
     said = "the notification failed: json answered with HTTP status 500"
     assert said in told.sentences

@@ -92,6 +92,7 @@ def test_a_session_is_told_when_it_begins_changes_and_is_removed(
     shutil.rmtree(project.session)
     assert feed.poll() == (topic,)
     (row,) = feed.listing.rows
+    assert isinstance(row, Row)
     assert row.seen.problem == "its files are gone; the next command restores them"
     shutil.rmtree(project.root / f".git/playbook/{name}")
     assert feed.poll() == (topic,)

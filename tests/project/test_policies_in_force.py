@@ -14,6 +14,7 @@ from hooked import Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import answering, checking, diagrams, driving, locate, view
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
@@ -43,7 +44,7 @@ def sign(project: Project, mail: str) -> None:
 
 
 def run(project: Project, mode: Mode, person: Prompter | None = None) -> DriveResult:
-    drive = driving.DriveOptions(agent=project.script(WORKS), mode=mode)
+    drive = DriveOptions(agent=project.script(WORKS), mode=mode)
     return driving.run("gated", cwd=project.root, drive=drive, prompter=person)
 
 
@@ -125,7 +126,7 @@ postconditions:
         return Checked(gated, tmp_path)
 
     def test_is_made_and_journaled(self, checked: Checked) -> None:
-        drive = driving.DriveOptions(
+        drive = DriveOptions(
             agent=checked.project.script("steps: {publish: {write: {docs/a.md: new}}}"),
             mode=Mode.AUTONOMOUS,
         )
@@ -137,7 +138,7 @@ postconditions:
         assert checked.runs == 1
 
     def test_that_fails_leaves_the_step_failed(self, checked: Checked) -> None:
-        drive = driving.DriveOptions(
+        drive = DriveOptions(
             agent=checked.project.script("steps: {publish: {write: {broken: 'yes'}}}"),
             mode=Mode.AUTONOMOUS,
         )
@@ -215,7 +216,7 @@ class TestABeginning:
         """`--from` leaves earlier steps out, and is said by those alone who may leave them out."""
         text = f"match: {{step: qa-plan}}\nanswered_by: ['{RELEASE}']\n"
         project.write(".playbooks/policies/release.yaml", text)
-        drive = driving.DriveOptions(agent=project.script(WORKS))
+        drive = DriveOptions(agent=project.script(WORKS))
 
         def from_the_second() -> DriveResult:
             return driving.run(
@@ -241,13 +242,13 @@ class TestABeginning:
 
     def test_records_that_no_policy_applies(self, gated: Project) -> None:
         """Where a project has policies, a session says what held, also where that is nothing."""
-        drive = driving.DriveOptions(agent=gated.script(WORKS))
+        drive = DriveOptions(agent=gated.script(WORKS))
         driving.run("auto-validate", ["013"], cwd=gated.root, drive=drive)
         kept = (gated.session / "policy.yaml").read_text()
         assert kept.endswith("schema: 1\ndemands: []\n")
 
     def test_of_a_project_without_policies_keeps_none(self, project: Project) -> None:
-        drive = driving.DriveOptions(agent=project.script(WORKS))
+        drive = DriveOptions(agent=project.script(WORKS))
         driving.run("auto-validate", ["013"], cwd=project.root, drive=drive)
         assert not (project.session / "policy.yaml").exists()
 
@@ -259,7 +260,7 @@ class TestABeginning:
             "current_step: publish\nworktree: ''\n",
         )
         gated.write(".playbooks/sessions/20260219-a7k/journal.yaml", "entries: []\n")
-        drive = driving.DriveOptions(agent=gated.script(WORKS))
+        drive = DriveOptions(agent=gated.script(WORKS))
         ending = driving.resume("20260219-a7k", cwd=gated.root, drive=drive)
         assert lines(ending.context)[0].startswith("answered by: ")
         assert (gated.session / "policy.yaml").is_file()

@@ -11,6 +11,7 @@ from hooked import Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import driving, locate, protocol
+from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Mode
@@ -32,7 +33,7 @@ steps:
 
 def run(project: Project, *words: str, start: str = "") -> str:
     """Why the run ended."""
-    drive = driving.DriveOptions(agent=project.script(WORKS))
+    drive = DriveOptions(agent=project.script(WORKS))
     return driving.run(words[0], words[1:], start=start, drive=drive, cwd=project.root).why
 
 
@@ -98,7 +99,7 @@ class TestASuggestedCommandNamesTheSession:
 
     def test_where_it_has_ended(self, project: Project) -> None:
         agent = project.script("default: {fail: it is broken}\n")
-        drive = driving.DriveOptions(agent=agent)
+        drive = DriveOptions(agent=agent)
         assert driving.run("auto-validate", ["013"], drive=drive, cwd=project.root).why == "failed"
         with pytest.raises(StateError) as caught:
             driving.pause(cwd=project.root)
@@ -123,7 +124,7 @@ class TestARunThatIsCutOffBeforeItIsDriven:
             raise KeyboardInterrupt(private, agent)
 
         project.write(".playbooks/playbooks/gated.yaml", GATED)
-        drive = driving.DriveOptions(agent=project.script(WORKS), mode=Mode.AUTONOMOUS)
+        drive = DriveOptions(agent=project.script(WORKS), mode=Mode.AUTONOMOUS)
         with monkeypatch.context() as patch:
             patch.setattr(driver_lock, "driving", interrupted)
             with pytest.raises(KeyboardInterrupt):
