@@ -60,13 +60,6 @@ def create(argument: str, config: Config, root: Path) -> ClaudeAgent:
     return ClaudeAgent(config.claude)
 
 
-def is_newer(said: str) -> bool:
-    """Whether the client's `--version` names a version newer than those that were tested."""
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", said)
-    newest = [int(part) for part in TESTED[-1].split(".")]
-    return found is not None and [int(part) for part in found.groups()] > newest
-
-
 class ClaudeAgent:
     """The `claude` on PATH, with the permissions of the config."""
 

@@ -14,7 +14,7 @@ from shutil import which
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.claude import TESTED, is_newer
+from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import doctor_playbooks, hook_trial, locate
 from playbook_supervisor.commands.diagnosis import Diagnosis, completed, program_path
 from playbook_supervisor.commands.install import update
@@ -24,12 +24,15 @@ from playbook_supervisor.drivers import url_notices
 from playbook_supervisor.drivers.claude_code import client_register, permissions, settings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project import config, library
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
 
 _INSTALL = "Install it: uv tool install playbook-supervisor."
+_NO_SHELL_LINES = "2.1.331"  # the last client without the event PreSkillShellCommand
+_UNSEEN = "no hook of ours sees the shell lines in a command's text"
 
 
 def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Diagnosis]:
@@ -54,7 +57,7 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("playbooks", doctor_playbooks.playbooks, here)
     yield from _checked("sessions", _sessions, here)
     yield from _checked("gh", doctor_playbooks.forge, here)
-    yield _client(here.root)
+    yield from _checked("claude", _client, here)
 
 
 def _checked(
@@ -92,16 +95,29 @@ def _program(root: Path) -> Diagnosis:
     return Diagnosis("playbook", "fine", f"{__version__}, {path}")
 
 
-def _client(root: Path) -> Diagnosis:
+def _client(here: checkout.Checkout) -> Iterator[Diagnosis]:
     path = which("claude")
-    done = completed(root, path, "--version") if path else None
+    done = completed(here.root, path, "--version") if path else None
     if done is None or done.returncode:
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
-        return Diagnosis("claude", "advice", "Claude Code does not run from here", cure)
+        yield Diagnosis("claude", "advice", "Claude Code does not run from here", cure)
+        return
     found = f"{first_line(done.stdout)}; tested with {' and '.join(TESTED)}"
-    if is_newer(done.stdout):
-        return Diagnosis("claude", "advice", found, f"If something is odd, use {TESTED[-1]}.")
-    return Diagnosis("claude", "fine", found)
+    version = done.stdout.partition(" ")[0].strip()
+    if is_newer(version, TESTED[-1]):
+        yield Diagnosis("claude", "advice", found, f"If something is odd, use {TESTED[-1]}.")
+    elif is_newer(version, _NO_SHELL_LINES) and _lacks_shell_lines(here.root):
+        cure = "See PreSkillShellCommand in docs/claude-code.md."
+        yield Diagnosis("claude", "advice", f"{found}; {_UNSEEN}", cure)
+    else:
+        yield Diagnosis("claude", "fine", found)
+
+
+def _lacks_shell_lines(root: Path) -> bool:
+    data = permissions.content(root / settings.FILE)
+    return settings.holds_ours(data) and not any(
+        settings.command_of(data, event) for event in settings.OPTIONAL
+    )
 
 
 # ── what is installed here ──────────────────────────────────────────────────────────────────

@@ -151,7 +151,7 @@ class TestPrograms:
     @pytest.mark.parametrize(
         ("said", "state"),
         [
-            ("2.1.332 (Claude Code)", "fine"),
+            ("2.1.331 (Claude Code)", "fine"),
             ("2.0.1 (Claude Code)", "fine"),
             ("odd", "fine"),
             ("2.1.1000 (Claude Code)", "advice"),
@@ -164,6 +164,20 @@ class TestPrograms:
         clinic.program("claude", f"echo '{said}'")
         found = clinic.findings()["claude"]
         assert (found.state, found.found) == (state, f"{said}; tested with {' and '.join(TESTED)}")
+
+    def test_a_client_that_knows_a_hook_more_is_told_of_it(self, clinic: Clinic) -> None:
+        """Until the entry is added, which older clients would not know."""
+        clinic.program("claude", "echo '2.1.332 (Claude Code)'")
+        found = clinic.findings()["claude"]
+        assert found.state == "advice"
+        assert found.found.endswith("no hook of ours sees the shell lines in a command's text")
+        project = clinic.project
+        text = project.read(".claude/settings.json")
+        added = json.loads(text)
+        added["hooks"]["PreSkillShellCommand"] = added["hooks"]["PreToolUse"]
+        project.write(".claude/settings.json", json.dumps(added))
+        assert project.playbook("update").code == 0
+        assert clinic.findings()["claude"].state == "fine"
 
     def test_without_the_client_there_is_still_the_headless_runner(self, clinic: Clinic) -> None:
         """kai RT-1."""
