@@ -80,8 +80,10 @@ def make_validator(config: pytest.Config) -> None:
     build = REPOSITORY / "hatch_build.py"
     schema = REPOSITORY / "playbook_supervisor/project/schemas/playbook.json"
     made = schema.with_name("playbook_validator.py")
+    if hasattr(config, "workerinput") or not build.exists():  # a copy of this file in a test
+        return
     newest = max(path.stat().st_mtime for path in (build, schema))
-    if hasattr(config, "workerinput") or (made.exists() and made.stat().st_mtime > newest):
+    if made.exists() and made.stat().st_mtime > newest:
         return
     runpy.run_path(str(build), run_name="__main__")
 

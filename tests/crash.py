@@ -77,7 +77,7 @@ EVIDENT = ("plan", "agreement", "qa-plan", "check")
 SCRIPT = """
 steps:
   plan: {write: {"specs/{{feature}}/plan.md": "a plan of {{attempt}}"}}
-  fix: [{fail: two tests are red}, {}]
+  fix: [{fail: two tests are red}, {say: mended}]
   agreement: {write: {".agreements/{{feature}}/agreement.yaml": "agreed: {{attempt}}"}}
   qa-plan: {write: {".qa/{{feature}}/test-plan.md": "plan {{attempt}}"}}
   check: {write: {".agreements/{{feature}}/check-report.md": "verdict: PASS"}}

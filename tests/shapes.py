@@ -126,7 +126,7 @@ tools: [Read, Write]
 outputs: [short.md]
 inputs:
   - {name: lines, description: How long it may be, type: number, required: true}
-limits: {max_turns: 20}
+limits: {timeout_seconds: 60}
 ---
 # Shorten the notes
 

@@ -204,7 +204,7 @@ def test_a_gate_in_a_clone_says_what_it_knows_of_the_beginning_and_what_not(
     assert re.search("branch 013-playbook-create, 1 commit since the session began", shown)
     assert "changes are not known: what was here when the session began is not known" in shown
     assert "Push what there is" in shown
-    assert "plan.md" in shown
+    assert "`git diff " in shown
 
 
 @pytest.mark.parametrize(("later", "code"), [("", 0), ("worse\n", 4)])

@@ -33,7 +33,7 @@ ITEMS = 3
 DONE = {*(f"{name}[{item}]" for name in ("fix", "build") for item in (1, 2, 3)), "last"}
 SCRIPT = """
 steps:
-  "fix[2]": [{fail: two tests are red}, {}]
+  "fix[2]": [{fail: two tests are red}, {say: mended}]
 """
 
 

@@ -32,7 +32,7 @@ CHILDREN = {
 SCRIPT = """
 steps:
   plan: {write: {"specs/{{feature}}/plan.md": "a plan of {{attempt}}"}}
-  fix: [{fail: two tests are red}, {}]
+  fix: [{fail: two tests are red}, {say: mended}]
 """
 DONE = {"first", "one", "one/plan", "one/pr", "two", "two/fix", "two/inner", "last"} | {
     "two/inner/note",

@@ -65,7 +65,7 @@ def test_a_gate_shows_what_has_changed_since_the_launch(project: Project) -> Non
         terminal.until("agreement-check#1 waits for you")
         shown = terminal.until("abort > ")
         assert "agreement-check#1 said last: done it" in shown
-        assert "   made.py | new" in shown
+        assert "   made.py (new) | 1 +" in shown
         terminal.type("hm\n")
         terminal.until("abort > ")
         terminal.type("\x04")

@@ -184,7 +184,7 @@ def test_our_commit_is_not_shown_as_the_steps_work(
     snapshot = supervisor.report("pr#1", OK)
     context = gate_context(snapshot)
     assert context is not None
-    assert [line for line in context.changes if "|" in line] == [" made.py | 1 +"]
+    assert [line for line in context.changes if "|" in line] == [" made.py (new) | 1 +"]
     (commit,) = context.commits
     assert commit.endswith("The work")
 
@@ -345,5 +345,5 @@ def test_a_hook_commits_too_and_shows_it_to_the_person(project: Project) -> None
     assert notice.startswith("the session is committed before pr: ")
     assert subjects(project) == ["Record session before pr"]
     reply = hooked.types("/playbook.abort")
-    assert "the session is committed at its end: " in reply.reason
+    assert "the session is committed at its end: " in reply.shown
     assert subjects(project)[1:] == ["Record session: aborted"]
