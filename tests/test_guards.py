@@ -260,16 +260,27 @@ class TestOneDriver:
             assert terminal.end() == 0
         assert project.playbook("resume").code == 0
 
-    @pytest.mark.parametrize("command", ["pause", "abort"])
-    def test_a_person_at_another_terminal_releases_the_session(
-        self, conversation: Conversation, command: str
+    def test_a_person_at_another_terminal_pauses_the_session(
+        self, conversation: Conversation
     ) -> None:
-        with Terminal(conversation.project, command) as terminal:
+        with Terminal(conversation.project, "pause") as terminal:
             assert terminal.end() == 0
         assert not (conversation.project.root / ".git/playbook/bound").exists()
         assert conversation.hook("PreToolUse", tool_name="Bash", tool_input={}) is None
-        status = conversation.project.manifest()["status"]
-        assert status == {"pause": "in_progress", "abort": "aborted"}[command]
+        assert conversation.project.manifest()["status"] == "in_progress"
+
+    def test_a_person_at_another_terminal_aborts_the_session(
+        self, conversation: Conversation
+    ) -> None:
+        """The client, which may still show the gate, is told; then it is released."""
+        with Terminal(conversation.project, "abort") as terminal:
+            assert terminal.end() == 0
+        assert conversation.project.manifest()["status"] == "aborted"
+        assert conversation.hook("PreToolUse", tool_name="Bash", tool_input={}) is None
+        told = conversation.hook("UserPromptSubmit", prompt="continue")
+        assert "its gate publish#1?1 has ended" in str(told)
+        conversation.hook("Stop")
+        assert not (conversation.project.root / ".git/playbook/bound").exists()
 
 
 class TestCommandsInTheClientsShell:

@@ -18,7 +18,7 @@ EXECUTORS = Path(__file__).parent.parent.parent / "docs/executors.md"
 def playbook(project: Project, command: str, **more: Any) -> None:
     step = {"id": "s", "command": command, **more}
     defaults = {"autonomy": "auto", "error_policy": "stop"}
-    about = {"name": "p", "description": "d", "version": "1.1", "args": [], "defaults": defaults}
+    about = {"name": "p", "description": "d", "version": "1.2", "args": [], "defaults": defaults}
     project.write(".playbooks/playbooks/p.yaml", yaml.safe_dump({**about, "steps": [step]}))
     project.write(".playbooks/config.yaml", "deny: {cli: [touch, sh]}\ncommit_sessions: never\n")
 
@@ -51,7 +51,7 @@ def test_what_a_launcher_would_start_is_refused_beforehand(project: Project, lau
 def test_steps_that_use_git_themselves_go_on_beside_a_deny(project: Project) -> None:
     project.write("new.txt", "new\n")
     options = {"message": "sh: new", "paths": ["*.txt"], "push": False, "pull": False}
-    playbook(project, "commit", **{"with": options})
+    playbook(project, "commit", **{"with": options, "also": "uncommitted"})
     assert project.playbook("check").code == 0
     assert project.playbook("run", "p").code == 0
     assert project.git("log", "-1", "--format=%s") == "sh: new"

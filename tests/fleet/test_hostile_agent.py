@@ -11,7 +11,7 @@ import pytest
 from fleet.station import Fleet
 from playbook_supervisor.drivers.fleet.storage.rows import State
 
-PLAN = '[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'
+PLAN = 'echo done\n[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'
 pytestmark = pytest.mark.measured
 
 

@@ -351,7 +351,9 @@ class Attacked:
         files[0].write_text(AGENT)
         files[1].write_text(json.dumps(tasks))
         agent = self.project.root.with_name("agent")
-        agent.write_text(f"#!/bin/sh\nexec {sys.executable} {' '.join(map(str, files))}\n")
+        agent.write_text(
+            f"#!/bin/sh\necho done\nexec {sys.executable} {' '.join(map(str, files))}\n"
+        )
         agent.chmod(0o755)
         name = playbook(self.project, "plan /speckit.plan auto stop")
         ran = self.project.playbook("run", name, "013", "--agent", f"exec:{agent}")
