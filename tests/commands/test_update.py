@@ -491,7 +491,7 @@ class TestTheClientsSettings:
         installed.write(settings.FILE, "{,}")
         ship()
         before = state(installed)
-        with pytest.raises(PlaybookError, match="is missing"):
+        with pytest.raises(PlaybookError, match="not JSON"):
             upgrade.plan(cwd=installed.root)
         assert state(installed) == before
 

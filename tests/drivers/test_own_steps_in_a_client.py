@@ -197,7 +197,7 @@ def test_a_gate_that_opens_behind_the_command_says_more_in_its_dialog(
     lines = asked["updatedInput"]["questions"][0]["question"].splitlines()
     assert lines[0].startswith("Run ")
     assert [line.split()[:2] for line in lines[1:3]] == [[">", "build"], [">", "branch"]]
-    assert lines[3:] == [">   made.txt | new"]
+    assert lines[3:] == [">   made.txt (new) | 1 +"]
 
 
 def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conversation) -> None:
