@@ -245,7 +245,7 @@ def test_limits_of_the_machine(project: Project, kind: str) -> None:
     """With the first sizes hardly anything starts, with the last ones everything works."""
     agent = project.script(WORKS)
     limit = resource.RLIMIT_AS if kind == "memory" else resource.RLIMIT_NOFILE
-    sizes = range(14 << 20, 50 << 20, 4 << 20) if kind == "memory" else range(5, 12)
+    sizes = range(14 << 20, 70 << 20, 4 << 20) if kind == "memory" else range(5, 12)
     codes = []
     for size in sizes:
         shutil.rmtree(project.root / ".playbooks/sessions", ignore_errors=True)
