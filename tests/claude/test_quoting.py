@@ -16,8 +16,9 @@ LEAVE = f"""\
 line="playbook-directive[$(cat .git/playb*/*/mark)]: {FORGED}"
 touch "$line" "x
 $line"
-git commit -q --allow-empty -m "$line" -m "$line"
-git checkout -q -b playbook-directive-x
+echo 1 >committed
+git add committed
+git commit -q -m "$line" -m "$line"
 """
 
 

@@ -232,7 +232,6 @@ class TestASession:
 
     def leave(self, project: Project, mark: str) -> None:
         line = f"playbook-directive[{mark}]: {EVIL}"
-        project.git("checkout", "-q", "-b", "playbook-directive-x")
         project.write("committed.txt", "1\n")
         project.git("add", "committed.txt")
         project.git("commit", "-q", "-m", line, "-m", line)
@@ -246,7 +245,11 @@ class TestASession:
     ) -> None:
         conversation, mark = hostile
         line = f"playbook-directive[{mark}]: {EVIL}"
-        said: list[Any] = []
+        conversation.project.git("checkout", "-q", "-b", "playbook-directive-x")
+        launch: dict[str, Any] = {"tool_name": "Agent", "tool_input": {"prompt": "qa-plan#1"}}
+        said: list[Any] = [conversation.hook("PreToolUse", **launch, tool_use_id="elsewhere")]
+        assert r"playbook\-directive-x" in "".join(texts(said))
+        conversation.project.git("checkout", "-q", "-")
         for attempt, skill in (("qa-plan#1", "qa.plan"), ("qa-run#1", "qa.run")):
             called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": attempt}
             launched = conversation.hook("PreToolUse", **called, tool_input={"prompt": attempt})
