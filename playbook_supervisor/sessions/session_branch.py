@@ -18,6 +18,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answered, Asked, Finish, Lost, Returned
 from playbook_supervisor.kernel.model import SLASH
+from playbook_supervisor.kernel.vocabulary import ENDED
 from playbook_supervisor.project.references import interpolate, shown
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system import checkout
@@ -166,6 +167,18 @@ def _move(store: SessionStore, opened: OpenSession, here: Checkout) -> None:
     store.settle(opened)
     opened.stands(Standing(here.branch), here.head)
     opened.copy()
+    _bring_children(store, opened)
+
+
+def _bring_children(store: SessionStore, opened: OpenSession) -> None:
+    """Take the files of ended children along: the journal names them on this branch, too."""
+    for name in filter(store.drives, store.found()):
+        with suppress(StateError):  # one that cannot be read stays away, and the audit says so
+            known = store.manifest(name)
+            if known.parent_session == opened.manifest.session_id and known.status in ENDED:
+                with store.open(name) as child:
+                    store.settle(child)
+                    _bring_children(store, child)
 
 
 def _bind(store: SessionStore, opened: OpenSession, seen: Observation | None) -> None:
