@@ -106,7 +106,8 @@ class Runner(Record, frozen=False):
                 snapshot, result = self._interruptible(lambda: (first(), None))
                 while result is None:
                     for event in snapshot.events:
-                        self._launched |= {event.id} if event.change is Change.LAUNCHED else set()
+                        if event.change is Change.LAUNCHED:
+                            self._launched.add(event.id)
                         self.observer.on_event(event, snapshot)
                     self._show_notices(snapshot)
                     snapshot, result = self._interruptible(partial(self._carry_out, snapshot))
