@@ -125,10 +125,9 @@ class SessionFolders:
             with self._explaining(session_id):
                 found = read_manifest(read_bytes(path), integrity.shown(path.parent, path.name))
         except FileNotFoundError as error:
-            if self.drives(session_id):
+            if written := self.written_manifest(session_id):
                 self.require_worktree(session_id)
-                if written := self.written_manifest(session_id):
-                    return written
+                return written
             raise session_ids.unknown(session_id) from error
         return self.written_manifest(session_id) or found
 

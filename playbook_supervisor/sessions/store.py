@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.sessions import (
     continuation,
@@ -258,13 +258,10 @@ class DiskStore(SessionFolders):
             return False
 
     def _is_tracked(self, folder: Path) -> bool:
-        """Whether the present branch has the folder; if git cannot tell, it may."""
+        """Whether the present branch has the folder. GitError if git cannot tell."""
         from playbook_supervisor.system.git_process import ask
 
-        try:
-            return bool(ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"))
-        except PlaybookError:
-            return True
+        return bool(ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"))
 
     def doubt(self, session_id: str) -> str:
         """Why nothing proves the session's files: `missing` or `damaged` runtime state."""

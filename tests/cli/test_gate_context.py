@@ -310,6 +310,7 @@ def test_at_80_columns_and_24_lines_the_fact_that_decides_is_whole(project: Proj
         assert len(shown.splitlines()) <= 24
 
 
+@pytest.mark.measured
 def test_a_question_mark_explains_the_choices_and_diff_shows_the_changes(project: Project) -> None:
     with Terminal(project, *failing_qa(project)) as terminal:
         terminal.until("(? for help) continue, retry, accept or abort > ")

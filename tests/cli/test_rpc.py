@@ -19,6 +19,7 @@ from project import Project
 
 import playbook_supervisor
 from cli.scripts import conforms
+from cli.terminal import Terminal
 from playbook_supervisor.commands.rpc_request import read_request
 from playbook_supervisor.errors import ArgumentError, StorageError
 from playbook_supervisor.project.schema import schema_text
@@ -599,3 +600,10 @@ def test_a_request_is_read_only_if_it_conforms_to_its_schema(
     except (ArgumentError, StorageError):
         return
     jsonschema.validate(request, json.loads(schema_text("request")))
+
+
+@pytest.mark.measured
+def test_no_request_is_read_from_a_terminal(inbox: Project) -> None:
+    with Terminal(inbox, "rpc") as terminal:
+        terminal.until("the request is read from stdin, which is a terminal")
+        assert terminal.end() == 1

@@ -13,6 +13,9 @@ from project import FEATURE, Project
 from test_journeys import kill, wait_until
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
 
 DEVELOP = """\
 name: develop
@@ -473,3 +476,24 @@ def test_a_request_is_refused_too(project: Project) -> None:
     done = project.playbook("rpc", input=json.dumps(request))
     assert done.json["error"]["code"] == "PB-STATE-BRANCH", done.out
     assert untouched(project)
+
+
+def test_files_that_do_not_fit_are_no_reason_to_go_on_elsewhere(project: Project) -> None:
+    begun(project, "never")
+    project.git("switch", "-q", "main")
+    (project.session / "playbook.yaml").write_text("name: another\n")
+    done = project.playbook("answer", "continue")
+    assert done.code == 3
+    assert "[PB-STATE-" in done.err
+
+
+def test_a_supervisor_goes_on_when_a_person_has_come_back(project: Project) -> None:
+    """It was asked meanwhile, and its files were not there."""
+    name = begun(project)
+    supervisor = Supervisor(DiskStore(checkout.find(project.root)), name)
+    supervisor.hold()
+    before = supervisor.look()
+    project.git("switch", "-q", "main")
+    assert supervisor.look().directive == before.directive
+    project.git("switch", "-q", FEATURE)
+    assert supervisor.look().directive == before.directive

@@ -97,6 +97,19 @@ def test_changes_outside_the_patterns_are_named(world: Workspace) -> None:
     assert said(within, world, tree=tree) == (NOT_HELD, evidence)
 
 
+def test_what_git_cannot_take_is_unknown_only_where_it_matters(world: Workspace) -> None:
+    tree = tree_id(world.root)
+    put(world.root, "src/.GIT/x")
+    unknown = "could not be checked: src/.GIT/x cannot be read (git allows no such name)"
+    for name in ("changes_made=src/**", "changes_within=docs/**", "git_clean"):
+        answer, evidence = said(name, world, tree=tree)
+        assert (answer, evidence.startswith(unknown)) == (ERROR, True), (name, evidence)
+    assert said("changes_within=src/**", world, tree=tree)[0] is HELD
+    assert said("changes_made=docs/**", world, tree=tree)[0] is NOT_HELD
+    put(world.root, "src/a.py")
+    assert said("changes_made=src/**", world, tree=tree)[0] is HELD
+
+
 def test_a_link_out_of_the_repository_is_a_change_of_its_own(world: Workspace) -> None:
     tree = tree_id(world.root)
     (world.root / "src").symlink_to("/etc")

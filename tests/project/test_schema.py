@@ -742,3 +742,11 @@ def test_every_playbook_that_ships_is_valid(path: Path) -> None:
     playbook, found, _ = examine(path.read_bytes(), path.name)
     assert found == ()
     assert playbook is not None
+
+
+def test_where_the_package_was_not_built_jsonschema_says_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, conforms.__module__, None)
+    assert examine(with_step("").encode(), "x.yaml")[0] is not None
+    assert examine(with_step(", odd: 1").encode(), "x.yaml")[0] is None

@@ -486,3 +486,8 @@ def test_a_megabyte_of_hostile_text_is_read_in_one_pass(unit: str) -> None:
     ):
         text = head + unit * (size // len(unit))
         assert read_report(text, yaml=False).verdict in ("", "PASS")
+
+
+def test_an_empty_section_about_the_verdict_states_nothing() -> None:
+    assert read_report("## Verdict\n\n## Notes\nverdict: PASS\n", yaml=False).verdict == "PASS"
+    assert read_report("## Verdict\n\n## Notes\nnone\n", yaml=False).verdict == ""
