@@ -78,12 +78,13 @@ def test_a_git_that_prints_rubbish_is_named(prepared: Project, kind: str) -> Non
         assert time.monotonic() - began < 100
 
 
-def test_the_error_says_that_it_may_not_be_git(prepared: Project) -> None:
-    on_path(prepared, "git", RUBBISH["separators"])
-    done = prepared.playbook("start", "p", "--branch", "014-x")
-    assert done.code != 0
-    assert "git's answer cannot be understood" in done.err
-    assert "`git --version`" in done.err
+@pytest.mark.parametrize("kind", ["text", "nothing", "separators"])
+def test_what_is_no_answer_of_git_is_not_taken_for_one(prepared: Project, kind: str) -> None:
+    """Nothing listed is not nothing changed."""
+    on_path(prepared, "git", RUBBISH[kind])
+    done = prepared.playbook("probe", "git_clean")
+    assert done.code == 2
+    assert "could not be checked: git's answer cannot be understood" in done.out
 
 
 @pytest.mark.parametrize("script", ["yes '[{' | head -c 30000000", "exec yes '[{'"])

@@ -110,7 +110,7 @@ def taken(git: TreeGit, heads: tuple[str, ...]) -> Tree:
         entries = _entries(git, index)
         forced, changed = _settle(git, index, entries, known, heads)
         if changed:
-            tree = git.ask("write-tree", "--missing-ok", index=index).strip()
+            tree = _written(git, index)
             entries = _entries(git, index)
         stamp = _stamp(index)
     settled = _Known(
@@ -139,7 +139,7 @@ def _added(
             raise failure(git.root, _ADD, said)
         if not nested and known.tree and known.index == _stamp(index):
             return known.tree, unreadable
-        tree = git.ask("write-tree", "--missing-ok", index=index).strip()
+        tree = _written(git, index)
         if not nested and (tree, heads) == (known.tree, known.heads):
             return tree, unreadable
         nested += [path for mode, _, path in _entries(git, index) if mode == _GITLINK]
@@ -151,6 +151,13 @@ def _added(
         )
         git.feed("update-index", "-z", "--index-info", stdin="".join(lines), index=index)
     raise GitError("PB-GIT-FAILED", "too many repositories are nested", where=str(git.root))
+
+
+def _written(git: TreeGit, index: Path) -> str:
+    tree = git.ask("write-tree", "--missing-ok", index=index).strip()
+    if not re.fullmatch(r"[0-9a-f]{40,64}", tree):
+        raise ValueError(f"{tree[:80]!r} is not the id of a tree")
+    return tree
 
 
 def _unreadable(said: str, nested: Sequence[str]) -> Iterator[Unreadable]:
