@@ -28,6 +28,7 @@ say() {{
 }}
 case $PLAYBOOK_STEP in *-stubborn) trap '' TERM ;; esac
 say begin
+echo "Working on $PLAYBOOK_STEP"
 left=${{FLEET_WORK:-5}}
 while [ "$left" -gt 0 ]; do
   sleep {BEAT}
