@@ -45,8 +45,8 @@ _STAY = (
     *("GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_HTTP_", "GIT_PROXY_", "GIT_PYTHON_"),
     *("GIT_ALLOW_PROTOCOL", "GIT_SSH", "GIT_SSL_", "GIT_TRACE"),
 )
-"""Beginnings of the variables that say who somebody is, how a network is reached, and where the
-person's own settings are. All others of git change what it reads."""
+"""Prefixes of the variables that name the author, configure the network, or locate the person's
+own settings. All other variables of git change what it reads."""
 _SETTINGS_STAY = ("credential.", "http.", "safe.", "url.", "user.")
 """Beginnings of settings that stay if variables make them, as machines for CI do."""
 _NO_PROMPTS: dict[str, str | None] = {

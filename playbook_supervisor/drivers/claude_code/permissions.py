@@ -20,7 +20,7 @@ _MANAGED: tuple[Path, ...] = (
     Path("/etc/claude-code"),
     Path("/Library/Application Support/ClaudeCode"),
 )
-"""Where an organisation keeps settings that nobody else overrides."""
+"""Where an organisation keeps the settings that override all others."""
 _BY_CONVERSATION = ("playbook next", "playbook next --wait")
 _AGENT = "general-purpose"  # the type of a step's agent
 _DENIED = "PB-CHECK-DENIED"
