@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -47,20 +48,26 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
 
         named = tuple(named_files(names)) if names else project_files()
     checked = check_files(named)
-    if not names and (left := tuple(_passed_over())):
-        checked = (*checked, FileReport(_FOLDER, left))
-    if names or any(Path(each).parent.name == "playbooks" for each in named):
-        return checked
-    return (*checked, FileReport(_FOLDER, (_NO_PLAYBOOK,)))
+    of_project = () if names else _of_project(named)
+    return (*checked, *(FileReport(each.file, (each,)) for each in of_project))
 
 
-def _passed_over() -> Iterator[Problem]:
-    """A note for each file among the playbooks of the project that is none."""
+def _of_project(files: Iterable[str]) -> Iterator[Problem]:
+    """What is to be said of the project, and of none of its files."""
     from playbook_supervisor.commands import checked_files
+    from playbook_supervisor.project import config
+    from playbook_supervisor.sessions.session_changes import never_committed
+    from playbook_supervisor.system import checkout, git_process
 
     for name in checked_files.passed_over():
         said = f"`{name}` is not read"
         yield Problem(_FOLDER, (1, 1), "note", "PB-ARG-PLAYBOOK", said, checked_files.NAMES)
+    if not any(Path(each).parent.name == "playbooks" for each in files):
+        yield _NO_PLAYBOOK
+    root = checkout.find(Path.cwd()).root
+    with suppress(PlaybookError):  # of settings that are not valid more is said above
+        if found := never_committed(root, config.load(root)):
+            yield Problem(git_process.SESSIONS_FOLDER, (1, 1), "warning", "PB-GIT-COMMIT", *found)
 
 
 def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:

@@ -19,7 +19,6 @@ from playbook_supervisor.system import checkout, git_process, tree
 from playbook_supervisor.system.checkout import NOW, Pinned
 from playbook_supervisor.system.files import TEMPORARY
 from playbook_supervisor.system.tree_git import TreeGit
-from playbook_supervisor.system.tree_index import SESSIONS
 from playbook_supervisor.system.uncommitted import uncommitted
 
 COMMIT, PR = "commit", "pr"
@@ -170,7 +169,9 @@ def _inside(root: Path, path: str) -> bool:
 
 def _of_sessions(root: Path, patterns: Sequence[str]) -> list[str]:
     """The files of sessions that patterns name."""
-    named = [f":(top,glob){path}" for path in patterns if path.startswith(SESSIONS)]
+    named = [
+        f":(top,glob){path}" for path in patterns if path.startswith(git_process.SESSIONS_FOLDER)
+    ]
     if not named:
         return []
     head = git_process.commit_of(root, "HEAD") or git_process.empty_tree(root)

@@ -16,9 +16,8 @@ from playbook_supervisor.formats.sanitize import counted, printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import NOW, Pinned
-from playbook_supervisor.system.git_process import SESSIONS, empty_tree, understood
+from playbook_supervisor.system.git_process import SESSIONS, SESSIONS_FOLDER, empty_tree, understood
 from playbook_supervisor.system.tree_git import TreeGit
-from playbook_supervisor.system.tree_index import SESSIONS as SESSIONS_FOLDER
 from playbook_supervisor.system.tree_index import Tree as Tree
 from playbook_supervisor.system.tree_index import Unreadable as Unreadable
 from playbook_supervisor.system.tree_index import taken

@@ -18,12 +18,10 @@ from pathlib import Path
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.records import Record, as_mapping, replace
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
-from playbook_supervisor.system.git_process import failure
+from playbook_supervisor.system.git_process import SESSIONS_FOLDER, failure
 from playbook_supervisor.system.tree_git import TreeGit
 
-SESSIONS = ".playbooks/sessions"
-
-_ADD = ("add", "--all", "--ignore-errors", "--", ".", f":(exclude,top){SESSIONS}")
+_ADD = ("add", "--all", "--ignore-errors", "--", ".", f":(exclude,top){SESSIONS_FOLDER}")
 _MOST_ROUNDS = 100  # levels of nested repositories
 _GITLINK = "160000"
 _RULES = ".gitignore"
@@ -198,7 +196,7 @@ def _settle(
         tracked = {path for listed in committed for path in _split(listed)}
         dropped = hidden - tracked
         forced = (tracked & hidden) | (tracked - paths)
-        forced = {path for path in forced if not path.startswith(f"{SESSIONS}/")}
+        forced = {path for path in forced if not path.startswith(f"{SESSIONS_FOLDER}/")}
     left = [entry for entry in entries if entry[2] not in dropped]
     rule_files = set(_hidden_rules(git.root, _folders(left), ()))
     added = sorted((rule_files | {path for path in forced if _is_file(git.root, path)}) - paths)

@@ -17,10 +17,9 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import NOW, Checkout, Pinned
 from playbook_supervisor.system.files import TEMPORARY, read_bytes, write_atomically
-from playbook_supervisor.system.git_process import ask, empty_tree
+from playbook_supervisor.system.git_process import SESSIONS_FOLDER, ask, empty_tree
 from playbook_supervisor.system.tree import Unreadable, tree_of
 from playbook_supervisor.system.tree_git import TreeGit
-from playbook_supervisor.system.tree_index import SESSIONS
 
 _RAW = r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])"
 _GITLINK = "160000"
@@ -62,7 +61,7 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
     found, edited, modules = set[str](), list[str](), dict[str, str]()
     for field, path in zip(fields[::2], fields[1::2], strict=True):
         match = re.fullmatch(_RAW, field)
-        if match is None or path.startswith(f"{SESSIONS}/"):
+        if match is None or path.startswith(f"{SESSIONS_FOLDER}/"):
             continue
         if match[1] == _GITLINK:
             modules[path] = match[3]
@@ -102,7 +101,7 @@ def _in_module(root: Path, commit: str) -> Uncommitted:
 
 def _staged(root: Path, head: str) -> set[str]:
     listed = ask(root, *_STAGED, head, "--").split("\0")[:-1]
-    return {path for path in listed if not path.startswith(f"{SESSIONS}/")}
+    return {path for path in listed if not path.startswith(f"{SESSIONS_FOLDER}/")}
 
 
 def _flagged(root: Path, paths: Sequence[str]) -> list[str]:

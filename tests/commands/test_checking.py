@@ -95,6 +95,16 @@ def test_what_it_cannot_check_is_named(project: Project, tmp_path: Path) -> None
     assert (outside.code, "[PB-STATE-NO-REPOSITORY]" in outside.err) == (3, True)
 
 
+def test_a_project_whose_sessions_git_ignores_is_warned_of(project: Project) -> None:
+    project.write(".gitignore", ".playbooks/sessions/\n")
+    warned = project.playbook("check")
+    said = ".playbooks/sessions:1:1: warning: git ignores .playbooks/sessions/, so no session will"
+    assert (warned.code, said in warned.out) == (0, True), warned.out
+    assert project.playbook("check", "--strict").code == 1
+    project.write(".playbooks/config.yaml", "commit_sessions: never\n")
+    assert said not in project.playbook("check").out
+
+
 def test_a_project_without_playbooks_is_not_fine(project: Project) -> None:
     shutil.rmtree(project.root / ".playbooks/playbooks")
     project.write(".playbooks/config.yaml", "checks: {test: {run: [make, test]}}\n")
