@@ -111,12 +111,12 @@ def judge(
         return None
     result = stream.result
     text = first_line(str(result.get("result") or ""))
-    subtype = result.get("subtype")
+    subtype = str(result.get("subtype") or "success")
     if subtype in _BUDGET_SUBTYPES:
         return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype], budget, spent))
     if result.get("stop_reason") == "refusal":
         return Verdict(_failure("PB-AGENT-REFUSED", "the model refused the request", text))
-    if result.get("is_error") is not False or stream.fork_failed:
+    if result.get("is_error") is not False or subtype != "success" or stream.fork_failed:
         return _error_verdict(stream, text)
     if stream.hook:
         return Verdict(_ended("hook_stopped", stream.hook))
@@ -186,12 +186,12 @@ def _named_status(text: str) -> int:
 
 def _unusual_end(result: Mapping[str, object]) -> str:
     """The client's name for an end that is not normal. Older clients name none."""
-    terminal, stop = result.get("terminal_reason"), result.get("stop_reason")
+    terminal, stop = (str(result.get(name) or "") for name in ("terminal_reason", "stop_reason"))
     if terminal and terminal not in _TERMINAL:
-        return str(terminal)
+        return terminal
     # A call may itself end the turn, and then the client says that it has completed.
     normal = not stop or stop in _STOPS or (stop == "tool_use" and terminal == "completed")
-    return "" if normal else str(stop)
+    return "" if normal else stop
 
 
 def _ended(end: str, reason: str, cause: str = "") -> Failure:

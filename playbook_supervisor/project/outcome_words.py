@@ -36,6 +36,16 @@ _SETTLED = re.compile(
     r"\b(?:was|were|had|before|last|first|fix(?:ed|es)?|mended|resolved|repaired|expected|should"
     r"|must|correctly|intended|non)\b|\u2192|->"
 )
+_UNSUCCESSFUL = re.compile(
+    r"\W*(?:fail|failing|failure|error|errored|blocked|rejected|incomplete|broken|red"
+    r"|not (?:ok|passed|successful|accepted))\W*",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\W*(?:blocked|conditional(?:ly)?|partial(?:ly)?|pending|tbd|todo)"
+    r"(?: (?:on|until|review|approval|by|to|for)\b.*)?\W*",
+    re.IGNORECASE,
+)
 _FIRST_WORD = re.compile(r"\w*")
 
 Said = tuple[str, str]
@@ -60,8 +70,14 @@ def stated(value: str, *, strict: bool = False) -> list[Said]:
     if rest and rest[0] not in _TERMINATORS:
         tolerated = word != PASS and not strict and not _SETTLED.search(rest[:LONGEST])
         return [(word, word)] if tolerated else []
-    against = failures(rest) if word == PASS else ()
-    return [(word, word), *((FAIL, said) for said in against)]
+    if word != PASS:
+        return [(word, word)]
+    open_ = [each for each in CLAUSES.split(rest[:LONGEST]) if _CONDITION.fullmatch(each)]
+    against = [
+        *((FAIL, said) for said in failures(rest)),
+        *((OPEN, quoted(each)) for each in open_),
+    ]
+    return [(word, word), *against]
 
 
 def decided(value: str, *, titled: bool) -> list[Said]:
@@ -89,6 +105,25 @@ def failures(text: str, *, counted: bool = False) -> Iterator[str]:
             if not _is_none(amount) and (amount or not counted):
                 yield quoted(clause)
                 return
+
+
+def unsuccessful(value: str) -> Iterator[str]:
+    """What the value of an outcome says that is no success: `failing`, `10 passed, 2 failed`."""
+    if _UNSUCCESSFUL.fullmatch(CLAUSES.split(value[:LONGEST], maxsplit=1)[0]):
+        yield quoted(value)
+    else:
+        yield from failures(value, counted=True)
+
+
+def is_settled(text: str) -> bool:
+    """Whether a text says that what failed was mended, or should fail."""
+    return _SETTLED.search(text[:LONGEST].casefold()) is not None
+
+
+def is_none(value: str) -> bool:
+    """Whether what failed is nothing: `none`, `0 of 9`, `n/a`, `-`."""
+    word = _word(value.lstrip("( "))
+    return _is_none(word) or word in ("", "n", "nil", "null", "all", "false")
 
 
 def is_some(value: str) -> bool:

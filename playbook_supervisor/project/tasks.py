@@ -33,8 +33,9 @@ _PLAIN = {
     ord("\uff08"): "(",
     ord("\uff09"): ")",
 }
-_SIGNS = re.compile(r"BALLOT|CHECK MARK|CROSS MARK|WHITE .{0,9}SQUARE|SQUARE BUTTON")
-_SIGNS_ELSEWHERE = re.compile(r"BALLOT|CROSS MARK")  # a tick there is about something else, too
+_BOXES = r"BALLOT|CROSS MARK|WHITE .{0,9}SQUARE|SQUARE BUTTON"
+_SIGNS = re.compile(rf"{_BOXES}|CHECK MARK")
+_SIGNS_ELSEWHERE = re.compile(_BOXES)  # a tick there is about something else, too
 _MOST = 99  # markers and cells of a line
 
 

@@ -27,10 +27,12 @@ from playbook_supervisor.project.outcome_words import (
     PAST,
     Said,
     decided,
-    failures,
+    is_none,
+    is_settled,
     is_some,
     quoted,
     stated,
+    unsuccessful,
 )
 from playbook_supervisor.records import Record
 
@@ -38,10 +40,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Data
 
-_PREFIX = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+(?:[0-9]{1,3}[.)][ \t]+)?")
+_PREFIX = re.compile(r"\A(?:(?:#{1,6}|[-+])[ \t]+)?(?:[0-9]{1,3}[.)][ \t]+)?")
+_ITEM = re.compile(r"[ \t]*(?:[-+*]|[0-9]{1,3}[.)])[ \t]+")
+_RULE = re.compile(r"[ \t]*\|[ \t:|-]*-[ \t:|-]*\Z")
 _NUMBERED = re.compile(r"\A#{0,6}[ \t]*(?:[0-9]{1,3}[.)][ \t]+)?")
 _SPEAKING = re.compile(
     r"(?i)#|pass|fail|stale|verdict|success|error|\bok\b|pending|blocked|conditional|partial|tbd|todo"
+    r"|[|\u274c\u2716\u2718]"
 )
 """What a line contains that says something of the outcome, or begins a section."""
 _HEADING = re.compile(r"(#{1,6})[ \t]")
@@ -51,13 +56,26 @@ _PARTS = (
     r"(?:final |overall |qa |agreement |check |tests? |scenarios? |total |number of |blocking )"
 )
 _VERDICT = re.compile(r"(?:(?:final|overall|qa|agreement|check) ){0,3}verdict")
-_OUTCOME = re.compile(rf"{_PARTS}{{0,3}}(?:status|results?|outcome|conclusion|summary|tests?)")
-_FAILED = re.compile(
-    rf"{_PARTS}{{0,3}}(?:failed|failing|failures?|errors?)(?: (?:tests?|scenarios?|checks?|count))?"
+_OUTCOME = re.compile(
+    rf"{_PARTS}{{0,3}}(?:status|state|results?|outcome|conclusion|summary|tests?)"
 )
+_FAILED = re.compile(
+    rf"{_PARTS}{{0,3}}(?:failed|failing|failures?|errors?)"
+    r"(?: count|( (?:tests?|scenarios?|checks?|cases|criteria)))?"
+)
+_COUNT = re.compile(
+    r"[0-9]+(?:\s?(?:/|of|out of)\s?[0-9]+)?(?: \w+){0,2} (?:fail|fails|failed|failing|failures?)"
+)
+_CROSS = re.compile(r"(?<=[:|])[ *_]{0,9}[\u274c\u2716\u2718]\ufe0f?[ *_]{0,9}(?=\||\Z)")
+_SUBJECT = re.compile(r"(.{1,80}) (?:-|\u2013|\u2014) (\[?fail(?:ed)?\]?)\Z", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?i)(?:the )?([a-z ]{1,40}) is:? (.*)")
 _PASSED = re.compile(rf"(?:all )?{_PARTS}{{0,3}}(?:pass|passed|passing|success|ok)")
 """The labels of a verdict, and of what can only contradict one: a word, a number, yes or no."""
-_PAST_KEYS = frozenset({"runs", "attempts", "rounds", "iterations", "expected", "baseline"})
+_ELSEWHERE = re.compile(
+    r"(?:runs?|attempts?|rounds?|iterations?)(?: ?#?[0-9]+)?\Z"
+    r"|.*\b(?:expected|baseline|if|when|any|otherwise)\b"
+)
+"""The labels of what is said of another run, of what was expected, and of rules."""
 
 _COUNTS = frozenset(
     {"breaking", "breaking change", "breaking changes", "adr violation", "adr violations"}
@@ -186,7 +204,7 @@ def _in_keys(document: Document, keys: Mapping[str, Data], above: int) -> Iterat
     while waiting:
         path, key, value = waiting.pop()
         label = key.replace("_", " ").replace("-", " ").casefold()
-        if PAST.search(label) or label in _PAST_KEYS:
+        if PAST.search(label) or _ELSEWHERE.match(label):
             continue
         line = document.position(path)[0] + above
         if isinstance(value, dict):
@@ -208,17 +226,19 @@ def _in_body(lines: Lines) -> Iterator[_Statement]:
     """What the lines say that do not stand below a heading about an earlier run."""
     past = 0  # the level of that heading
     section: list[_Statement] | None = None  # below a heading `Verdict`
-    for number, line in lines:
-        if not _SPEAKING.search(line):
+    failed = ""  # the heading of a list of what failed
+    for number, line, columns in _with_columns(lines):
+        if not _SPEAKING.search(line) and not (failed and _ITEM.match(line)):
             continue
-        text = line.translate(_DRESSING)
+        text = _CROSS.sub(" failing ", line).translate(_DRESSING)
         row = text.strip(EDGES)
         heading = _HEADING.match(row)
+        title = _NUMBERED.sub("", row, count=1).strip(EDGES + ":").casefold()
+        titled = _VERDICT.fullmatch(title) is not None
         if heading:
             past = 0 if len(heading[1]) <= past else past
             past = past or (len(heading[1]) if PAST.search(row.casefold()) else 0)
-        title = _NUMBERED.sub("", row, count=1).strip(EDGES + ":").casefold()
-        titled = _VERDICT.fullmatch(title) is not None
+            failed = title if _FAILED.fullmatch(title) and "fail" in title else ""
         if section is not None and (heading or titled):
             yield from _of_section(section)
             section = None
@@ -232,8 +252,11 @@ def _in_body(lines: Lines) -> Iterator[_Statement]:
             found = decided(value, titled=heading is not None)
             yield from _statements(number, found, decides=True)
             continue
-        against = list(_contradicting(number, label, value))
-        counted = _FAILED.fullmatch(label) or _PASSED.fullmatch(label)
+        against = list(_in_row(number, text, columns) if columns else _in_line(number, text))
+        if failed and not heading and (item := _ITEM.match(text)):
+            against += _of_list(number, failed, text[item.end() :])
+        tally = label != "pass" and (_FAILED.fullmatch(label) or _PASSED.fullmatch(label))
+        counted = tally and (is_some(value) or is_none(value))
         begun = [] if against or counted else stated(row, strict=True)
         if section is not None:
             section += _statements(number, begun, decides=True)
@@ -241,6 +264,20 @@ def _in_body(lines: Lines) -> Iterator[_Statement]:
             against += _statements(number, begun, decides=False)
         yield from against
     yield from _of_section(section or [])
+
+
+def _with_columns(lines: Lines) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """The lines, but not those of a table's head; those of its body have the names of columns."""
+    columns: tuple[str, ...] = ()
+    for index, (number, line) in enumerate(lines):
+        following = lines[index + 1][1] if index + 1 < len(lines) else ""
+        if not line.lstrip().startswith("|"):
+            columns = ()
+        elif _RULE.match(following) and not _RULE.match(line):
+            columns = tuple(_label(cell) for cell in _cells(line.translate(_DRESSING)))
+            if not _VERDICT.fullmatch(columns[0]):
+                continue
+        yield number, line, columns
 
 
 def _of_section(section: list[_Statement]) -> Iterator[_Statement]:
@@ -257,34 +294,90 @@ def _statements(line: int, found: list[Said], *, decides: bool) -> Iterator[_Sta
     return (_Statement(line, word, said, decides) for word, said in found)
 
 
+def _in_line(line: int, text: str) -> Iterator[_Statement]:
+    """What a line says against PASS that is no row of a table with columns."""
+    if text.lstrip().startswith(">"):
+        return
+    label, value = _stated_pair(text)
+    yield from _contradicting(line, label, value)
+    row = _PREFIX.sub("", text.strip(), count=1).strip(EDGES)
+    sentence = _SENTENCE.match(row)
+    if sentence and stated(sentence[2], strict=True):
+        yield from _contradicting(line, sentence[1].casefold(), sentence[2])
+    subject = _SUBJECT.match(row) if text.strip() != row else None
+    if subject and not label:
+        yield from _contradicting(line, subject[1].casefold(), subject[2])
+    if is_settled(row):
+        return
+    if row.startswith("[") and text.strip() != row:
+        found = [each for each in stated(row, strict=True) if each[0] != PASS]
+        yield from _statements(line, found, decides=False)
+    if row[:1].isdigit():
+        for clause in CLAUSES.split(row[:LONGEST]):
+            if _COUNT.fullmatch(clause.strip().casefold()) and is_some(clause.strip()):
+                yield _Statement(line, FAIL, quoted(clause))
+
+
+def _in_row(line: int, text: str, columns: tuple[str, ...]) -> Iterator[_Statement]:
+    """What a row of a table says against PASS, by its own label or by those of its columns."""
+    cells = _cells(text)
+    another = [_ELSEWHERE.match(each) or PAST.search(each) for each in columns]
+    if another[0] or any(past and stated(cell) for past, cell in zip(another, cells, strict=False)):
+        return
+    label, value = _stated_pair(text)
+    if _FAILED.fullmatch(label) or _PASSED.fullmatch(label) or _OUTCOME.fullmatch(label):
+        yield from _contradicting(line, label, value)
+    for index, column in enumerate(columns[: len(cells)]):
+        if index or cells[0][:1].isdigit():
+            yield from _contradicting(line, column, ", ".join(cells[index:]))
+
+
+def _of_list(line: int, label: str, item: str) -> Iterator[_Statement]:
+    if not is_none(item) and not is_settled(item):
+        yield _Statement(line, FAIL, quoted(f"{label}: {item}"))
+
+
 def _contradicting(line: int, label: str, value: str) -> Iterator[_Statement]:
     """What a key or a label other than the verdict says against PASS.
 
     A line can have several, as in `Passed: 10, Failed: 2`.
     """
-    if PAST.search(label):
+    if not label or PAST.search(label) or _ELSEWHERE.match(label):
         return
     for part in CLAUSES.split(f"{label}: {value}"[:LONGEST]):
         name, _, said = (each.strip(EDGES).casefold() for each in part.partition(":"))
-        failed = _FAILED.fullmatch(name) and is_some(said)
-        if failed or (_PASSED.fullmatch(name) and said in ("false", "no")):
+        failed, passed = _FAILED.fullmatch(name), _PASSED.fullmatch(name)
+        some = failed and (is_some(said) or (failed[1] and not is_none(said)))
+        if some or (passed and said in ("false", "no")):
             yield _Statement(line, FAIL, quoted(part))
     if _OUTCOME.fullmatch(label) or _VERDICT.fullmatch(label):
-        for word, _ in stated(value) or [(FAIL, said) for said in failures(value, counted=True)]:
-            if word not in (PASS, OPEN):
-                yield _Statement(line, word, quoted(f"{label}: {value}"))
+        found = stated(value) or [(FAIL, said) for said in unsuccessful(value)]
+        against = [word for word, _ in found if word not in (PASS, OPEN)]
+    else:
+        found = [] if is_settled(value) else stated(value, strict=True)
+        against = [word for word, _ in found if word == FAIL]
+    for word in against:
+        yield _Statement(line, word, quoted(f"{label}: {value}"))
 
 
 def _stated_pair(line: str) -> tuple[str, str]:
     """`Label: value`, or the cells of a table row; the label in lower case, "" without one."""
     row = line.strip()
     if row.startswith("|"):
-        label, *cells = row.strip("|").split("|", 9)
+        label, *cells = _cells(row)
         value = ", ".join(cells)
     else:
         label, colon, value = _PREFIX.sub("", row, count=1).partition(":")
         label = label if colon else ""
-    return label.strip(EDGES).replace("_", " ").casefold(), value.strip(EDGES)
+    return _label(label), value.strip(EDGES)
+
+
+def _label(text: str) -> str:
+    return text.strip(EDGES).replace("_", " ").casefold()
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip(EDGES) for cell in row.strip().strip("|").split("|", 9)]
 
 
 # ── breaking ────────────────────────────────────────────────────────────────────────────────

@@ -337,6 +337,10 @@ def test_a_command_in_a_context_of_its_own_must_have_completed(status: str) -> N
         ({"stop_reason": "another"}, "PB-AGENT-ENDED"),
         ({"stop_reason": "tool_use"}, "PB-AGENT-ENDED"),
         ({"terminal_reason": 7}, "PB-AGENT-ENDED"),
+        ({"terminal_reason": {"a": 1}}, "PB-AGENT-ENDED"),
+        ({"stop_reason": ["a"]}, "PB-AGENT-ENDED"),
+        ({"subtype": "error_during_execution"}, "PB-AGENT-FAILED"),
+        ({"subtype": ["a"]}, "PB-AGENT-FAILED"),
     ],
 )
 def test_every_end_that_is_not_normal_fails_by_name(end: dict[str, Any], code: str) -> None:

@@ -220,6 +220,7 @@ def test_a_task_without_a_text_is_a_task() -> None:
         "- \u2b1c T002",
         "\u2717 T002",
         "\u2610 T002",
+        "\u25a1 T002",
         "[ ] T002",
         "1. [ ] T002",
         "2) [ ] T002",

@@ -31,6 +31,8 @@ SHAPES = (
     "## QA Verdict: X — {}",
     "## QA Verdict: 013-x – {} (12 of 12)",
     "# QA Verdict: v1.2_login - **{}**",
+    "3. Verdict: {}",
+    "## Verdict\n\n**{}**: the work meets the agreement",
     "Overall verdict: {}",
     "**Overall Verdict**: {} (12 of 12)",
     "**Final Verdict**: {}",
@@ -163,6 +165,40 @@ def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
             "Verdict: PASS\n## Final verdict\n[PASS] if all hold\n[FAIL] if not",
             "PASS in line 1 and `PASS or FAIL` in line 3",
         ),
+        ("Verdict: PASS (pending review)", "PASS and `pending review` in line 1"),
+        ("Verdict: PASS\n3. Verdict: FAIL", "PASS in line 1 and FAIL in line 2"),
+        ("Verdict: PASS\n- S2 login: **FAIL**", "PASS in line 1 and `s2 login: FAIL` in line 2"),
+        ("Verdict: PASS\n### S3 login — FAIL", "PASS in line 1 and `s3 login: FAIL` in line 2"),
+        ("Verdict: PASS\nOverall: FAIL", "PASS in line 1 and `overall: FAIL` in line 2"),
+        ("Verdict: PASS\nStatus: failing", "PASS in line 1 and `status: failing` in line 2"),
+        ("Verdict: PASS\nStatus: ❌", "PASS in line 1 and `status: failing` in line 2"),
+        ("Verdict: PASS\nThe verdict is FAIL.", "PASS in line 1 and `verdict: FAIL.` in line 2"),
+        (
+            "Verdict: PASS\n2 of 9 scenarios fail.",
+            "PASS in line 1 and `2 of 9 scenarios fail` in line 2",
+        ),
+        ("Verdict: PASS\n2 failed, 10 passed in 3 s", "PASS in line 1 and `2 failed` in line 2"),
+        ("Verdict: PASS\n- [FAIL] `id` is gone", "PASS in line 1 and FAIL in line 2"),
+        (
+            "Verdict: PASS\nFailing tests: test_login",
+            "PASS in line 1 and `failing tests: test_login` in line 2",
+        ),
+        (
+            "Verdict: PASS\n## Failed scenarios\n\n- S3",
+            "PASS in line 1 and `failed scenarios: S3` in line 4",
+        ),
+        (
+            "| Verdict | PASS |\n\n| Scenario | Result |\n|---|---|\n| S1 | ❌ FAIL |",
+            "PASS in line 1 and `result: FAIL` in line 5",
+        ),
+        (
+            "Verdict: PASS\n| Suite | Passed | Failed |\n|:--|--:|--:|\n| unit | 311 | 1 |",
+            "PASS in line 1 and `failed: 1` in line 4",
+        ),
+        (
+            "Verdict: PASS\n| Scenario | Expected | Result |\n|---|---|---|\n| S1 | 404 | FAIL |",
+            "PASS in line 1 and `result: FAIL` in line 4",
+        ),
     ],
 )
 def test_a_report_that_contradicts_itself_has_not_passed(text: str, said: str) -> None:
@@ -184,6 +220,10 @@ def test_a_report_that_contradicts_itself_has_not_passed(text: str, said: str) -
         "summary: {failed: 2}",
         "scenarios: [{id: a, status: FAIL}]",
         "qa_verdict: STALE",
+        "state: blocked",
+        "result: failure",
+        "failed_tests: test_login",
+        "scenarios: {login: FAIL}",
     ],
 )
 def test_other_keys_contradict_a_verdict_too(key: str) -> None:
@@ -216,6 +256,19 @@ def test_other_keys_contradict_a_verdict_too(key: str) -> None:
         "## Failure modes\n\nThere are three.",
         "> Verdict: FAIL",
         "```\nVerdict: FAIL\n```",
+        "| Suite | Passed | Failed |\n|:--|--:|--:|\n| unit | 312 | 0 |",
+        "| Scenario | Before | After |\n|---|---|---|\n| login | FAIL | PASS |",
+        "| Scenario | Run 1 | Run 2 |\n|---|---|---|\n| login | FAIL | PASS |",
+        "| Scenario | Expected | Result |\n|---|---|---|\n| wrong key | FAIL | PASS |",
+        "| Run | Verdict |\n|---|---|\n| 1 | FAIL |\n| 2 | PASS |",
+        "| Word | Meaning |\n|---|---|\n| FAIL | a scenario does not hold |",
+        "| Windows | ❌ |\n| Linux | ✅ |",
+        "- Any unmet criterion: FAIL\n- FAIL: one does not hold",
+        "## Failing tests\n\n- none",
+        "## Failed scenarios\n\n- S3 failed in the first run, fixed in 1234567",
+        "2 failed logins lock the account.\n0 failed, 12 passed",
+        "Status: approved\nFailures: n/a\nTests: red before, green after",
+        "The status is FAIL if a file is missing.",
     ],
 )
 def test_an_honest_report_still_passes(honest: str) -> None:
