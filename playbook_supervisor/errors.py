@@ -297,7 +297,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-FLEET-STUCK": "Correct what the message names, then `playbook fleet retry {session}`.",
     # policies
     "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",
-    "PB-POLICY-DENIED": "A person may permit it in .playbooks/config.yaml, under `allow`.",
+    "PB-POLICY-DENIED": "A person may change `allow` and `deny` in .playbooks/config.yaml.",
     "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people use --from.",
     "PB-POLICY-TIGHTENS": "Nothing to do: sessions of this playbook run as the policy demands.",
     # files and programs

@@ -64,7 +64,7 @@ def _require_client() -> None:
 
 
 def _next_lines(started: starting.StartResult, folder: str) -> list[str]:
-    if started.own_agent:
+    if started.own_agent or not started.typed:
         return [f"→ Run: cd {folder} && {started.headless}"]
     return [f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
 
@@ -74,10 +74,10 @@ def _notes(started: starting.StartResult, *, client: bool) -> list[str]:
     branch = started.branch
     origin = f"new, from {started.base.name}" if branch.new else "an existing branch"
     where = f"Branch: {branch.name}, {origin}."
-    if client or not started.own_agent:
+    if client or (started.typed and not started.own_agent):
         where += " Claude Code asks once whether you trust the new folder."
-    if client:
+    if client or not started.typed:
         return [where]
-    if not started.own_agent:
-        return [where, f"Without Claude Code, type there: {started.headless}"]
-    return [where, *([f"In Claude Code, type there: {started.typed}"] if started.typed else [])]
+    if started.own_agent:
+        return [where, f"In Claude Code, type there: {started.typed}"]
+    return [where, f"Without Claude Code, type there: {started.headless}"]

@@ -63,7 +63,7 @@ def _in_folder(folder: Path) -> Iterator[str]:
         raise ArgumentError(
             "PB-ARG-INVALID",
             f"there is nothing to check in the folder {folder}",
-            guidance="Name a folder with playbooks, or leave it out to check the whole project.",
+            guidance="Write a playbook there (docs/playbook-authoring.md), or name another folder.",
         )
     yield from map(str, files)
 

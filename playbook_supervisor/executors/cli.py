@@ -50,13 +50,12 @@ class CliExecutor:
         if not task.words:
             raise StepError("PB-STEP-INPUT", "`cli` names no program", guidance=_EXAMPLE)
         if project is not None and is_known(task.words[0]):
-            admit_program(project.config, task.words, project.cwd)
+            admit_program(project.config, task.words, project.cwd, env=_variables(task))
 
     def execute(self, task: Task, context: Context) -> Outcome:
         self.check(task, None)
-        admit_program(context.config, task.words, context.cwd)
-        stdin = task.stdin or task.options.get("stdin", "")
-        env = {**task.env, **task.options.get("env", {})}
+        stdin, env = task.stdin or task.options.get("stdin", ""), _variables(task)
+        admit_program(context.config, task.words, context.cwd, env=env)
         try:
             done = context.run(task.words, stdin=stdin.encode("utf-8", "replace"), env=env)
         except StorageError as error:
@@ -64,6 +63,10 @@ class CliExecutor:
         if done.returncode == 0:
             return Outcome(output=done.stdout)
         return _badly_ended(first_line(task.words[0], 100), done, task.secrets)
+
+
+def _variables(task: Task) -> dict[str, str]:
+    return {**task.env, **task.options.get("env", {})}
 
 
 def _badly_ended(program: str, done: Completed, secrets: tuple[str, ...]) -> Outcome:

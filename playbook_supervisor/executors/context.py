@@ -126,7 +126,7 @@ class TaskContext:
         place, folder = self.place, cwd or self.cwd
         asked = {**os.environ, **place.env, **(env or {})}
         ours = argv[0] in _OURS  # `cli git` is admitted by its own executor
-        admit_program(place.config, argv, folder, by="us" if ours else "playbook")
+        admit_program(place.config, argv, folder, by="us" if ours else "playbook", env=asked)
         with self._turn:
             if self.stopped:
                 raise Stopped

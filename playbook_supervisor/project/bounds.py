@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -42,15 +42,25 @@ STARTS_NOTHING = r"""(?x)(?:
     truncate | tsort | uname | unexpand | uniq | unlink | wc | who | whoami | yes
 )\Z"""
 """Names of programs that are known to start no other one, whatever their arguments are."""
-_SPLIT = ("--split-string=", "-S")  # options of `env` that contain a whole command line
+_LOADS = re.compile(r"LD_|DYLD_|GCONV_PATH\Z")
+"""Variables by which the C library loads other code into a program."""
+_SPLIT = re.compile("--s(?:p[a-z-]*)?=|-[iv0]*S")  # options of `env` that contain a command line
 _TO_ADD = (
     "A person may name it in .playbooks/config.yaml, with all other programs that steps start: "
     "`allow: {{cli: [{}]}}`."
 )
 
 
-def admit_program(config: Config, argv: Sequence[str], cwd: Path, by: Chooser = "playbook") -> None:
+def admit_program(
+    config: Config,
+    argv: Sequence[str],
+    cwd: Path,
+    by: Chooser = "playbook",
+    env: Mapping[str, str | None] | None = None,
+) -> None:
     """PolicyError PB-POLICY-DENIED if the project does not let this run in `cwd`.
+
+    `env` may set variables that differ from ours: with another PATH, other programs are found.
 
     A pattern with a slash is compared with the program's path, another one with its name. What a
     program may start by its arguments (`env sh`) must be neither denied nor a shell. With
@@ -58,20 +68,22 @@ def admit_program(config: Config, argv: Sequence[str], cwd: Path, by: Chooser = 
     chosen the program: a playbook, the settings, or we, whose arguments are no programs.
     """
     program, *others = argv
-    names = _names(program, cwd)
+    env = env or {}
+    path = _path(env, cwd)
+    names = _names(program, cwd, path)
     allow, deny = config.allow.cli, config.deny.cli
     if why := _refusal(config, names):
         raise _denied("cli", program, why)
     if allow is not None and not any(_matches(names, pattern) for pattern in allow):
         raise _denied("cli", program, "`allow.cli` of the project's config does not name it")
-    if by == "us" or _starts_nothing(program):
+    if by == "us" or (_starts_nothing(program) and not _loads_others(program, env, path)):
         return
     if by == "playbook" and deny and allow is None:
         why = "it may start other programs, which `deny.cli` cannot see"
         name = first_line(Path(program).name, 60)
         raise _denied("cli", program, why, _TO_ADD.format(name))
     for word in filter(None, map(_word, others)):
-        if _may_start(word, cwd) and (why := _refusal(config, _names(word, cwd))):
+        if _may_start(word, cwd, path) and (why := _refusal(config, _names(word, cwd, path))):
             raise _denied("cli", word, why)
 
 
@@ -115,18 +127,34 @@ def _refusal(config: Config, names: Sequence[str]) -> str:
     return ""
 
 
-def _may_start(word: str, cwd: Path) -> bool:
+def _may_start(word: str, cwd: Path, path: str | None) -> bool:
     """Whether an argument can name a program: not a folder `cmd`, nor a word that is none here."""
     from shutil import which
 
     if os.sep in word:
         return os.access(cwd / word, os.X_OK) and (cwd / word).is_file()
-    return which(word) is not None or not re.match(_SHELLS, _name(word))
+    return which(word, path=path) is not None or not re.match(_SHELLS, _name(word))
 
 
 def _starts_nothing(program: str) -> bool:
     folder, name = os.path.split(program)
     return re.match(STARTS_NOTHING, name) is not None and folder in ("", "/bin", "/usr/bin")
+
+
+def _loads_others(program: str, env: Mapping[str, str | None], path: str | None) -> bool:
+    """Whether the variables put another program in its place, or other code into it."""
+    from shutil import which
+
+    changed = (name for name, value in env.items() if value != os.environ.get(name))
+    return which(program, path=path) != which(program) or any(map(_LOADS.match, changed))
+
+
+def _path(env: Mapping[str, str | None], cwd: Path) -> str | None:
+    """The PATH on which a program that starts in `cwd` is found; None for our own."""
+    folders = env.get("PATH")
+    if folders is None or folders == os.environ.get("PATH"):
+        return None
+    return os.pathsep.join(str(cwd / each) for each in folders.split(os.pathsep))
 
 
 def _denied(kind: Kind, name: str, why: str, guidance: str = "") -> PolicyError:
@@ -141,11 +169,12 @@ def _matches(names: Iterable[str], pattern: str) -> bool:
     return any(fnmatchcase(Path(name).name, pattern) for name in names)
 
 
-def _names(program: str, cwd: Path) -> tuple[str, ...]:
+def _names(program: str, cwd: Path, path: str | None) -> tuple[str, ...]:
     """The program as it is written, without `..`; where it is found; the file that a link names."""
     from shutil import which
 
-    found = os.path.normpath(cwd / program) if os.sep in program else which(program) or program
+    found = os.path.normpath(cwd / program) if os.sep in program else which(program, path=path)
+    found = found or program
     names = (os.path.normpath(program), found, os.path.realpath(found))
     return tuple(dict.fromkeys(names))
 
@@ -156,6 +185,6 @@ def _name(program: str) -> str:
 
 def _word(argument: str) -> str:
     """The program that an argument may name: its first word that is neither option nor setting."""
-    for option in _SPLIT:
-        argument = argument.removeprefix(option)
-    return next((each for each in argument.split() if each[0] != "-" and "=" not in each), "")
+    option = _SPLIT.match(argument)
+    words = argument[option.end() if option else 0 :].split()
+    return next((each for each in words if each[0] != "-" and "=" not in each), "")

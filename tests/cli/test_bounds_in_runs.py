@@ -48,6 +48,34 @@ def test_what_a_launcher_would_start_is_refused_beforehand(project: Project, lau
     assert not (project.root / "PWN").exists()
 
 
+@pytest.mark.parametrize(
+    "variables", [{"PATH": "bin:/usr/bin:/bin"}, {"LD_PRELOAD": "bin/cat"}, {"GCONV_PATH": "bin"}]
+)
+def test_variables_that_change_what_a_known_program_is_are_refused(
+    project: Project, variables: dict[str, str]
+) -> None:
+    script = project.write("bin/cat", "#!/bin/sh\ntouch PWN\n")
+    script.chmod(0o755)
+    playbook(project, "cli cat README.md", **{"with": {"env": variables}})
+    for asked in (("check",), ("run", "p")):
+        said = project.playbook(*asked)
+        assert said.code != 0
+        assert "PB-POLICY-DENIED" in said.out + said.err
+    assert not (project.root / "PWN").exists()
+    playbook(project, "cli cat README.md", **{"with": {"env": {"WORD": "x"}}})
+    assert project.playbook("run", "p").code == 0
+
+
+def test_a_shell_on_the_path_of_a_step_is_a_shell(project: Project) -> None:
+    (project.root / "bin").mkdir()
+    (project.root / "bin/list").symlink_to("/bin/sh")
+    playbook(project, "cli list -c 'echo > PWN'", **{"with": {"env": {"PATH": "bin:/bin"}}})
+    project.write(".playbooks/config.yaml", "commit_sessions: never\n")
+    done = project.playbook("run", "p")
+    assert "PB-POLICY-DENIED" in done.err
+    assert not (project.root / "PWN").exists()
+
+
 def test_steps_that_use_git_themselves_go_on_beside_a_deny(project: Project) -> None:
     project.write("new.txt", "new\n")
     options = {"message": "sh: new", "paths": ["*.txt"], "push": False, "pull": False}

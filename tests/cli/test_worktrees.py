@@ -277,6 +277,24 @@ def test_what_start_prints_works_with_the_agent_of_the_settings(
     assert (done.code, tree.manifest()["status"]) == (0, "completed"), done.err
 
 
+def test_start_says_how_to_run_a_playbook_of_programs_without_claude_code(
+    installed: Project,
+) -> None:
+    installed.git("rm", "-rq", ".claude")
+    installed.write(
+        ".playbooks/playbooks/counts.yaml",
+        'name: counts\ndescription: d\nversion: "1.1"\nargs: []\n'
+        "steps:\n  - {id: s, command: cli echo x, autonomy: auto, error_policy: stop}\n",
+    )
+    installed.commit("Use no client")
+    started = installed.playbook("start", "counts")
+    assert started.code == 0, started.err
+    *_, run = started.out.splitlines()
+    assert run.startswith("→ Run: cd ../project-session-")
+    assert run.endswith(" && playbook run counts")
+    assert "Claude Code" not in started.out + started.err
+
+
 def test_exec_is_refused_where_claude_code_lacks_the_commands(installed: Project) -> None:
     own_agent(installed, ".claude/commands/qa.plan.md")
     stand_in(installed)

@@ -48,6 +48,8 @@ def test_without_any_setting_every_program_but_a_shell_passes(program: str) -> N
         ["env", "-S", "sh -c true"],
         ["env", "--split-string=bash -c true"],
         ["env", "-Ssh -c true"],
+        ["env", "-ivSsh -c true"],
+        ["env", "--split=sh -c true"],
         ["busybox", "sh"],
         ["timeout", "5", "dash"],
         ["nohup", "nice", "-n", "10", "sh"],
