@@ -199,6 +199,10 @@ def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
             "Verdict: PASS\n| Scenario | Expected | Result |\n|---|---|---|\n| S1 | 404 | FAIL |",
             "PASS in line 1 and `result: FAIL` in line 4",
         ),
+        (
+            "| Verdict | PASS |\n|---|---|\n| Failed | 2 |",
+            "PASS in line 1 and `failed: 2` in line 3",
+        ),
     ],
 )
 def test_a_report_that_contradicts_itself_has_not_passed(text: str, said: str) -> None:
