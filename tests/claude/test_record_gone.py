@@ -73,7 +73,7 @@ def test_a_person_is_told_and_works_on_and_releases_the_conversation(
     )
     terminal = sit(model)
     terminal.say("/playbook.run straight 013")
-    terminal.wait_for("Nothing goes on until")
+    terminal.wait_for(r"Nothing goes on\s+until")
     terminal.wait_for_bell()
     assert not mine.exists()
     terminal.say("write a note")
