@@ -9,7 +9,7 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.sessions import principal, settings_in_force
-from playbook_supervisor.sessions.session_store import SessionStore
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 
@@ -38,7 +38,7 @@ def tell(
         observer.on_notice(settings_in_force.kept(told, session_id))
 
 
-def notice(store: SessionStore, session_id: str) -> str:
+def notice(store: DiskStore, session_id: str) -> str:
     """What to know about the settings once an answer is recorded; no error can undo that."""
     try:
         told = settings_in_force.difference(store, session_id)

@@ -43,8 +43,8 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import creation, principal, publishing, selection, tree
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot, running
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 _GATE_TIMEOUT = 60.0  # seconds for the commit at a gate of a session of the fleet
@@ -309,12 +309,12 @@ def _let_go(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, notices=(*snapshot.notices, f"{left}left as it is"))
 
 
-def _require_no_other(store: SessionStore, session_id: str) -> None:
+def _require_no_other(store: DiskStore, session_id: str) -> None:
     """StateError PB-STATE-OPEN: a checkout drives at most one open session of a branch."""
     here = selection.open_here(store)
     if here and store.drives(here[0]) and session_id not in here:
         raise creation.another_is_open(store, here[0])
 
 
-def _person(store: SessionStore) -> Principal:
+def _person(store: DiskStore) -> Principal:
     return principal.local(store.checkout.root, "a command")

@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.state import INTERRUPTED, Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions import gate_text, last_output, tokens
 from playbook_supervisor.sessions.gate_context import GateContext
-from playbook_supervisor.sessions.session_store import SessionStore
+from playbook_supervisor.sessions.store import DiskStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _output(result: DriveResult) -> list[Any]:
     return said.split("\n") if said else []
 
 
-def _folders(store: SessionStore, session_id: str) -> Iterator[Path]:
+def _folders(store: DiskStore, session_id: str) -> Iterator[Path]:
     """The local folders of a session and its children."""
     yield store.runtime(session_id)
     for entry in store.journal(session_id).entries:

@@ -11,7 +11,6 @@ from playbook_supervisor.records import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer
-    from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
@@ -41,14 +40,14 @@ def store(cwd: Path | None = None) -> DiskStore:
     return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
-def supervisor(store: SessionStore, session_id: str) -> Supervisor:
+def supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """The supervisor for one command, which keeps copies of what it journals."""
     from playbook_supervisor.sessions.supervisor import Supervisor
 
     return Supervisor(store, session_id, copies=True)
 
 
-def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
+def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """The supervisor for a client, which leaves the project's checks to `next --wait`.
 
     StateError `PB-STATE-DRIVEN` while a runner drives it.
@@ -61,7 +60,7 @@ def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     return found
 
 
-def admitted_supervisor(store: SessionStore, session_id: str) -> Supervisor:
+def admitted_supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """As `client_supervisor`; in Claude Code, only for a conversation that our hooks have seen."""
     found = client_supervisor(store, session_id)
     if in_claude_code():
@@ -71,7 +70,7 @@ def admitted_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     return found
 
 
-def require_human(store: SessionStore, session_id: str, command: str) -> None:
+def require_human(store: DiskStore, session_id: str, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY where an agent of ours asks, or may ask."""
     from playbook_supervisor.drivers.claude_code import authorization
 
@@ -82,7 +81,7 @@ def require_human(store: SessionStore, session_id: str, command: str) -> None:
     authorization.require_human(store.checkout, private, command, os.environ)
 
 
-def driven_as(store: SessionStore, session_id: str) -> str:
+def driven_as(store: DiskStore, session_id: str) -> str:
     """The session whose driver drives this one: its top, whatever has become of its files."""
     from playbook_supervisor.errors import PlaybookError
     from playbook_supervisor.sessions.selection import top_of
@@ -93,7 +92,7 @@ def driven_as(store: SessionStore, session_id: str) -> str:
         return session_id
 
 
-def require_no_agent(store: SessionStore, command: str) -> None:
+def require_no_agent(store: DiskStore, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
     from playbook_supervisor.drivers import own_agents
 

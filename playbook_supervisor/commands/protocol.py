@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.claude_code.context import HookReply
     from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
     from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 _INTERVAL = 0.1  # seconds between two looks at a journal that others write
@@ -194,7 +194,7 @@ def tree_entries(snapshot: Snapshot) -> dict[str, Entry]:
 
 
 def _in_tree(
-    store: SessionStore, session_id: str, above: str, seen: set[str]
+    store: DiskStore, session_id: str, above: str, seen: set[str]
 ) -> Iterator[tuple[str, Entry]]:
     from playbook_supervisor.errors import PlaybookError
 

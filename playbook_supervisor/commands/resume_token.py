@@ -20,8 +20,8 @@ from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal, tokens, tree
-from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.tokens import Token
 
 _OVER = (SessionStatus.COMPLETED, SessionStatus.ABORTED)
@@ -57,7 +57,7 @@ def resume(
         return result
 
 
-def _session(token: str, cwd: Path | None) -> tuple[SessionStore, str]:
+def _session(token: str, cwd: Path | None) -> tuple[DiskStore, str]:
     try:
         return locate.select(tokens.session_of(token), cwd)
     except StateError as error:
@@ -66,7 +66,7 @@ def _session(token: str, cwd: Path | None) -> tuple[SessionStore, str]:
         raise tokens.foreign() from error
 
 
-def _decide(store: SessionStore, session_id: str, text: str, *, approve: bool) -> Snapshot:
+def _decide(store: DiskStore, session_id: str, text: str, *, approve: bool) -> Snapshot:
     """Record the decision, with the token first: a request that dies here can be repeated."""
     private, supervisor = store.runtime(session_id), locate.supervisor(store, session_id)
     decision = "approve" if approve else "deny"

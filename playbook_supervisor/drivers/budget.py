@@ -19,7 +19,7 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 NO_LIMITS = Budget()
 _UNKEPT = "does not report its usage, so it cannot keep"
@@ -74,7 +74,7 @@ def _budget(limits: Limits) -> Budget:
     return Budget(limits.max_turns, limits.max_tool_calls, limits.max_cost_usd, limits.max_tokens)
 
 
-def _spent(store: SessionStore, session_id: str, figure: str) -> float:
+def _spent(store: DiskStore, session_id: str, figure: str) -> float:
     """What a session and its children have used."""
     entries = store.journal(session_id).entries
     figures = (entry.agent.get(figure) for entry in entries)

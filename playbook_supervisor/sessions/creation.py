@@ -34,7 +34,7 @@ from playbook_supervisor.sessions.session_changes import never_committed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system.checkout import Checkout
 
 
@@ -109,7 +109,7 @@ class RunRequest(Record):
 
 
 def prepare(
-    store: SessionStore,
+    store: DiskStore,
     reference: str | PlaybookFile,
     given: Sequence[str],
     *,
@@ -205,7 +205,7 @@ def policy_in_force(
 
 
 def begin(
-    store: SessionStore,
+    store: DiskStore,
     request: RunRequest,
     *,
     start: str = "",
@@ -238,7 +238,7 @@ def begin(
         )
 
 
-def pending_session(store: SessionStore, request: RunRequest, *, reserved: str = "") -> str:
+def pending_session(store: DiskStore, request: RunRequest, *, reserved: str = "") -> str:
     """The pending session that matches the request; empty where there is none.
 
     StateError `PB-STATE-OPEN` if this checkout has another open session.
@@ -266,7 +266,7 @@ def _running(playbook: Playbook, start: str) -> list[Step]:
     return [step for step in steps if step.autonomy is not Autonomy.SKIP]
 
 
-def _matches(store: SessionStore, session_id: str, request: RunRequest) -> bool:
+def _matches(store: DiskStore, session_id: str, request: RunRequest) -> bool:
     known = store.manifest(session_id)
     return (
         known.status is SessionStatus.PENDING
@@ -276,7 +276,7 @@ def _matches(store: SessionStore, session_id: str, request: RunRequest) -> bool:
     )
 
 
-def another_is_open(store: SessionStore, session_id: str) -> StateError:
+def another_is_open(store: DiskStore, session_id: str) -> StateError:
     """The error that names the open session, and what can be done with it."""
     known = store.manifest(session_id)
     name = f"{known.playbook} on {known.subject}" if known.subject else known.playbook

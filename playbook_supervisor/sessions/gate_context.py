@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.local_state import Runtime
     from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.proofs import Standing
-    from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.settings_in_force import SettingsChange
     from playbook_supervisor.sessions.settled_entries import History
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system.checkout import Checkout
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
@@ -107,7 +107,7 @@ def gate_context(snapshot: Snapshot) -> GateContext | None:
 
 
 def context_of(
-    store: SessionStore, manifest: Manifest, playbook: Playbook, policy: Policy, settings: Config
+    store: DiskStore, manifest: Manifest, playbook: Playbook, policy: Policy, settings: Config
 ) -> GateContext | None:
     """The context of the manifest's gate, read without the session's lock.
 
@@ -150,7 +150,7 @@ def context_of(
 
 
 def _settings(
-    store: SessionStore, manifest: Manifest, gate: Gate, kept: Config
+    store: DiskStore, manifest: Manifest, gate: Gate, kept: Config
 ) -> SettingsChange | None:
     """None for a gate in the middle of a step, whose agent began under those that are kept."""
     if gate.place is Place.DURING:
@@ -162,7 +162,7 @@ def _settings(
 
 
 def _preview(
-    store: SessionStore, manifest: Manifest, playbook: Playbook, entry: Entry, history: History
+    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, history: History
 ) -> tuple[str, ...]:
     assert entry.gate is not None  # noqa: S101 - the caller checked it
     if entry.gate.place is Place.DURING:
@@ -180,7 +180,7 @@ def _preview(
 
 
 def _announced(
-    store: SessionStore, manifest: Manifest, playbook: Playbook, entry: Entry
+    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry
 ) -> tuple[str, ...]:
     """The files that the step is going to commit or publish, if it is one that does."""
     from playbook_supervisor.project import commit_files, references

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.checking import Watch
     from playbook_supervisor.sessions.evidence import CheckInputs
     from playbook_supervisor.sessions.local_state import Launch
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.
@@ -66,7 +66,7 @@ class Judge:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: DiskStore,
         session_id: str,
         *,
         exports: bool = True,

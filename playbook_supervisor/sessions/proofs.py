@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.sessions.local_state import Runtime
     from playbook_supervisor.sessions.session import OpenSession
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 MOST = 64
 """Proofs that a session keeps; the oldest are dropped."""
@@ -38,7 +38,7 @@ _VERDICT = "verdict "
 class SessionProofs(Record):
     """The proofs of one session, read and written under its lock."""
 
-    store: SessionStore
+    store: DiskStore
     session_id: str
 
     def lookup(self, key: str, tree: str) -> Proof | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _BRANCH = "branch"
@@ -130,7 +130,7 @@ def _has_children(playbook: Playbook) -> bool:
     return any(step.has_child for step in playbook.steps)
 
 
-def _with_children(store: SessionStore, session_id: str) -> Iterator[str]:
+def _with_children(store: DiskStore, session_id: str) -> Iterator[str]:
     yield session_id
     kept = store.ids()
     for entry in store.journal(session_id).entries:
@@ -167,7 +167,7 @@ def _only_leaves(snapshot: Snapshot) -> bool:
     return any(step.namespace == _BRANCH for step in steps) and not any(map(publishes, steps))
 
 
-def _move_launches(store: SessionStore, session_id: str, made: Commit) -> Mapping[str, Launch]:
+def _move_launches(store: DiskStore, session_id: str, made: Commit) -> Mapping[str, Launch]:
     """Let what was launched at the commit's parent begin at the commit, which is no step's work."""
     with store.open(session_id) as opened:
         launches = opened.runtime.launches

@@ -26,7 +26,7 @@ from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 OPEN = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 _UNFINISHED = OPEN | {SessionStatus.FAILED}
@@ -40,7 +40,7 @@ class SelectedSession(Record):
     others: tuple[str, ...] = ()
 
 
-def choose(store: SessionStore, named: str = "") -> SelectedSession:
+def choose(store: DiskStore, named: str = "") -> SelectedSession:
     """The session of that name, which may be abbreviated, else the one of this worktree.
 
     The name of a child session means the one that a person began.
@@ -64,7 +64,7 @@ def choose(store: SessionStore, named: str = "") -> SelectedSession:
     raise no_session(known)
 
 
-def open_here(store: SessionStore) -> list[str]:
+def open_here(store: DiskStore) -> list[str]:
     """The open sessions of this worktree and of the branch that is checked out in it.
 
     The first is the one that would be selected.
@@ -75,7 +75,7 @@ def open_here(store: SessionStore) -> list[str]:
     return _of_this_worktree(store, [each for each in known if on_branch(store, each.session_id)])
 
 
-def on_branch(store: SessionStore, session_id: str) -> bool:
+def on_branch(store: DiskStore, session_id: str) -> bool:
     """Whether the session's branch is checked out; one that cannot be read counts as here."""
     try:
         return not store.standing(session_id).instead
@@ -83,7 +83,7 @@ def on_branch(store: SessionStore, session_id: str) -> bool:
         return True
 
 
-def top_of(store: SessionStore, session_id: str) -> str:
+def top_of(store: DiskStore, session_id: str) -> str:
     """The session that a person began: this one, or the one of whose tree it is.
 
     A session that cannot be read counts as one of its own.
@@ -167,7 +167,7 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
     return next(iter(at_branch or named), None)
 
 
-def _require_home(store: SessionStore, known: Manifest) -> None:
+def _require_home(store: DiskStore, known: Manifest) -> None:
     if place := home_elsewhere(store.checkout, known):
         import shlex
 
@@ -180,7 +180,7 @@ def _require_home(store: SessionStore, known: Manifest) -> None:
         )
 
 
-def _of_this_worktree(store: SessionStore, known: list[Manifest]) -> list[str]:
+def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
     """Those that this worktree drives, else those of ours that it may take up, in order."""
     driven = [each for each in known if store.drives(each.session_id)]
     return _in_order(driven or [each for each in known if _belongs_here(store.checkout, each)])
@@ -229,13 +229,13 @@ def _others(here: Checkout) -> list[Checkout]:
 # ── which of several ────────────────────────────────────────────────────────────────────────
 
 
-def _known(store: SessionStore) -> list[Manifest]:
+def _known(store: DiskStore) -> list[Manifest]:
     """The manifests that can be read, without children: a broken one must not hide the others."""
     found = _read(store, [name for name in store.found() if SESSION_ID.match(name)])
     return [each for each in found if not each.parent]
 
 
-def _read(store: SessionStore, names: Iterable[str]) -> list[Manifest]:
+def _read(store: DiskStore, names: Iterable[str]) -> list[Manifest]:
     found = []
     for name in names:
         try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.local_state import Launch, Runtime
     from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.session import OpenSession
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 CODE = "PB-STATE-BRANCH"
 _SECOND = 1000  # ms: git logs whole seconds
@@ -103,7 +103,7 @@ def _contains(here: Checkout, commit: str) -> bool:
 # ── what may be done ────────────────────────────────────────────────────────────────────────
 
 
-def admit(store: SessionStore, opened: OpenSession, seen: Observation | None = None) -> bool:
+def admit(store: DiskStore, opened: OpenSession, seen: Observation | None = None) -> bool:
     """Whether what follows from an observation, or from none, may be judged and carried out.
 
     On another branch that is so only if a step of the session's own has switched to it; the session
@@ -128,7 +128,7 @@ def admit(store: SessionStore, opened: OpenSession, seen: Observation | None = N
     raise refusal(store.checkout, opened.manifest, now)
 
 
-def require(store: SessionStore, opened: OpenSession) -> None:
+def require(store: DiskStore, opened: OpenSession) -> None:
     """StateError PB-STATE-BRANCH on another branch, unless a step that runs may have switched."""
     from playbook_supervisor.sessions.snapshot import at_work
 
@@ -138,7 +138,7 @@ def require(store: SessionStore, opened: OpenSession) -> None:
         raise refusal(store.checkout, opened.manifest, opened.standing)
 
 
-def move(store: SessionStore, opened: OpenSession, by: str) -> None:
+def move(store: DiskStore, opened: OpenSession, by: str) -> None:
     """Let the session belong to the branch that is checked out, as a person has said.
 
     session.yaml records it among what was `confirmed`. StateError PB-STATE-BRANCH if there is none.
@@ -153,14 +153,14 @@ def move(store: SessionStore, opened: OpenSession, by: str) -> None:
     _move(store, opened, here)
 
 
-def follow_child(store: SessionStore, opened: OpenSession, branch: str) -> None:
+def follow_child(store: DiskStore, opened: OpenSession, branch: str) -> None:
     """Let the session go to the branch that a step of its child has switched to."""
     here = checkout.refreshed(store.checkout)
     if opened.standing.instead and branch == here.branch:
         _move(store, opened, here)
 
 
-def _move(store: SessionStore, opened: OpenSession, here: Checkout) -> None:
+def _move(store: DiskStore, opened: OpenSession, here: Checkout) -> None:
     """Written before the files come into the work tree: where a crash leaves them, they belong."""
     opened.restate(replace(opened.manifest, branch=here.branch))
     opened.write(launching=False)
@@ -170,7 +170,7 @@ def _move(store: SessionStore, opened: OpenSession, here: Checkout) -> None:
     _bring_children(store, opened)
 
 
-def _bring_children(store: SessionStore, opened: OpenSession) -> None:
+def _bring_children(store: DiskStore, opened: OpenSession) -> None:
     """Take the files of ended children along: the journal names them on this branch, too."""
     for name in filter(store.drives, store.found()):
         with suppress(StateError):  # one that cannot be read stays away, and the audit says so
@@ -181,7 +181,7 @@ def _bring_children(store: SessionStore, opened: OpenSession) -> None:
                     _bring_children(store, child)
 
 
-def _bind(store: SessionStore, opened: OpenSession, seen: Observation | None) -> None:
+def _bind(store: DiskStore, opened: OpenSession, seen: Observation | None) -> None:
     """A session that began on no branch gets the one that a `branch` step has switched to."""
     if opened.manifest.branch or not isinstance(seen, Returned):
         return
@@ -190,7 +190,7 @@ def _bind(store: SessionStore, opened: OpenSession, seen: Observation | None) ->
         opened.stands(Standing(here.branch), here.head)
 
 
-def _follow(store: SessionStore, opened: OpenSession, seen: Returned | Asked | Lost) -> bool:
+def _follow(store: DiskStore, opened: OpenSession, seen: Returned | Asked | Lost) -> bool:
     """Whether the step has switched the branch, to all appearances; the session then follows.
 
     A worker that was lost may have ended long before a person switched: only its name counts.

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.local_state import Launch
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system.checkout import Checkout
 
 _FILE = "uncommitted.json"
@@ -51,7 +51,7 @@ def never_committed(root: Path, settings: Config) -> tuple[str, str] | tuple[()]
     return f"git ignores {folder}, so no session will be committed", cure
 
 
-def beginning(store: SessionStore, session_id: str) -> Launch | None:
+def beginning(store: DiskStore, session_id: str) -> Launch | None:
     """The record of the beginning of the session, or of the one that its parents began with."""
     while parent := store.parent(session_id):
         session_id = parent
@@ -63,7 +63,7 @@ def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
     write_atomically(private / _FILE, json.dumps(paths).encode(), durable=False)
 
 
-def uncommitted_before(store: SessionStore, session_id: str) -> tuple[str, ...]:
+def uncommitted_before(store: DiskStore, session_id: str) -> tuple[str, ...]:
     """What was not committed when the session began; empty if that is not known."""
     while parent := store.parent(session_id):
         session_id = parent
@@ -72,7 +72,7 @@ def uncommitted_before(store: SessionStore, session_id: str) -> tuple[str, ...]:
     return ()
 
 
-def before(store: SessionStore, session_id: str) -> Before:
+def before(store: DiskStore, session_id: str) -> Before:
     """What was there when the session began."""
     begun = beginning(store, session_id)
     if begun is None:

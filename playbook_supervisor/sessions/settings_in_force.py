@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.vocabulary import Resolution
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.principal import Principal
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 _SHOWN = 160  # characters of a value in a sentence
@@ -110,7 +110,7 @@ def take(supervisor: Supervisor, asked: Ask, seen: str, decided: Resolution, by:
         accept(each.store, each.id, by, data)
 
 
-def difference(store: SessionStore, session_id: str) -> str:
+def difference(store: DiskStore, session_id: str) -> str:
     """How the project's settings differ from the session's, in one sentence; empty if they do not.
 
     Settings that cannot be read differ, too. The session's own settings apply in any case.
@@ -133,7 +133,7 @@ def kept(told: str, session_id: str, *, typed: bool = False) -> str:
     return f"{told}; the session keeps its own. `{command} --accept-config` takes the new ones"
 
 
-def pin_missing(store: SessionStore, session_id: str) -> str:
+def pin_missing(store: DiskStore, session_id: str) -> str:
     """Pin the present settings of a session that an earlier version began; a notice if it did."""
     with store.open(session_id) as opened:
         if pinned_inputs.has_settings(opened.runtime):
@@ -142,7 +142,7 @@ def pin_missing(store: SessionStore, session_id: str) -> str:
     return f"session {session_id} keeps the settings of today from now on"
 
 
-def accept(store: SessionStore, session_id: str, by: Principal, data: bytes | None = None) -> None:
+def accept(store: DiskStore, session_id: str, by: Principal, data: bytes | None = None) -> None:
     """Run under the project's present settings, or these; session.yaml records who said so.
 
     It does so first: after a crash there are no settings in force that no person has accepted.

@@ -20,7 +20,7 @@ from playbook_supervisor.system.files import digest, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 _NAME = "settled.jsonl"
 
@@ -87,7 +87,7 @@ def _chained(former: str, lines: Iterable[bytes]) -> str:
     return former
 
 
-def settled_events(store: SessionStore, session_id: str, attempts: Collection[str]) -> list[Event]:
+def settled_events(store: DiskStore, session_id: str, attempts: Collection[str]) -> list[Event]:
     """How those of the attempts have ended that are settled; a child's by its path, `a#1/b#1`."""
     if not attempts:
         return []
@@ -95,7 +95,7 @@ def settled_events(store: SessionStore, session_id: str, attempts: Collection[st
 
 
 def _settled(
-    store: SessionStore, session_id: str, within: str, attempts: frozenset[str]
+    store: DiskStore, session_id: str, within: str, attempts: frozenset[str]
 ) -> Iterator[Event]:
     for entry in store.journal(session_id).entries:
         path = f"{within}/{entry.id}" if within else entry.id

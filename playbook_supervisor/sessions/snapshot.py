@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.config import Config
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 
 class Snapshot(Record):
@@ -36,7 +36,7 @@ class Snapshot(Record):
     directive is then that of the whole tree: first the attempts that run, then the first gate.
     """
 
-    store: SessionStore = field(repr=False, compare=False)
+    store: DiskStore = field(repr=False, compare=False)
     manifest: Manifest
     state: State
     directive: Directive
@@ -123,7 +123,7 @@ class Snapshot(Record):
 
 
 def take_snapshot(
-    store: SessionStore, opened: OpenSession, events: tuple[Event, ...] = ()
+    store: DiskStore, opened: OpenSession, events: tuple[Event, ...] = ()
 ) -> Snapshot:
     """The open session as it is now; `events` led here."""
     directive = machine.directive(opened.state)

@@ -55,7 +55,7 @@ class Supervisor(TreeNode):
         return self._seen(own)
 
     def hold(self) -> None:
-        """Drive the session and its children alone from here on (`SessionStore.hold`)."""
+        """Drive the session and its children alone from here on (`DiskStore.hold`)."""
         self.held = True
         self.store.hold(self.id)
 

@@ -11,7 +11,7 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.session import OpenSession
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 
@@ -34,7 +34,7 @@ class TreeNode(Judge):
 
     def __init__(
         self,
-        store: SessionStore,
+        store: DiskStore,
         session_id: str,
         *,
         parent: Supervisor | None = None,

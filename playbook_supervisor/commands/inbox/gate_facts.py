@@ -20,7 +20,7 @@ from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.gate_text import ContextLine
 from playbook_supervisor.sessions.manifest import Waiting
-from playbook_supervisor.sessions.session_store import SessionStore
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.checkout import NOW
 from playbook_supervisor.system.git_diff import changes_of
 
@@ -124,7 +124,7 @@ def _call(given: str) -> ExactCall:
     return ExactCall({"arguments": given}, whole=not given.endswith("…"))
 
 
-def changes_since_beginning(store: SessionStore, session_id: str) -> Changes:
+def changes_since_beginning(store: DiskStore, session_id: str) -> Changes:
     """Those since the session began, in its work tree."""
     root = store.checkout.root
     with suppress(PlaybookError):

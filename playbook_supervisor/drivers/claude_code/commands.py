@@ -45,7 +45,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.sessions.session_store import SessionStore
 
 _ACCEPT = "--accept-config"
 _HERE = "--on-this-branch"
@@ -83,7 +82,7 @@ def _is_foreign(root: Path, name: str) -> bool:
 class TypedCommand(Record):
     """A command, and the conversation in which it was typed."""
 
-    store: SessionStore
+    store: DiskStore
     words: list[str]
     client: str
     pid: int

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.store import DiskStore
 
 _GOES_ON = (2, 1, 329)  # the first version of the client of which that is known
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
@@ -54,7 +54,7 @@ class HookContext(Record, frozen=False):
     """One hook of the conversation that a session is bound to, under the binding's lock."""
 
     here: Checkout
-    store: SessionStore
+    store: DiskStore
     private: Path
     bound: Binding
     payload: dict[str, Any]
@@ -108,7 +108,7 @@ class HookContext(Record, frozen=False):
         self.released = True
 
 
-def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
+def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
     return Supervisor(
         store, session_id, exports=False, runs_programs=False, runs_checks=False, copies=True
