@@ -130,7 +130,7 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> tuple
     known = set(_split(repository.ask("ls-files", "--full-name", "-z")))
     new = [file for file in files if file not in known and os.path.lexists(repository.root / file)]
     message_option = f"--message={message}"
-    with committing(repository.git, repository.runtime, files, new):
+    with committing(repository.git, repository.runtime, repository.commit(), files, new):
         if new:  # by name only; the commit adds their content
             repository.change("add", "--force", "--intent-to-add", *_NAMES, stdin=_pathspecs(new))
         repository.change(

@@ -32,8 +32,9 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
 def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | None) -> None:
     """Record what is there when the session begins: it is not the session's, and no finding of it.
 
-    A child holds to the ignore rules of its parent.
+    A child holds to the ignore rules of its parent, and its changes are those of its parent.
     """
+    from playbook_supervisor.project.commit_files import COMMIT
     from playbook_supervisor.sessions import session_changes
     from playbook_supervisor.system import checkout
     from playbook_supervisor.system.uncommitted import uncommitted
@@ -45,10 +46,17 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     rules = parent.rules if parent else ""
     opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), "", rules)
     pin(opened, workspace.root)
-    with suppress(PlaybookError):
-        found = uncommitted(workspace.root, opened.runtime.pinned)
-        opened.runtime.begun = replace(opened.runtime.begun, tree=found.tree)
-        session_changes.keep_uncommitted(opened.private, found.paths)
+    if parent is not None:
+        return
+    tree, playbooks = "", (playbook, *opened.pinned.children.values())
+    if any(step.namespace == COMMIT for each in playbooks for step in each.steps):
+        with suppress(PlaybookError):
+            found = uncommitted(workspace.root, opened.runtime.pinned)
+            session_changes.keep_uncommitted(opened.private, found.paths)
+            tree = found.tree
+    else:
+        tree = tree_of(replace(workspace, pinned=opened.runtime.pinned))
+    opened.runtime.begun = replace(opened.runtime.begun, tree=tree)
 
 
 def pin(opened: OpenSession, root: Path) -> None:

@@ -129,7 +129,7 @@ class SessionInGit:
         self._require_no_own_filter(seen)
         folders = [f"{folder}/" for folder in self._folders]
         try:
-            with committing(self._git, self._at.runtime, folders, seen.untracked):
+            with committing(self._git, self._at.runtime, seen.head, folders, seen.untracked):
                 if seen.untracked:
                     self._add()
                 self._commit("--quiet", "--cleanup=whitespace", message, "--only")

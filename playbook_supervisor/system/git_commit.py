@@ -34,8 +34,8 @@ _UNREADABLE = "\N{REPLACEMENT CHARACTER}"  # of a name that is not UTF-8
 class _Taken(Record):
     """What a commit takes: `named` are files, and folders with a slash at the end.
 
-    `base` is HEAD before, or the empty tree. Git did not know the `new` ones. `staged` are others
-    that a person had staged.
+    `base` is HEAD before, empty before the first commit. Git did not know the `new` ones. `staged`
+    are others that a person had staged.
     """
 
     base: str
@@ -49,17 +49,20 @@ class _Taken(Record):
 
 
 @contextmanager
-def committing(git: Git, runtime: Path, named: Sequence[str], new: Sequence[str]) -> Iterator[None]:
-    """The block commits the files named alone, having added the names of the `new` ones.
+def committing(
+    git: Git, runtime: Path, base: str, named: Sequence[str], new: Sequence[str]
+) -> Iterator[None]:
+    """The block commits the files named alone on `base`, having added the names of the `new` ones.
 
     Afterwards the index agrees with HEAD for all that was committed, and other files are staged as
-    they were. If nothing was committed, it does not know the new names. `named` may have folders,
-    with a slash at the end. `git` runs in the checkout whose `runtime` this is.
+    they were. If nothing was committed, it does not know the new names. `base` is the commit of
+    HEAD, empty before the first one. `named` may have folders, with a slash at the end. `git` runs
+    in the checkout whose `runtime` this is.
     """
     make_up(git, runtime)
-    base = base_of(git)
     taken = _Taken(base, tuple(named), tuple(new), ())
-    staged = tuple(path for _, path in _differing(git, base) if not taken.names(path))
+    before = base or git("hash-object", "-t", "tree", "--stdin").stdout.strip()
+    staged = tuple(path for _, path in _differing(git, before) if not taken.names(path))
     taken = replace(taken, staged=staged)
     record = runtime / _FOLDER / os.urandom(8).hex()
     ensure_folder(record.parent)
@@ -90,11 +93,6 @@ def make_up(git: Git, runtime: Path) -> None:
                 _discard(record)
 
 
-def base_of(git: Git) -> str:
-    """The commit of HEAD; before the first one, the empty tree."""
-    return _head(git) or git("hash-object", "-t", "tree", "--stdin").stdout.strip()
-
-
 def _discard(record: Path) -> None:
     remove(record)
     remove(record.with_suffix(".lock"))
@@ -102,20 +100,19 @@ def _discard(record: Path) -> None:
 
 def _settle(git: Git, taken: _Taken, *, late: bool = False) -> bool:
     """Bring the index in order; whether git did that."""
-    head = _head(git)
-    if not head or head == taken.base:
+    since = (f"^{taken.base}",) if taken.base else ()
+    listed = git("rev-list", "--first-parent", "--parents", "HEAD", *since).stdout.splitlines()
+    if not listed:
         added = set(_names(git, "diff-files", "--name-only", "--diff-filter=A", "-z"))
         left = "".join(f"{name}\0" for name in taken.new if name in added)
         return _updated(git, ("--force-remove", "-z", "--stdin"), left)
-    made = _made(git, taken.base)
-    if not made:
+    made, *parents = listed[-1].split()  # the first commit after the base, if it is that
+    differing = [each for each in _differing(git, "HEAD") if each[1] not in taken.staged]
+    if parents[:1] != ([taken.base] if since else []) or not differing:
         return True
-    committed = set(_names(git, "diff-tree", "-r", "--name-only", "-z", taken.base, made))
-    wrong = {
-        path: blob
-        for blob, path in _differing(git, "HEAD")
-        if (path in committed or taken.names(path)) and path not in taken.staged
-    }
+    compared = (taken.base, made) if since else ("--root", "--no-commit-id", made)
+    committed = set(_names(git, "diff-tree", "-r", "--name-only", "-z", *compared))
+    wrong = {path: blob for blob, path in differing if path in committed or taken.names(path)}
     if late and wrong:
         literal = (f":(top,literal){path}" for path in wrong)
         for path in _names(
@@ -131,18 +128,6 @@ def _updated(git: Git, how: Sequence[str], lines: str) -> bool:
         return True
     done = patiently(git, "update-index", *how, stdin=lines.encode())
     return done.returncode == 0
-
-
-def _head(git: Git) -> str:
-    return git("rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
-
-
-def _made(git: Git, base: str) -> str:
-    """The first commit after `base`; empty if HEAD is not one of its descendants."""
-    since = () if git("cat-file", "-t", base).stdout.strip() == "tree" else (f"^{base}",)
-    listed = git("rev-list", "--first-parent", "--parents", "HEAD", *since).stdout.splitlines()
-    commit, *parents = listed[-1].split() if listed else ("",)
-    return commit if (parents[:1] == [base] if since else not parents) else ""
 
 
 def _differing(git: Git, base: str) -> Iterator[tuple[str, str]]:

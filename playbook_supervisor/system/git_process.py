@@ -37,36 +37,25 @@ def ask(
     `objects` if there is one.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
-    return _ask(root, arguments, index=index, objects=objects, seconds=seconds)[0]
-
-
-def _ask(
-    root: Path,
-    *commands: Sequence[str],
-    index: Path | None = None,
-    objects: Path | None = None,
-    seconds: float = _TIMEOUT,
-) -> list[str]:
-    """The outputs of several commands, run at the same time. Errors as `ask`."""
     from playbook_supervisor.system.child_process import not_startable, read_outputs
 
-    git = (*command(root, Runs.NOTHING), "-C", str(root))
-    argvs = [[*git, *arguments] for arguments in commands]
+    argv = [*command(root, Runs.NOTHING), "-C", str(root), *arguments]
     if not root.is_dir():
-        raise not_startable(argvs[0], root, FileNotFoundError())
+        raise not_startable(argv, root, FileNotFoundError())
     pointers = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     pointers |= {} if objects is None else {"GIT_OBJECT_DIRECTORY": str(objects)}
     variables = {**environment(Runs.NOTHING), **pointers}
     try:
-        read = read_outputs(argvs, variables, timeout=seconds, cap=_MAX_OUTPUT)
+        ((status, stdout, stderr),) = read_outputs(
+            [argv], variables, timeout=seconds, cap=_MAX_OUTPUT
+        )
     except TimeoutError:
-        raise failure(root, commands[0], f"it took longer than {seconds:g} seconds") from None
+        raise failure(root, arguments, f"it took longer than {seconds:g} seconds") from None
     except OSError as error:
-        raise failure(root, commands[0], str(error)) from error
-    for arguments, (status, _, stderr) in zip(commands, read, strict=True):
-        if status != 0:
-            raise failure(root, arguments, stderr.decode(errors="replace"))
-    return [stdout.decode(errors="replace") for _, stdout, _ in read]
+        raise failure(root, arguments, str(error)) from error
+    if status != 0:
+        raise failure(root, arguments, stderr.decode(errors="replace"))
+    return stdout.decode(errors="replace")
 
 
 def change(root: Path, *arguments: str, runs: Runs = Runs.NOTHING) -> None:
@@ -96,15 +85,22 @@ def default_branch(root: Path) -> str:
 
     It is that of `origin`, else git's own setting, else `main` or `master`, if there is such one.
     """
+    remote = "refs/remotes/origin/"
     try:
-        return ask(root, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").strip()[7:]
-    except PlaybookError:  # no remote, or it was added by hand
-        there = branches(root)
+        known = ask(
+            root, "for-each-ref", "--format=%(refname) %(symref)", "refs/heads", f"{remote}HEAD"
+        )
+    except PlaybookError:
+        return ""
+    there = dict(line.split(" ", 1) for line in known.splitlines())
+    if of_origin := there.get(f"{remote}HEAD"):  # else no remote, or it was added by hand
+        return of_origin.removeprefix(remote)
     try:
         configured = ask(root, "config", "init.defaultBranch").strip()
     except PlaybookError:
         configured = ""
-    return next((name for name in (configured, "main", "master") if name in there), "")
+    wanted = (configured, "main", "master")
+    return next((name for name in wanted if f"refs/heads/{name}" in there), "")
 
 
 def identity(root: Path) -> str:
@@ -123,19 +119,11 @@ def empty_tree(root: Path) -> str:
     return ask(root, "hash-object", "-t", "tree", os.devnull).strip()
 
 
-def commits_since(root: Path, since: str) -> tuple[str, ...]:
-    """A line for each commit that HEAD has beyond `since`, the newest first; () if git fails.
+def commits_between(root: Path, since: str) -> tuple[str, ...]:
+    """A line for each commit that HEAD has beyond `since`, the newest first. Errors as `ask`.
 
     All commits if `since` is empty. Commits of nothing but sessions are left out.
     """
-    try:
-        return commits_between(root, since)
-    except PlaybookError:
-        return ()
-
-
-def commits_between(root: Path, since: str) -> tuple[str, ...]:
-    """The commits of `commits_since`. Errors as `ask`."""
     commits = f"{since}..HEAD" if since else "HEAD"
     asked = ("--format=%h %s", "--no-show-signature", "--end-of-options", commits, "--", SESSIONS)
     return tuple(printable(line) for line in ask(root, "log", *asked).splitlines())

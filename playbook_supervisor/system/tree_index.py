@@ -100,12 +100,12 @@ def taken(git: TreeGit, heads: tuple[str, ...]) -> Tree:
     """
     known = _read(git.git_dir / _MEMO)
     with git.index() as index:
-        tree, unreadable = _added(git, index, known, heads)
+        tree, unreadable, entries = _added(git, index, known, heads)
         if (known.tree, known.heads) == (tree, heads) and not known.hides(git.root):
             if known.index != _stamp(index):  # git has read files again that had not changed
                 replace(known, index=_stamp(index)).write(git)
             return Tree(tree, unreadable)
-        entries = _entries(git, index)
+        entries = entries or _entries(git, index)
         forced, changed = _settle(git, index, entries, known, heads)
         if changed:
             tree = _written(git, index)
@@ -127,8 +127,11 @@ def taken(git: TreeGit, heads: tuple[str, ...]) -> Tree:
 
 def _added(
     git: TreeGit, index: Path, known: _Known, heads: tuple[str, ...]
-) -> tuple[str, tuple[Unreadable, ...]]:
-    """Add all files, also those in nested repositories; the tree, and what cannot be read."""
+) -> tuple[str, tuple[Unreadable, ...], list[_Entry]]:
+    """Add all files, also those in nested repositories; the tree, and what cannot be read.
+
+    With the entries of the index if they were needed.
+    """
     for _ in range(_MOST_ROUNDS):
         ((status, _, said),) = git.run(_ADD, index=index)
         nested = re.findall(_NESTED, said)
@@ -136,13 +139,14 @@ def _added(
         if status not in (0, 1) or (status and not (nested or unreadable or _IGNORED in said)):
             raise failure(git.root, _ADD, said)
         if not nested and known.tree and known.index == _stamp(index):
-            return known.tree, unreadable
+            return known.tree, unreadable, []
         tree = _written(git, index)
         if not nested and (tree, heads) == (known.tree, known.heads):
-            return tree, unreadable
-        nested += [path for mode, _, path in _entries(git, index) if mode == _GITLINK]
+            return tree, unreadable, []
+        entries = _entries(git, index)
+        nested += [path for mode, _, path in entries if mode == _GITLINK]
         if not nested:
-            return tree, unreadable
+            return tree, unreadable, entries
         lines = (
             f"0 {'0' * len(tree)}\t{path}\x00100644 {_EMPTY[len(tree)]}\t{path}/{_BELOW}\0"
             for path in dict.fromkeys(nested)
