@@ -73,7 +73,7 @@ class TestAGate:
         assert "Shall I do as I like?" not in terminal.screen
         terminal.wait_for(r"│ > ✓ qa_verdict_pass: .*says PASS")
         terminal.wait_for(r"│ > qa-run#1 said last: ")
-        terminal.wait_for(r"│ > branch 013-playbook-create, no commits, \d+ files changed, .* since")
+        terminal.wait_for(r"│ > branch \S+, no commits, \d+ files changed, .* since")
         terminal.wait_for(r"implement ✓ [\d.]+ s · said: ")
         assert project.manifest()["gate"]["id"] == "pr#1?1"
         terminal.choose("continue")
