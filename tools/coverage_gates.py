@@ -22,7 +22,6 @@ COMPLETE = (
     "project/verdicts.py",
     "sessions/journal.py",
     "sessions/serialize.py",
-    "sessions/session_folders.py",
     "sessions/store.py",
     "system/files.py",
     "system/locks.py",

@@ -113,6 +113,6 @@ def checks(ctx: click.Context) -> Iterable[str]:
 def schemas(ctx: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
     del ctx
-    from playbook_supervisor.commands import view
+    from playbook_supervisor.project.schema import schema_names
 
-    return view.schema_names()
+    return schema_names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import completers, options, output
-from playbook_supervisor.commands import view
+from playbook_supervisor.project.schema import schema_text
 
 
 @options.command
@@ -20,5 +20,5 @@ def schema(name: str) -> int:
       playbook schema
       playbook schema journal
     """
-    output.write(view.schema_text(name).rstrip("\n"))
+    output.write(schema_text(name).rstrip("\n"))
     return 0

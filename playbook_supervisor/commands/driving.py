@@ -81,7 +81,7 @@ def run(
         if reads_claude_commands(agent):
             request.require_commands(root)
             permissions.require_allowed(request.all_playbooks, root, conversation=False)
-    driver = _driver(drive, root, start)
+    driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or NullObserver()
     for warning in request.warnings:
@@ -254,7 +254,7 @@ def _drive(
 
         def first() -> Snapshot:
             supervisor.hold()
-            snapshot = supervisor.remember(_driver(drive, supervisor.root, start))
+            snapshot = supervisor.remember(driver_of(drive, supervisor.root, start))
             return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
 
         runner = Runner(
@@ -276,7 +276,7 @@ def _drive(
         return runner.drive(first)
 
 
-def _driver(drive: DriveOptions, root: Path, start: str) -> Driver:
+def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
     """What a bare `resume` uses, saved when the session is created."""
     return Driver(
         agent=registry.with_portable_path(drive.agent, root),
@@ -299,10 +299,8 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
 
 def _let_go(snapshot: Snapshot) -> Snapshot:
     """With what a person has to know of a session that was ended or left."""
-    snapshot, now = (
-        locate.with_store_notices(snapshot),
-        snapshot.store.standing(snapshot.session_id),
-    )
+    snapshot = locate.with_store_notices(snapshot)
+    now = snapshot.store.standing(snapshot.session_id)
     if not now.instead:
         return snapshot
     left = f"session {snapshot.session_id} is on branch {first_line(now.branch)}; this branch is "

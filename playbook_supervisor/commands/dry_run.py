@@ -6,6 +6,7 @@ It looks at what `run` looks at, in the same order; nothing is created or launch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
@@ -116,15 +117,11 @@ def plan(
     request = creation.prepare(store, reference, args, start=start)
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
-    try:
+    with _noting(refusals):
         require_executable(request, root, start=start, machine=root)
-    except PlaybookError as error:
-        refusals.append(error)
     if reads_commands:
-        try:
+        with _noting(refusals):
             request.require_commands(root)
-        except PlaybookError as error:
-            refusals.append(error)
     pending = _pending_session(store, request, refusals)
     phases = _phases(store, request, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
@@ -145,6 +142,14 @@ def plan(
     )
 
 
+@contextmanager
+def _noting(refusals: list[PlaybookError]) -> Iterator[None]:
+    try:
+        yield
+    except PlaybookError as error:
+        refusals.append(error)
+
+
 def _agent(
     drive: DriveOptions, request: RunRequest, root: Path, refusals: list[PlaybookError]
 ) -> tuple[str, bool]:
@@ -153,28 +158,24 @@ def _agent(
         return "", False
     name = drive.agent or request.config.agent
     reads_commands = name == registry.DEFAULT
-    try:
+    with _noting(refusals):
         agent = registry.choose(drive.agent, request.config, root)
         name, reads_commands = agent.name, reads_claude_commands(agent)
         playbooks = (request.tightened, *request.tightened_children.values())
         budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS, playbooks)
-    except PlaybookError as error:
-        refusals.append(error)
     return name, reads_commands
 
 
 def _pending_session(store: DiskStore, request: RunRequest, refusals: list[PlaybookError]) -> str:
     """The pending session that `run` would continue; otherwise check that one can be created."""
     pending = ""
-    try:
+    with _noting(refusals):
         pending = creation.pending_session(store, request)
         if pending:
             authorization.refuse_living_client(store.runtime(pending))
             locate.client_supervisor(store, pending)
         else:
             store.require_room()
-    except PlaybookError as error:
-        refusals.append(error)
     return pending
 
 
@@ -189,9 +190,8 @@ def _speckit_elsewhere(
     The warning says which step will not begin.
     """
     running = [steps for phase in phases if (steps := [each.step for each in phase if each.runs])]
-    speckit = [
-        step for phase in running for step in phase if step.command.startswith(features.SPECKIT)
-    ]
+    steps = [step for phase in running for step in phase]
+    speckit = [step for step in steps if step.command.startswith(features.SPECKIT)]
     if not speckit:
         return ()
     try:

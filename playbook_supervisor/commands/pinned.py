@@ -46,3 +46,8 @@ def pinned_settings(store: DiskStore, session_id: str) -> Config:
     except FileNotFoundError:
         return config.load(store.checkout.root)
     return session_settings.read_settings(data, source)
+
+
+def settings_of(store: DiskStore, session_id: str) -> Config:
+    """As `pinned_settings`; those of the project where no session is named."""
+    return pinned_settings(store, session_id) if session_id else config.load(store.checkout.root)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.pinned import settings_of
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project import checks, session_settings
 from playbook_supervisor.project.checks import Checking, Proof
@@ -69,7 +70,7 @@ def prove(
     and what they prove is not kept: an agent can choose the environment in which they run.
     """
     store, session_id = _meant(session, cwd)
-    settings = _settings(store, session_id)
+    settings = settings_of(store, session_id)
     agent = _agent_above(store)
     _admit(agent, store, session_id, "prove")
     named = [_found(name, settings, agent=agent) for name in names or settings.checks]
@@ -125,15 +126,6 @@ def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
         return locate.select(session, cwd)
     store = locate.store(cwd)
     return store, next(iter(open_here(store)), "")
-
-
-def _settings(store: DiskStore, session_id: str) -> Config:
-    from playbook_supervisor.commands.pinned import pinned_settings
-    from playbook_supervisor.project import config
-
-    if session_id:
-        return pinned_settings(store, session_id)
-    return config.load(store.checkout.root)
 
 
 def _agent_above(store: DiskStore) -> str:
@@ -205,8 +197,7 @@ class _Kept(Record):
         from playbook_supervisor.sessions import proofs
 
         runtime = self.store.journal(self.session_id).runtime
-        found = proofs.known(runtime) if runtime else ()
-        return next((each for each in found if (each.key, each.tree) == (key, tree)), None)
+        return proofs.find(runtime, key, tree) if runtime else None
 
     def keep(self, proof: Proof) -> None:
         """Keep it, or hand it to the runner: that believes only what it wrote itself."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,10 +13,15 @@ from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project import session_policy, session_settings
-from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import integrity, portable_records, provenance, serialize
+from playbook_supervisor.sessions import (
+    integrity,
+    portable_records,
+    provenance,
+    serialize,
+    settled_entries,
+)
 from playbook_supervisor.sessions.journal import (
     EMPTY,
     HEADER,
@@ -31,7 +36,6 @@ from playbook_supervisor.sessions.manifest import (
     manifest_mapping,
     read_manifest,
 )
-from playbook_supervisor.sessions.settled_entries import chain
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes
@@ -104,11 +108,22 @@ def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
     return (
         *_in_file(saved, "journal.yaml", _read_journal, _in_journal),
         *_in_file(saved, "session.yaml", read_manifest, _in_manifest),
-        *_in_playbook(saved, "playbook.yaml"),
-        *_in_optional(saved, session_policy.FILE, session_policy.read_policy, _in_demands),
-        *_in_optional(saved, session_settings.FILE, session_settings.read_settings, _in_settings),
+        *_in_pinned(saved, "playbook.yaml", "playbook was", read_playbook, playbook_changes),
+        *_in_pinned(
+            saved, session_policy.FILE, "policies were", session_policy.read_policy, _policy_changes
+        ),
+        *_in_pinned(
+            saved,
+            session_settings.FILE,
+            "settings were",
+            session_settings.read_settings,
+            session_settings.changes,
+        ),
         *_in_records(saved),
-        *_in_children(saved),
+        *chain.from_iterable(
+            _in_pinned(saved, name, "playbook was", read_playbook, playbook_changes)
+            for name in integrity.children(saved.copies)
+        ),
         *_in_outputs(saved),
     )
 
@@ -121,7 +136,8 @@ def written_journal(saved: SavedSession) -> bytes:
     data = saved.copies["journal.yaml"]
     if saved.runtime.latest("journal.yaml", digest(data)):
         return data
-    entries = _written_entries(saved, _current_entries(saved))
+    current = _entries(_content(saved.paths.folder / "journal.yaml"))
+    entries = _written_entries(saved, current)
     if entries is None:
         raise StateError(
             "PB-STATE-CORRUPT",
@@ -147,13 +163,9 @@ def _written_entries(
     recorded = serialize.state_from_json(saved.runtime.state, playbook)
     for source in (_entries(saved.copies["journal.yaml"]), current):
         past = source[: recorded.past.entries]
-        if chain("", past) == saved.runtime.chain:
+        if settled_entries.chain("", past) == saved.runtime.chain:
             return (*past, *recorded.entries)
     return None
-
-
-def _current_entries(saved: SavedSession) -> tuple[Entry, ...]:
-    return _entries(_content(saved.paths.folder / "journal.yaml"))
 
 
 def _entries(data: bytes) -> tuple[Entry, ...]:
@@ -247,44 +259,21 @@ def _in_manifest(saved: SavedSession, current: Manifest) -> Iterator[Difference]
         yield Difference("session.yaml", "it was changed", changes)
 
 
-def _in_playbook(saved: SavedSession, name: str) -> Iterator[Difference]:
-    def compare(saved: SavedSession, current: Playbook) -> Iterator[Difference]:
-        before = serialize.playbook_to_json(read_playbook(saved.copies[name], name))
-        if changes := tuple(changes_of(before, serialize.playbook_to_json(current))):
-            yield Difference(name, "the pinned playbook was changed", changes)
-
-    return _in_file(saved, name, read_playbook, compare)
-
-
-def _in_children(saved: SavedSession) -> Iterator[Difference]:
-    for name in integrity.children(saved.copies):
-        yield from _in_playbook(saved, name)
-
-
-def _in_optional(
+def _in_pinned(
     saved: SavedSession,
     name: str,
+    what: str,
     read: Callable[[bytes, str], Read],
-    compare: Callable[[SavedSession, Read], Iterator[Difference]],
+    changes: Callable[[Read, Read], Iterable[tuple[str, str, str]]],
 ) -> Iterator[Difference]:
+    def compare(saved: SavedSession, current: Read) -> Iterator[Difference]:
+        if found := tuple(changes(read(saved.copies[name], name), current)):
+            yield Difference(name, f"the pinned {what} changed", found)
+
     if name in saved.copies:
         yield from _in_file(saved, name, read, compare)
     elif _content(saved.paths.folder / name):
         yield Difference(name, "it did not exist when the session began")
-
-
-def _in_settings(saved: SavedSession, current: Config) -> Iterator[Difference]:
-    name = session_settings.FILE
-    before = session_settings.read_settings(saved.copies[name], name)
-    if changes := tuple(session_settings.changes(before, current)):
-        yield Difference(name, "the pinned settings were changed", changes)
-
-
-def _in_demands(saved: SavedSession, current: session_policy.Policy) -> Iterator[Difference]:
-    name = session_policy.FILE
-    before = _demands(session_policy.read_policy(saved.copies[name], name))
-    if changes := tuple(changes_of(before, _demands(current))):
-        yield Difference(name, "the pinned policies were changed", changes)
 
 
 def _in_records(saved: SavedSession) -> Iterator[Difference]:
@@ -306,9 +295,19 @@ def _in_outputs(saved: SavedSession) -> Iterator[Difference]:
             yield Difference(name, "it was changed by something else")
 
 
-def _demands(policy: session_policy.Policy) -> dict[str, object]:
-    shapes = enumerate(map(session_policy.demand_to_json, policy.demands), 1)
-    return {f"demand {number}": shape for number, shape in shapes}
+def playbook_changes(before: Playbook, after: Playbook) -> Iterator[tuple[str, str, str]]:
+    """As `changes_of`."""
+    return changes_of(serialize.playbook_to_json(before), serialize.playbook_to_json(after))
+
+
+def _policy_changes(
+    before: session_policy.Policy, after: session_policy.Policy
+) -> Iterator[tuple[str, str, str]]:
+    def shape(policy: session_policy.Policy) -> dict[str, object]:
+        shapes = enumerate(map(session_policy.demand_to_json, policy.demands), 1)
+        return {f"demand {number}": shape for number, shape in shapes}
+
+    return changes_of(shape(before), shape(after))
 
 
 def changes_of(

@@ -13,7 +13,6 @@ from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
 from playbook_supervisor.commands import locate, overview, session_diff, session_refs
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.library import FOLDER
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import projection
@@ -26,7 +25,7 @@ from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import read_bytes
 from playbook_supervisor.system.locks import locked
 
-_JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
+_JOURNAL, _SESSION = "journal.yaml", "session.yaml"
 _PLAYBOOK_NAME = r"[a-z0-9][a-z0-9-]*\Z"
 
 
@@ -56,12 +55,12 @@ def with_history(record: SessionRecord) -> SessionRecord:
     files, session, folder = record.files, record.session, record.files.folder
     if folder is None:
         return record
-    if files.commit:
-        return session_refs.with_history(record)
-    files = replace(files, committed=git_history.line_times(folder, _JOURNAL))
+    above = f"{SESSIONS}/{files.name}/" if files.commit else ""
+    committed = git_history.line_times(folder, f"{above}{_JOURNAL}", files.commit)
+    files = replace(files, committed=committed)
     branch = (session.branch or session.feature) if session is not None else ""
     if branch and session is not None and not session.ended:
-        merged = git_history.merged_into(folder, _SESSION, branch)
+        merged = git_history.merged_into(folder, f"{above}{_SESSION}", branch)
         files = replace(files, merged=merged)
     return replace(record, files=files)
 
@@ -199,19 +198,10 @@ def _in_folder(folder: Path, shown: str) -> SessionFiles:
     def file(name: str) -> SessionFile:
         return _file(folder / name, str(Path(shown) / name))
 
-    def optional(name: str) -> SessionFile | None:
-        return file(name) if os.path.lexists(folder / name) else None
+    def exists(name: str) -> bool:
+        return os.path.lexists(folder / name)
 
-    playbook = optional(_PLAYBOOK)
-    return SessionFiles(
-        name=folder.resolve().name,
-        journal=file(_JOURNAL),
-        session=file(_SESSION),
-        playbook=playbook,
-        pinned=playbook is not None,
-        policy=optional(session_policy.FILE),
-        folder=folder,
-    )
+    return session_refs.files_of(folder.resolve().name, folder, file, exists)
 
 
 def _file(path: Path, shown: str) -> SessionFile:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
+from playbook_supervisor.audit.session_record import SessionFile, SessionFiles
 from playbook_supervisor.drivers.fleet.session_tip import FOLDERS, HEADS
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.model import Playbook
@@ -66,18 +66,6 @@ def beside(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
         return _in_tree(repository, ref, files.commit, session_id, blobs)
 
     return find_other
-
-
-def with_history(record: SessionRecord) -> SessionRecord:
-    """The same with when the lines of the journal were pushed, and whether it was merged."""
-    files, session, repository = record.files, record.session, record.files.folder
-    assert repository is not None  # noqa: S101 - `find` has set it
-    committed = git_history.line_times(repository, _path(files.name, _JOURNAL), files.commit)
-    branch = (session.branch or session.feature) if session is not None else ""
-    merged = ""
-    if branch and session is not None and not session.ended:
-        merged = git_history.merged_into(repository, _path(files.name, _SESSION), branch)
-    return replace(record, files=replace(files, committed=committed, merged=merged))
 
 
 def on_a_branch(
@@ -145,19 +133,25 @@ def _in_tree(
         path = _path(session_id, name)
         return _file(repository, f"{ref}:{path}", blobs.get(path))
 
-    def optional(name: str) -> SessionFile | None:
-        return file(name) if _path(session_id, name) in blobs else None
+    def exists(name: str) -> bool:
+        return _path(session_id, name) in blobs
 
-    playbook = optional(_PLAYBOOK)
+    return replace(files_of(session_id, repository, file, exists), commit=commit)
+
+
+def files_of(
+    name: str, folder: Path, file: Callable[[str], SessionFile], exists: Callable[[str], bool]
+) -> SessionFiles:
+    """The files of a session; `file` reads one of that name, and says that it is missing."""
+    playbook = file(_PLAYBOOK) if exists(_PLAYBOOK) else None
     return SessionFiles(
-        name=session_id,
+        name=name,
         journal=file(_JOURNAL),
         session=file(_SESSION),
         playbook=playbook,
         pinned=playbook is not None,
-        policy=optional(session_policy.FILE),
-        folder=repository,
-        commit=commit,
+        policy=file(session_policy.FILE) if exists(session_policy.FILE) else None,
+        folder=folder,
     )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.commands.session_diff import Difference, changes_of
+from playbook_supervisor.commands.session_diff import Difference, playbook_changes
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import config, library, session_settings
 from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
+from playbook_supervisor.sessions import integrity, pinned_inputs
 from playbook_supervisor.sessions.store import DiskStore
 
 STATE = "runtime state"
@@ -29,8 +29,7 @@ def _against_project(store: DiskStore, session_id: str) -> Iterator[Difference]:
     with suppress(PlaybookError):
         pinned = read_playbook(integrity.read_file(folder, "playbook.yaml"), "playbook.yaml")
         known = library.find(root, pinned.name).playbook
-        shapes = map(serialize.playbook_to_json, (known, pinned))
-        if found := tuple(changes_of(*shapes)):
+        if found := tuple(playbook_changes(known, pinned)):
             yield Difference("playbook.yaml", "it differs from the project's playbook", found)
     yield from _children(root, folder)
     with suppress(PlaybookError):
@@ -48,7 +47,7 @@ def _children(root: Path, folder: Path) -> Iterator[Difference]:
         except PlaybookError:
             yield Difference(file, "the project has no valid playbook of this name")
             continue
-        if found := tuple(changes_of(*map(serialize.playbook_to_json, (known, kept)))):
+        if found := tuple(playbook_changes(known, kept)):
             yield Difference(file, "it differs from the project's playbook", found)
 
 

@@ -218,13 +218,14 @@ def probe(
     A trigger holds if it would fire. What a condition compares with the launch is compared with the
     last launch of the session. `on_check` is given the name of each check that is run.
     """
+    from playbook_supervisor.commands.pinned import settings_of
     from playbook_supervisor.project import conditions
 
     names = _canonical(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
     session_id = "" if feature else _session_meant(store, session)
-    settings = _settings(store, session_id)
+    settings = settings_of(store, session_id)
     meant = _feature(store, feature, session_id, settings)
     asked = [name for name in names if name not in conditions.REPORT_TRIGGERS]
     world = conditions.Workspace(root, meant.name, branch, settings)
@@ -309,15 +310,6 @@ def _session_meant(store: DiskStore, named: str) -> str:
     return locate.named(store, named) or next(iter(open_here(store)), "")
 
 
-def _settings(store: DiskStore, session_id: str) -> Config:
-    from playbook_supervisor.commands.pinned import pinned_settings
-    from playbook_supervisor.project import config
-
-    if session_id:
-        return pinned_settings(store, session_id)
-    return config.load(store.checkout.root)
-
-
 def _feature(store: DiskStore, given: str, session_id: str, settings: Config) -> Feature:
     from playbook_supervisor.project import features
     from playbook_supervisor.system.git_process import branches
@@ -328,17 +320,3 @@ def _feature(store: DiskStore, given: str, session_id: str, settings: Config) ->
     feature = store.manifest(session_id).feature if session_id else ""
     current = features.current(root, store.checkout.branch, settings)
     return features.Feature(feature) if feature else current
-
-
-def schema_names() -> tuple[str, ...]:
-    """The names of the JSON Schemas."""
-    from playbook_supervisor.project.schema import schema_names as names
-
-    return names()
-
-
-def schema_text(name: str) -> str:
-    """The JSON Schema of that name."""
-    from playbook_supervisor.project.schema import schema_text as text
-
-    return text(name)

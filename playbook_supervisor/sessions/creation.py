@@ -250,6 +250,15 @@ def pending_session(store: DiskStore, request: RunRequest, *, reserved: str = ""
     return ""
 
 
+def point_speckit(root: Path, request: RunRequest) -> None:
+    """Let spec-kit work on the feature. StateError if a step needs that, and it cannot be."""
+    try:
+        features.point_speckit(root, request.feature, request.config)
+    except StateError:
+        if any(step.command.startswith(features.SPECKIT) for step in request.playbook.steps):
+            raise
+
+
 def _require_speckit(root: Path, request: RunRequest, start: str, *, exports: bool) -> None:
     """StateError PB-STATE-SPECKIT where spec-kit would run the first steps on another feature."""
     phase_of = request.tightened.phase_of

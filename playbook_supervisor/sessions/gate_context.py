@@ -18,7 +18,7 @@ from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions import preview, session_changes
+from playbook_supervisor.sessions import attempt_log, preview, session_changes
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
 
@@ -117,24 +117,26 @@ def context_of(
     entries = history.entries
     gate_id = manifest.gate.id if manifest.gate else ""
     entry = next((each for each in entries if each.gate and each.gate.id == gate_id), None)
-    if entry is None or entry.gate is None:
+    gate = entry.gate if entry is not None else None
+    if entry is None or gate is None:
         return None
+    private, ended = store.runtime(manifest.session_id), gate.place is Place.AFTER
     here = checkout.refreshed(store.checkout)
     judged = _verdicts(_judged(playbook, entry, entries), manifest, here, settings)
     begun = session_changes.beginning(store, manifest.session_id)
     since = session_changes.changes_since(here, begun, seconds=_PATIENCE)
     return GateContext(
         entry,
-        entry.gate,
-        people=policy.answerers(entry.step_id, entry.gate.reason),
+        gate,
+        people=policy.answerers(entry.step_id, gate.reason),
         preview=(
-            *_preview(store, manifest, playbook, entry, history),
-            *_announced(store, manifest, playbook, entry),
+            *_preview(store, manifest, playbook, entry, gate, history),
+            *_announced(store, manifest, playbook, entry, gate),
         ),
         guidance=_guidance(entry),
-        printed=_printed(entry, store.runtime(manifest.session_id)),
-        said=_said(playbook, entry, entries, store.runtime(manifest.session_id)),
-        reported=_reported(judged, entry.gate, _workspace(manifest, here, settings)),
+        printed=attempt_log.faults(private, entry, _MOST_FAULTS) if ended else (),
+        said=_own_words(playbook, entry, private) if ended else _last_words(playbook, entries),
+        reported=_reported(judged, gate, _workspace(manifest, here, settings)),
         verdicts=judged,
         dated=_dated(judged, history.runtime, here.root),
         proved=_proved(history.runtime, here.root),
@@ -145,7 +147,7 @@ def context_of(
         more_commits=len(since.commits[_MOST_COMMITS:]),
         changes=since.files,
         unknown=since.unknown,
-        settings=_settings(store, manifest, entry.gate, settings),
+        settings=_settings(store, manifest, gate, settings),
     )
 
 
@@ -162,12 +164,16 @@ def _settings(
 
 
 def _preview(
-    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, history: History
+    store: DiskStore,
+    manifest: Manifest,
+    playbook: Playbook,
+    entry: Entry,
+    gate: Gate,
+    history: History,
 ) -> tuple[str, ...]:
-    assert entry.gate is not None  # noqa: S101 - the caller checked it
-    if entry.gate.place is Place.DURING:
-        return preview.requested(entry.gate.request)
-    if not preview.shows_preview(entry.gate):
+    if gate.place is Place.DURING:
+        return preview.requested(gate.request)
+    if not preview.shows_preview(gate):
         return ()
     from playbook_supervisor.sessions import step_data
 
@@ -180,14 +186,13 @@ def _preview(
 
 
 def _announced(
-    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry
+    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, gate: Gate
 ) -> tuple[str, ...]:
     """The files that the step is going to commit or publish, if it is one that does."""
     from playbook_supervisor.project import commit_files, references
 
-    assert entry.gate is not None  # noqa: S101 - the caller checked it
     step = playbook.step(entry.step_id)
-    if entry.gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
+    if gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
         return ()
     values = playbook.values(manifest.args, step)
     options = references.fill(json.loads(step.options or "{}"), values, {})
@@ -200,22 +205,17 @@ def _guidance(entry: Entry) -> str:
     return "" if entry.error_guidance == CODES.get(entry.error_code) else entry.error_guidance
 
 
-def _printed(entry: Entry, private: Path) -> tuple[str, ...]:
-    assert entry.gate is not None  # noqa: S101 - the caller checked it
-    if entry.gate.place is not Place.AFTER:
-        return ()
-    from playbook_supervisor.sessions.attempt_log import faults
-
-    return faults(private, entry, _MOST_FAULTS)
-
-
-def _said(playbook: Playbook, entry: Entry, entries: Sequence[Entry], private: Path) -> Words:
+def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
     """Of a step that has run, from its log if its result had no words."""
-    assert entry.gate is not None  # noqa: S101 - the caller checked it
-    if entry.gate.place is Place.AFTER:
-        text = entry.output or ("" if entry.recovered else _logged(entry, private))
-        by_agent = playbook.step(entry.step_id).needs_agent
-        return Words(entry.id, last_words(text), by_agent) if text else Words()
+    text = entry.output
+    if not text and not entry.recovered:
+        text = "\n".join(attempt_log.last_lines(private, entry.id, _LOGGED_LINES))
+    by_agent = playbook.step(entry.step_id).needs_agent
+    return Words(entry.id, last_words(text), by_agent) if text else Words()
+
+
+def _last_words(playbook: Playbook, entries: Sequence[Entry]) -> Words:
+    """Of the last agent that has run."""
     agents = {step.id for step in playbook.steps if step.needs_agent}
     speakers = [
         each
@@ -226,12 +226,6 @@ def _said(playbook: Playbook, entry: Entry, entries: Sequence[Entry], private: P
     if last is None or not last.output:  # what an earlier attempt said is not so any more
         return Words()
     return Words(last.id, last_words(last.output))
-
-
-def _logged(entry: Entry, private: Path) -> str:
-    from playbook_supervisor.sessions.attempt_log import last_lines
-
-    return "\n".join(last_lines(private, entry.id, _LOGGED_LINES))
 
 
 def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[str]:

@@ -18,11 +18,12 @@ from playbook_supervisor.kernel.directives import (
     Check,
     Checked,
     Observation,
+    Outcome,
     Returned,
     TakenUp,
 )
 from playbook_supervisor.kernel.state import Change, Event, State
-from playbook_supervisor.records import replace
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import beginnings, session_branch
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.evidence import CheckInputs
     from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.store import DiskStore
+    from playbook_supervisor.sessions.supervisor import Supervisor
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.
@@ -53,9 +55,21 @@ def _unwatched(_attempt: Attempt, _check: str) -> AbstractContextManager[Callabl
     return nullcontext(lambda _: None)
 
 
+class Untold(Record, frozen=False):
+    """What has happened and no snapshot of the tree has reported yet: an error came between.
+
+    `below` are the snapshots of the children to which the events belong.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    below: dict[str, Snapshot] = field(default_factory=dict)
+
+
 class Judge:
     """Accepts observations of one session and answers its checks.
 
+    `parent` is the supervisor of the session that a child works for, and `place` the attempt there.
     `exports` says whether the driver gives `environment` to its workers. `runs_programs` and
     `runs_checks` say whether it may wait for programs that conditions start, and for the project's
     own checks, which may take an hour (if not, such a check is left outstanding).
@@ -69,6 +83,8 @@ class Judge:
         store: DiskStore,
         session_id: str,
         *,
+        parent: Supervisor | None = None,
+        place: str = "",
         exports: bool = True,
         runs_programs: bool = True,
         runs_checks: bool = True,
@@ -81,6 +97,32 @@ class Judge:
         self.root = store.checkout.root
         self.watch: Watch = _unwatched
         """Entered while a check of the project runs."""
+        self.parent, self.place = parent, place
+        self.children: dict[str, Supervisor] = {}
+        """Those of the attempts that are under way, by the attempt's own id."""
+        self.untold = Untold()
+        self.held = self.exists = False
+        self.max_depth = 0
+        """How many sessions may be above one, as the top playbook says; 0: this is the top."""
+
+    @property
+    def depth(self) -> int:
+        """How many sessions are above it."""
+        return self.parent.depth + 1 if self.parent else 0
+
+    def tell(self, place: str, below: Snapshot) -> None:
+        """Let the next snapshot of the tree report what the snapshot of a child does."""
+        for event in below.events:
+            within = f"{place}/{event.within}".rstrip("/")
+            self.untold.events.append(replace(event, within=within))
+        self.untold.notices += below.notices
+        known, below = self.untold.below, below.without_events()
+        known[place] = below.after(known[place]) if place in known else below
+
+    def returned(self, place: str, outcome: Outcome) -> Snapshot:
+        """Journal the end of a child; the snapshot of this session alone."""
+        returned = Returned(self.store.clock(), place, outcome)
+        return self._advance(lambda _: returned)
 
     @property
     def private(self) -> Path:
@@ -268,8 +310,8 @@ class Judge:
 
     def _reserved(self, opened: OpenSession) -> str:
         """The id of a child session that is to be created; empty if there may be none."""
-        del opened
-        return self.store.reserve()
+        too_deep = self.depth >= (self.max_depth or opened.playbook.max_depth)
+        return "" if too_deep else self.store.reserve()
 
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
         asked = machine.directive(opened.state)
@@ -315,16 +357,8 @@ class Judge:
         began_at = opened.manifest.started_at
         facts = step_data.facts(opened)
         values = opened.playbook.values(opened.manifest.args)
-        return CheckInputs(
-            workspace,
-            opened.runtime,
-            began_at,
-            self._checking,
-            opened.state,
-            facts,
-            values,
-            self.store.clock.ahead,
-        )
+        known = (opened.runtime, began_at, self._checking, opened.state, facts, values)
+        return CheckInputs(workspace, *known, self.store.clock.ahead)
 
     def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:
         from playbook_supervisor.sessions import checking, proofs

@@ -44,8 +44,7 @@ class SessionProofs(Record):
     def lookup(self, key: str, tree: str) -> Proof | None:
         """The proof of the check with this key for that tree."""
         with self.store.open(self.session_id) as opened:
-            found = known(opened.runtime)
-        return next((proof for proof in found if (proof.key, proof.tree) == (key, tree)), None)
+            return find(opened.runtime, key, tree)
 
     def keep(self, proof: Proof) -> None:
         """Keep it; it is on the disk when this returns."""
@@ -58,6 +57,11 @@ def known(runtime: Runtime) -> tuple[Proof, ...]:
     """The proofs of the session, the oldest first."""
     shapes = (proof | {"without": tuple(proof.get("without", ()))} for proof in runtime.proofs)
     return tuple(Proof(**shape) for shape in shapes)
+
+
+def find(runtime: Runtime, key: str, tree: str) -> Proof | None:
+    """The proof of the check with this key for that tree."""
+    return next((each for each in known(runtime) if (each.key, each.tree) == (key, tree)), None)
 
 
 def add(runtime: Runtime, proof: Proof) -> None:

@@ -155,7 +155,7 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
     It is the one whose runtime state knows the session, else the one that has its branch, else the
     one whose path it names. A path alone proves nothing: in another clone it leads elsewhere.
     """
-    others = _others(here)
+    others = [*checkout.others(here)]
     place = _place(here, known)
     for other in others:
         if ABFile(other.runtime / known.session_id / NAME).exists:
@@ -211,19 +211,6 @@ def _branch(here: Checkout) -> str:
 
 def _place(here: Checkout, known: Manifest) -> Path:
     return (here.main_root / known.worktree).resolve()
-
-
-def _others(here: Checkout) -> list[Checkout]:
-    """The other worktrees of this repository."""
-    found = []
-    for root in checkout.worktrees(here):
-        try:
-            other = checkout.find(root)
-        except PlaybookError:
-            continue  # its folder is gone, or the repository is bare
-        if other.common_dir == here.common_dir and other.root != here.root:
-            found.append(other)
-    return found
 
 
 # ── which of several ────────────────────────────────────────────────────────────────────────

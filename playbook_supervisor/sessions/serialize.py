@@ -91,22 +91,6 @@ def _restored(shape: Json) -> Json:
     return {name: _KINDS[name](value) if name in _KINDS else value for name, value in shape.items()}
 
 
-def _triggers(words: Sequence[str]) -> tuple[Trigger, ...]:
-    return tuple(map(Trigger, words))
-
-
-def _limits(shape: Json) -> Limits:
-    return Limits(**shape)
-
-
-def _reviewers(shape: Json) -> Reviewers:
-    return Reviewers(**{name: tuple(names) for name, names in shape.items()})
-
-
-def _loop(shape: Json) -> Loop:
-    return Loop(**shape)
-
-
 _KINDS: Mapping[str, Callable[[Any], object]] = {
     "type": ArgType,
     "values": tuple,
@@ -117,14 +101,14 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "postconditions": tuple,
     "skip_if": tuple,
     "until": tuple,
-    "for_each": _loop,
-    "escalation_triggers": _triggers,
+    "for_each": lambda shape: Loop(**shape),
+    "escalation_triggers": lambda words: tuple(map(Trigger, words)),
     "output": OutputFormat,
     "outputs": tuple,
     "cache": tuple,
     "tools": tuple,
-    "limits": _limits,
-    "reviewers": _reviewers,
+    "limits": lambda shape: Limits(**shape),
+    "reviewers": lambda shape: Reviewers(**{name: tuple(who) for name, who in shape.items()}),
 }
 """How a field becomes what it was; the other fields are what JSON has."""
 

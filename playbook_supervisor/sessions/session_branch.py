@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import shlex
 from contextlib import suppress
-from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -26,8 +25,6 @@ from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from playbook_supervisor.kernel.directives import Observation
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.local_state import Launch, Runtime
@@ -81,15 +78,13 @@ def _was_renamed(here: Checkout, branch: str, began: int) -> bool:
 
 
 def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
-    """Whether the commit that is checked out contains the branch; without one, the session's last.
-
-    What cannot be told, as in a shallow clone, is no.
-    """
+    """Whether the commit that is checked out contains the branch, or without one the last."""
     last = runtime.head or (runtime.begun.head if runtime.begun else "")
     return _contains(here, checkout.tip(here, branch) or last)
 
 
 def _contains(here: Checkout, commit: str) -> bool:
+    """What cannot be told, as in a shallow clone, is no."""
     from playbook_supervisor.system.git_process import is_ancestor
 
     if not commit or not here.head or commit == here.head:
@@ -211,18 +206,13 @@ def _follow(store: DiskStore, opened: OpenSession, seen: Returned | Asked | Lost
 
 def _names(opened: OpenSession, step: Step, here: Checkout) -> bool:
     """Whether the step itself says that it switches to the branch that is checked out."""
-    values = opened.playbook.values(opened.manifest.args, step)
-    return _switches_to(step, values, here.branch)
-
-
-def _switches_to(step: Step, values: Mapping[str, str], branch: str) -> bool:
-    given = step.args
+    values, given = opened.playbook.values(opened.manifest.args, step), step.args
     with suppress(CheckError):  # it is no arg of this playbook's
         given = interpolate(step.args, values)
     text = f"{shown(step.command, values)} {given} {step.options}"
     says = step.namespace in ("branch", SLASH) or _SWITCHES.search(text) is not None
-    name = rf"(?<![\w./-]){re.escape(branch)}(?![\w./-])"
-    return bool(branch) and says and re.search(name, text) is not None
+    name = rf"(?<![\w./-]){re.escape(here.branch)}(?![\w./-])"
+    return bool(here.branch) and says and re.search(name, text) is not None
 
 
 def _created_since(launch: Launch, here: Checkout, launched: int) -> bool:
@@ -240,7 +230,7 @@ def refusal(here: Checkout, known: Manifest, now: Standing) -> StateError:
     name = first_line(now.branch)
     if now.rebasing:
         ways = "Finish the rebase first: `git rebase --continue`, or `--abort`."
-    elif place := _checked_out_at(here, now.branch):
+    elif place := next((o.root for o in checkout.others(here) if o.branch == now.branch), None):
         ways = (
             f"{name} is checked out in {first_line(str(place), 300)}: switch that worktree to "
             f"another branch, then `git switch {shlex.quote(name)}` here"
@@ -256,15 +246,3 @@ def refusal(here: Checkout, known: Manifest, now: Standing) -> StateError:
         where=str(here.root),
         guidance=ways[0].upper() + ways[1:] if ways[0] != "`" else ways,
     )
-
-
-def _checked_out_at(here: Checkout, branch: str) -> Path | None:
-    """The other worktree that has the branch."""
-    for root in checkout.worktrees(here):
-        try:
-            other = checkout.find(root)
-        except PlaybookError:
-            continue  # its folder is gone, or the repository is bare
-        if other.root != here.root and other.branch == branch:
-            return other.root
-    return None

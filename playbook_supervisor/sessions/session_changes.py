@@ -53,9 +53,13 @@ def never_committed(root: Path, settings: Config) -> tuple[str, str] | tuple[()]
 
 def beginning(store: DiskStore, session_id: str) -> Launch | None:
     """The record of the beginning of the session, or of the one that its parents began with."""
+    return store.journal(_top(store, session_id)).begun
+
+
+def _top(store: DiskStore, session_id: str) -> str:
     while parent := store.parent(session_id):
         session_id = parent
-    return store.journal(session_id).begun
+    return session_id
 
 
 def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
@@ -65,10 +69,9 @@ def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
 
 def uncommitted_before(store: DiskStore, session_id: str) -> tuple[str, ...]:
     """What was not committed when the session began; empty if that is not known."""
-    while parent := store.parent(session_id):
-        session_id = parent
     with suppress(OSError, PlaybookError, ValueError):
-        return tuple(map(str, json.loads(read_bytes(store.runtime(session_id) / _FILE))))
+        file = store.runtime(_top(store, session_id)) / _FILE
+        return tuple(map(str, json.loads(read_bytes(file))))
     return ()
 
 

@@ -10,7 +10,7 @@ child goes to the child. `tree.py` has what concerns several sessions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,11 +29,10 @@ from playbook_supervisor.kernel.directives import (
     TakenUp,
 )
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus
-from playbook_supervisor.sessions.judge import SPECKIT
+from playbook_supervisor.sessions.judge import SPECKIT, Judge
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, due_children, running, take_snapshot
-from playbook_supervisor.sessions.tree_node import TreeNode
 from playbook_supervisor.system.process_groups import kill_worker
 
 TYPE_CHECKING = False
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.work import Work
 
 
-class Supervisor(TreeNode):
+class Supervisor(Judge):
     """Supervises a session of one worktree, and its children. Never talks to people or agents."""
 
     # ── what drivers call ───────────────────────────────────────────────────────────────────
@@ -96,9 +95,7 @@ class Supervisor(TreeNode):
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
         if "/" in attempt_id:
-            from playbook_supervisor.sessions import tree
-
-            tree.below(self, attempt_id, lambda child, own_id: child.report(own_id, outcome))
+            self._below(attempt_id, lambda child, own_id: child.report(own_id, outcome))
             return self.advance()
         back = Returned(self.store.clock(), attempt_id, outcome)
         return self._went_on(self._advance(lambda _: back))
@@ -106,9 +103,7 @@ class Supervisor(TreeNode):
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
         if "/" in attempt_id:
-            from playbook_supervisor.sessions import tree
-
-            tree.below(self, attempt_id, lambda child, own_id: child.note_return(own_id, outcome))
+            self._below(attempt_id, lambda child, own_id: child.note_return(own_id, outcome))
             return self.look()
         return self._seen(self._record(Returned(self.store.clock(), attempt_id, outcome)))
 
@@ -118,9 +113,7 @@ class Supervisor(TreeNode):
         `request` is what it asks for, as the gate keeps it: plain data, harmless, without secrets.
         """
         if "/" in attempt_id:
-            from playbook_supervisor.sessions import tree
-
-            tree.below(self, attempt_id, lambda child, own_id: child.asked(own_id, reason, request))
+            self._below(attempt_id, lambda child, own_id: child.asked(own_id, reason, request))
             return self.look()
         return self._seen(self._record(Asked(self.store.clock(), attempt_id, reason, request)))
 
@@ -138,23 +131,13 @@ class Supervisor(TreeNode):
         answer.
         """
         if "/" in gate_id:
-            from playbook_supervisor.sessions import tree
-
-            def answer_below(child: Supervisor, own_id: str) -> Snapshot:
-                return child.answer(own_id, resolution, text, by, at)
-
-            tree.below(self, gate_id, answer_below)
+            self._below(
+                gate_id, lambda child, own_id: child.answer(own_id, resolution, text, by, at)
+            )
             return self.look()
         now = self.store.clock()
-        answered = Answered(
-            now if at is None else min(at, now),
-            gate_id,
-            resolution,
-            text,
-            by.name,
-            by.via,
-            by.role,
-        )
+        when = now if at is None else min(at, now)
+        answered = Answered(when, gate_id, resolution, text, by.name, by.via, by.role)
         return self._seen(self._record(answered))
 
     def abort(self, text: str, by: Principal) -> Snapshot:
@@ -321,6 +304,11 @@ class Supervisor(TreeNode):
         yield self
         for child in self.children.values():
             yield from child.family()
+
+    def _below(self, path: str, act: Callable[[Supervisor, str], Snapshot]) -> None:
+        from playbook_supervisor.sessions import tree
+
+        tree.below(self, path, act)
 
     def _seen(self, own: Snapshot) -> Snapshot:
         """The snapshot of the whole tree, from that of this session alone."""

@@ -24,10 +24,10 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.vocabulary import Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import children, session_branch
+from playbook_supervisor.sessions.judge import Untold
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, at_work, running
 from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.sessions.tree_node import Untold
 
 _NOT_CREATED = frozenset({"PB-STATE-NO-SESSION", "PB-STATE-REFUSED"})
 

@@ -164,6 +164,17 @@ def worktrees(here: Checkout) -> tuple[Path, ...]:
     return (here.main_root, *(root for _, root in _linked(here)))
 
 
+def others(here: Checkout) -> Iterator[Checkout]:
+    """The other checkouts of the repository, as far as they can be read."""
+    for root in worktrees(here):
+        try:
+            other = find(root)
+        except PlaybookError:
+            continue  # its folder is gone, or the repository is bare
+        if other.common_dir == here.common_dir and other.root != here.root:
+            yield other
+
+
 def lost_worktrees(here: Checkout) -> tuple[Checkout, ...]:
     """The linked worktrees whose folder was removed; git still knows their branch.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import uniform
+from typing import TypedDict, Unpack
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.system.git_process import failure
@@ -45,6 +46,15 @@ _SHORTEST, _LONGEST, _PATIENCE = 0.02, 0.4, 6.0  # seconds, while another git ho
 _ABANDONED = 3600.0  # seconds after which no git of ours can hold a lock any more
 
 
+class Options(TypedDict, total=False):
+    """What a command of `git` may take: see there."""
+
+    protocols: Sequence[str]
+    env: Mapping[str, str] | None
+    stdin: bytes
+    seconds: float
+
+
 def git(
     cwd: Path,
     *arguments: str,
@@ -77,33 +87,15 @@ class Plumbing:
         tree = (f"--work-tree={work_tree}",) if work_tree else ()
         self._where = (f"--git-dir={git_dir}", *tree)
 
-    def __call__(
-        self,
-        *arguments: str,
-        protocols: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        seconds: float = LOCAL,
-    ) -> Completed:
+    def __call__(self, *arguments: str, **options: Unpack[Options]) -> Completed:
         """The result of a command, as of `git`."""
-        where = (*self._where, *arguments)
-        return git(self._cwd, *where, protocols=protocols, env=env, stdin=stdin, seconds=seconds)
+        return git(self._cwd, *self._where, *arguments, **options)
 
-    def ask(
-        self,
-        *arguments: str,
-        protocols: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
-        seconds: float = LOCAL,
-    ) -> str:
+    def ask(self, *arguments: str, **options: Unpack[Options]) -> str:
         """The output of a command. GitError PB-GIT-FAILED with git's own words."""
-        done = self(*arguments, protocols=protocols, env=env, stdin=stdin, seconds=seconds)
-        return checked(self.git_dir, arguments, done)
+        return checked(self.git_dir, arguments, self(*arguments, **options))
 
-    def patiently(
-        self, *arguments: str, protocols: Sequence[str] = (), env: Mapping[str, str], seconds: float
-    ) -> Completed:
+    def patiently(self, *arguments: str, **options: Unpack[Options]) -> Completed:
         """The result of a command that changes references.
 
         It is repeated while others hold their locks. A lock that is an hour old was left by a git
@@ -111,7 +103,7 @@ class Plumbing:
         """
         pause, until = _SHORTEST, time.monotonic() + _PATIENCE
         while True:
-            done = self(*arguments, protocols=protocols, env=env, seconds=seconds)
+            done = self(*arguments, **options)
             if not _locked_out(done):
                 return done
             if not self._freed(lock_held(done)) and time.monotonic() > until:

@@ -7,7 +7,7 @@ everything else that they do (docs/decisions/0050-session-commits-are-git-itself
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.git_programs import Runs, command, environment
 
 _TIMEOUT = 20.0
-_MAX_OUTPUT = 1 << 26
+_MAX_OUTPUT = 1 << 27
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
 SESSIONS_FOLDER = ".playbooks/sessions"
 SESSIONS = f":(exclude,top){SESSIONS_FOLDER}"
@@ -37,7 +37,7 @@ def ask(
     `objects` if there is one.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
-    from playbook_supervisor.system.child_process import not_startable, read_outputs
+    from playbook_supervisor.system.child_process import not_startable
 
     argv = [*command(root, Runs.NOTHING), "-C", str(root), *arguments]
     if not root.is_dir():
@@ -45,17 +45,33 @@ def ask(
     pointers = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     pointers |= {} if objects is None else {"GIT_OBJECT_DIRECTORY": str(objects)}
     variables = {**environment(Runs.NOTHING), **pointers}
+    ((status, stdout, stderr),) = outputs(root, [argv], arguments, variables, seconds=seconds)
+    if status != 0:
+        raise failure(root, arguments, stderr.decode(errors="replace"))
+    return stdout.decode(errors="replace")
+
+
+def outputs(
+    root: Path,
+    argvs: Sequence[Sequence[str]],
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    seconds: float,
+    stdin: str = os.devnull,
+) -> list[tuple[int, bytes, bytes]]:
+    """Run commands at the same time: exit status, stdout and stderr of each.
+
+    `arguments` are those of the first one, which an error names. Errors as `ask`.
+    """
+    from playbook_supervisor.system.child_process import read_outputs
+
     try:
-        ((status, stdout, stderr),) = read_outputs(
-            [argv], variables, timeout=seconds, cap=_MAX_OUTPUT
-        )
+        return read_outputs(argvs, variables, timeout=seconds, cap=_MAX_OUTPUT, stdin=stdin)
     except TimeoutError:
         raise failure(root, arguments, f"it took longer than {seconds:g} seconds") from None
     except OSError as error:
         raise failure(root, arguments, str(error)) from error
-    if status != 0:
-        raise failure(root, arguments, stderr.decode(errors="replace"))
-    return stdout.decode(errors="replace")
 
 
 def change(root: Path, *arguments: str, runs: Runs = Runs.NOTHING) -> None:

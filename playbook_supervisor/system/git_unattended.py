@@ -42,7 +42,7 @@ _WHO = "git config --global user.email"  # what git advises in any language
 _OF_PUSH = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
 """The lines of `git push --porcelain` itself on stdout."""
 _CREDENTIALS = r"//[^/@\s]{1,1000}@"
-_UNDER_WAY = {
+UNDER_WAY = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
@@ -60,7 +60,7 @@ def dates(ms: int) -> dict[str, str]:
 
 def under_way(git_dir: Path) -> str:
     """The operation in this checkout that a person has not finished; empty if there is none."""
-    begun = (_UNDER_WAY[name] for name in _UNDER_WAY if os.path.lexists(git_dir / name))
+    begun = (UNDER_WAY[name] for name in UNDER_WAY if os.path.lexists(git_dir / name))
     return next(begun, "")
 
 

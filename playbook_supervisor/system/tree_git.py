@@ -24,7 +24,7 @@ from playbook_supervisor.system.files import (
     remove,
     write_atomically,
 )
-from playbook_supervisor.system.git_process import ask, failure
+from playbook_supervisor.system.git_process import ask, failure, outputs
 from playbook_supervisor.system.git_programs import Runs, command, environment
 
 TYPE_CHECKING = False
@@ -35,7 +35,6 @@ _FOLDER = "tree"
 _RULES = 24  # digits of the digest of ignore rules
 _SHA256 = 64  # digits of an id
 _SECONDS = 120.0  # for git to read what is new
-_MAX_OUTPUT = 1 << 27
 _ABANDONED = 3600.0  # seconds after which the index of a killed process is removed
 _KEPT = "2.weeks.ago"  # objects that nothing refers to
 _MANY = 27  # loose objects in one of 256 folders, as in git's own `gc --auto`
@@ -123,22 +122,10 @@ class TreeGit(Record):
         stdin: Path = Path(os.devnull),
     ) -> list[tuple[int, str, str]]:
         """Run commands at the same time: exit status, stdout, stderr of each. Errors as `ask`."""
-        from playbook_supervisor.system.child_process import read_outputs
-
         argvs = [[*self.argv, *arguments] for arguments in commands]
-        try:
-            done = read_outputs(
-                argvs,
-                self.environment | ({"GIT_INDEX_FILE": str(index)} if index else {}),
-                timeout=_SECONDS,
-                cap=_MAX_OUTPUT,
-                stdin=str(stdin),
-            )
-        except TimeoutError:
-            told = f"it took longer than {_SECONDS:g} seconds"
-            raise failure(self.root, commands[0], told) from None
-        except OSError as error:
-            raise failure(self.root, commands[0], str(error)) from error
+        variables = self.environment | ({"GIT_INDEX_FILE": str(index)} if index else {})
+        asked = (self.root, argvs, commands[0], variables)
+        done = outputs(*asked, seconds=_SECONDS, stdin=str(stdin))
         return [(status, _decoded(stdout), _decoded(stderr)) for status, stdout, stderr in done]
 
     def ask(self, *arguments: str, index: Path | None = None) -> str:

@@ -9,7 +9,7 @@ from playbook_supervisor.commands.fleet import opening, persons
 from playbook_supervisor.drivers.fleet import worker
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.remotes import mirror_name
-from playbook_supervisor.drivers.fleet.storage.rows import ENDED, Row
+from playbook_supervisor.drivers.fleet.storage.rows import Row
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.project import worker_settings
 from playbook_supervisor.records import Record
@@ -48,13 +48,7 @@ def prune(database: FleetDatabase, *, days: float = DAYS, refs: bool = False) ->
     persons.require_person("fleet prune")
     before, notices = database.now() - int(days * _DAY), list[str]()
     rows = database.rows()
-    awaited = {row.after for row in rows if row.state not in ENDED}
-    due = [
-        row
-        for row in rows
-        if row.state in ENDED and row.changed_at < before and row.id not in awaited
-    ]
-    dropped = tuple(_drop(due, notices)) if refs else ()
+    dropped = tuple(_drop(database.old(before), notices)) if refs else ()
     removed = tuple(database.prune(before))
     used = {mirror_name(row.repository) for row in rows if row.id not in removed}
     return Pruned(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.commands.fleet import persons
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.drivers.fleet.outcome import ENDS
 from playbook_supervisor.drivers.fleet.session_ref import Mirror
 from playbook_supervisor.drivers.fleet.session_tip import Tip
 from playbook_supervisor.drivers.fleet.storage.rows import Row, State
@@ -17,18 +18,12 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import session_ids
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.manifest import Manifest, read_manifest
 from playbook_supervisor.sessions.store import SESSIONS
 
-_ENDS = {
-    SessionStatus.COMPLETED: State.COMPLETED,
-    SessionStatus.FAILED: State.FAILED,
-    SessionStatus.ABORTED: State.ABORTED,
-}
 _DEEPEST = 16  # child sessions below each other
 
 
@@ -62,7 +57,7 @@ def row_of(mirror: Mirror, tip: Tip, pool: str) -> Row:
     """The row of the session at that tip. StateError if its files cannot be read."""
     session = _Files(mirror, tip)
     manifest = session.manifest(tip.session)
-    state = _ENDS.get(manifest.status, State.QUEUED)
+    state = ENDS.get(manifest.status, State.QUEUED)
     gate, choices = session.open_gate() if state is State.QUEUED else ("", ())
     if gate:
         state = State.WAITING

@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.fleet import opening
-from playbook_supervisor.drivers import budget, own_agents
+from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
@@ -31,11 +31,10 @@ from playbook_supervisor.errors import (
 )
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.project import features, worker_settings
+from playbook_supervisor.project import worker_settings
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions import creation, session_ids
 from playbook_supervisor.sessions.creation import RunRequest
-from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
@@ -216,19 +215,8 @@ def _created(clone: SessionClone, submission: Submission, session_id: str, now: 
     require_executable(request, root)
     if registry.is_default(submission.drive.agent or request.config.agent):
         request.require_commands(root)
-    try:
-        features.point_speckit(root, request.feature, request.config)
-    except StateError:
-        if any(step.command.startswith(features.SPECKIT) for step in request.playbook.steps):
-            raise
-    drive = submission.drive
-    driver = Driver(
-        agent=registry.with_portable_path(drive.agent, root),
-        mode=drive.mode or Mode.MANUAL,
-        wall=drive.wall,
-        idle=drive.idle,
-        limits=budget.to_session(drive.limits or budget.NO_LIMITS),
-    )
+    creation.point_speckit(root, request)
+    driver = driving.driver_of(submission.drive, root)
     creation.begin(store, request, reserved=session_id, driver=driver)
     return request
 

@@ -163,9 +163,9 @@ class Feed:
 
     def _arrange(self) -> tuple[str, ...]:
         """Sort all sessions into a new listing; the topics of those that differ from the last."""
-        today, fleet = _Today(), self.fleet.rows if self.fleet else ()
-        rows = [row for each in self._rows.values() for row in each if today.shows(row)]
-        ours = [row for row in fleet if row.open or today.has(row.since)]
+        fleet = self.fleet.rows if self.fleet else ()
+        rows = [row for each in self._rows.values() for row in each if _is_listed(row)]
+        ours = [row for row in fleet if row.open or _is_of_today(row.since)]
         said: dict[str, Progress | FleetRow] = {row.topic: row.progress for row in rows}
         said |= {row.topic: row for row in ours}
         former = self._said
@@ -204,22 +204,13 @@ def _listing(
     )
 
 
-class _Today:
-    """The day of the machine's clock, which may be set at any time."""
+def _is_listed(row: Row) -> bool:
+    ended_today = row.seen.manifest is not None and _is_of_today(row.since)
+    return row.seen.open or ended_today
 
-    def __init__(self) -> None:
-        self._day = time.localtime()[:3]
 
-    def shows(self, row: Row) -> bool:
-        """Whether the session is open, or has ended today."""
-        manifest = row.seen.manifest
-        if row.seen.open or manifest is None:
-            return row.seen.open
-        return self.has(row.since)
-
-    def has(self, ms: int) -> bool:
-        """Whether that time is of today."""
-        return time.localtime(ms / 1000)[:3] == self._day
+def _is_of_today(ms: int) -> bool:
+    return time.localtime(ms / 1000)[:3] == time.localtime()[:3]
 
 
 def _since(row: AnyRow) -> int:
@@ -234,19 +225,10 @@ def _differ(one: Progress | FleetRow | None, other: Progress | FleetRow | None) 
 
 def _shown(each: Progress | FleetRow) -> object:
     """All that a page shows of a session and that does not change by itself, for comparison."""
-    return _state_of(each) if isinstance(each, Progress) else each.told
-
-
-def _state_of(progress: Progress) -> object:
-    """All that a page shows of a session, for comparison."""
-    return (
-        *_tree(progress.seen),
-        progress.done,
-        progress.total,
-        dict(progress.at_work),
-        dict(progress.lines),
-        progress.notify_error,
-    )
+    if not isinstance(each, Progress):
+        return each.told
+    counted = (each.done, each.total, dict(each.at_work), dict(each.lines), each.notify_error)
+    return (*_tree(each.seen), *counted)
 
 
 def _tree(seen: SessionOverview) -> tuple[object, ...]:

@@ -62,7 +62,7 @@ def discard(session: str = "", *, cwd: Path | None = None) -> Discarded:
         tree = WorktreePlan(
             session_id, str(plan.root), plan.branch, bool(plan.branch), here.head, ""
         )
-        with worktree.removed(here, tree):
+        with worktree.recorded(here, tree):
             finishing.finish(plan)
             remove(here.ids / session_id)
     stays = "" if plan.branch else here.branch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -102,7 +102,7 @@ class _Worktree:
 
     def __init__(self, repo: git.Repo, leaving: Leaving) -> None:
         self._repo, self._leaving, self._store = repo, leaving, leaving.store
-        self._known: dict[str, set[str]] = {}
+        self._versions: dict[str, frozenset[tuple[str, str]]] = {}
         self._trees: dict[str, Mapping[str, str]] = {}
 
     @cached_property
@@ -205,9 +205,17 @@ class _Worktree:
         blobs = git.contents(self._repo, [about.split()[2] for about, _, _ in rows])
         return dict(zip([path for _, _, path in rows], blobs, strict=True))
 
-    def _knows(self, name: str) -> _Versions:
-        """The earlier versions of the session's files on the branch."""
-        return _Versions(self._repo, self._leaving.commit, name)
+    def _knows(self, name: str) -> Callable[[str, bytes], bool]:
+        """Whether a file of the session has had this content on the branch, with any line ends."""
+
+        def knows(file: str, content: bytes) -> bool:
+            if name not in self._versions:
+                self._versions[name] = _versions(self._repo, self._leaving.commit, name)
+            known, path = self._versions[name], f"{SESSIONS}/{name}/{file}"
+            texts = (content, content.replace(b"\r\n", b"\n"))
+            return any((path, _blob(each, len(self._leaving.commit))) in known for each in texts)
+
+        return knows
 
     # ── checkouts that stay ─────────────────────────────────────────────────────────────────
 
@@ -259,39 +267,20 @@ class _Worktree:
         return bool(base != stay.commit)
 
 
-class _Versions:
-    """The versions of a session's files in the history of a commit."""
+def _versions(repo: git.Repo, commit: str, name: str) -> frozenset[tuple[str, str]]:
+    """Path and object of the session's files in the history of the commit."""
+    if not commit:
+        return frozenset()
+    options = ("--format=", "--raw", "-m", "-z", "--no-abbrev", "--no-renames")
+    listed = repo.git.log(*options, commit, "--", f":(top,literal){SESSIONS}/{name}")
+    words = iter(listed.replace("\n", "").split("\0"))
+    rows = ((about, next(words, "")) for about in words if about.startswith(":"))
+    return frozenset((path, about.split()[3]) for about, path in rows)
 
-    def __init__(self, repo: git.Repo, commit: str, name: str) -> None:
-        self._repo, self._commit, self._folder = repo, commit, f"{SESSIONS}/{name}"
 
-    def __call__(self, file: str, content: bytes) -> bool:
-        """Whether the file has had this content, with any line ends."""
-        texts = (content, content.replace(b"\r\n", b"\n"))
-        return any((f"{self._folder}/{file}", self._blob(text)) in self._blobs for text in texts)
-
-    @cached_property
-    def _blobs(self) -> frozenset[tuple[str, str]]:
-        if not self._commit:
-            return frozenset()
-        listed = self._repo.git.log(
-            "--format=",
-            "--raw",
-            "-m",
-            "-z",
-            "--no-abbrev",
-            "--no-renames",
-            self._commit,
-            "--",
-            f":(top,literal){self._folder}",
-        )
-        words = iter(listed.replace("\n", "").split("\0"))
-        rows = ((about, next(words, "")) for about in words if about.startswith(":"))
-        return frozenset((path, about.split()[3]) for about, path in rows)
-
-    def _blob(self, content: bytes) -> str:
-        sha = hashlib.sha1 if len(self._commit) == 40 else hashlib.sha256
-        return sha(b"blob %d\0" % len(content) + content).hexdigest()
+def _blob(content: bytes, digits: int) -> str:
+    sha = hashlib.sha1 if digits == 40 else hashlib.sha256
+    return sha(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def _was_reset(saved: SavedSession, file: str, text: bytes) -> bool:

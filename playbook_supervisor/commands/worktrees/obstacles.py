@@ -15,15 +15,7 @@ from playbook_supervisor.sessions.selection import open_here
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import git
 from playbook_supervisor.system.checkout import Checkout
-
-_IN_PROGRESS = {
-    "rebase-merge": "a rebase",
-    "rebase-apply": "a rebase",
-    "MERGE_HEAD": "a merge",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
-    "BISECT_LOG": "a bisection",
-}
+from playbook_supervisor.system.git_unattended import UNDER_WAY
 
 
 def open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
@@ -51,7 +43,7 @@ def open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
 
 def local_changes(here: Checkout) -> Iterator[str]:
     """What is not committed in the worktree, or not finished."""
-    for name, what in _IN_PROGRESS.items():
+    for name, what in {**UNDER_WAY, "BISECT_LOG": "a bisection"}.items():
         if (here.git_dir / name).exists():
             yield f"{what} is in progress in the worktree"
     if (here.git_dir / "locked").exists():

@@ -21,9 +21,9 @@ from playbook_supervisor.commands.worktrees.git_export import exported
 from playbook_supervisor.commands.worktrees.preflight import Preflight
 from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES, Base, Branch
 from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
-from playbook_supervisor.errors import GitError, PlaybookError, StateError, StorageError
+from playbook_supervisor.errors import GitError, PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.project import config, features
+from playbook_supervisor.project import config
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.creation import RunRequest
@@ -201,11 +201,7 @@ def _begin(
     root = there.checkout.root
     run = _request_there(there, *words)
     start_point.save(there.runtime(plan.session_id), base)
-    try:
-        features.point_speckit(root, run.feature, run.config)
-    except StateError:
-        if any(step.command.startswith(features.SPECKIT) for step in run.playbook.steps):
-            raise
+    creation.point_speckit(root, run)
     creation.begin(there, run, reserved=plan.session_id)
     if (root / ".gitmodules").is_file():
         return ("submodules are not checked out there: `git submodule update --init`",)

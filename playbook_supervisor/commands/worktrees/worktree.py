@@ -64,33 +64,25 @@ def created(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
     Enter it while holding `locked_worktrees`, and leave it after releasing that. GitError
     PB-GIT-FAILED if git or one of its hooks refuses.
     """
-    record = _records(here) / f"{plan.session_id}.json"
-    ensure_folder(record.parent)
-    lock = record.with_suffix(".lock")
-    try:
-        with locked(lock):
-            try:
-                write_atomically(record, json.dumps(as_mapping(plan)).encode())
-                if plan.new:
-                    try:
-                        git_process.change(here.root, "branch", "--", plan.branch, plan.source)
-                    except GitError:
-                        plan = replace(plan, new=False)  # the branch is not ours to remove
-                        raise
-                add = ("worktree", "add", "--quiet", "--", plan.path, plan.branch)
-                git_process.change(here.root, *add, runs=Runs.ALL)
-            except BaseException:
+    with recorded(here, plan) as record:
+        try:
+            if plan.new:
+                try:
+                    git_process.change(here.root, "branch", "--", plan.branch, plan.source)
+                except GitError:
+                    plan = replace(plan, new=False)  # the branch is not ours to remove
+                    raise
+            add = ("worktree", "add", "--quiet", "--", plan.path, plan.branch)
+            git_process.change(here.root, *add, runs=Runs.ALL)
+        except BaseException:
+            _roll_back(here, plan, record)
+            raise
+        try:
+            yield
+        except BaseException:
+            with uninterrupted(), locked_worktrees(here):
                 _roll_back(here, plan, record)
-                raise
-            try:
-                yield
-            except BaseException:
-                with uninterrupted(), locked_worktrees(here):
-                    _roll_back(here, plan, record)
-                raise
-            remove(record)
-    finally:
-        lock.unlink(missing_ok=True)
+            raise
 
 
 # ── removing ────────────────────────────────────────────────────────────────────────────────
@@ -136,10 +128,9 @@ def handling(
 
 
 @contextmanager
-def removed(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
-    """While the body removes this worktree: if it is killed, `clean_up` removes the rest.
-
-    As long as the session is there, it is not removed.
+def recorded(here: Checkout, plan: WorktreePlan) -> Iterator[Path]:
+    """While the body creates or removes this worktree: if it is killed, `clean_up` removes the
+    rest, but for a session that is there. The file that says so.
     """
     record = _records(here) / f"{plan.session_id}.json"
     ensure_folder(record.parent)
@@ -147,7 +138,7 @@ def removed(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
     try:
         with locked(lock):
             write_atomically(record, json.dumps(as_mapping(plan)).encode())
-            yield
+            yield record
             remove(record)
     finally:
         lock.unlink(missing_ok=True)

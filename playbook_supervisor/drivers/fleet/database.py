@@ -119,6 +119,7 @@ class FleetDatabase:
     counts = _method(upkeep.counts, read=True)
     stamp = _method(upkeep.stamp, read=True)
     now = _method(clock, read=True)
+    old = _method(upkeep.old, read=True)
 
     take = _method(leases.take)
     renew = _method(leases.renew)
@@ -164,7 +165,7 @@ class FleetDatabase:
 
     def prune(self, before_ms: int) -> list[str]:
         """Remove sessions that ended before that time of the database's clock, and their jobs."""
-        old = self._run(lambda tx: upkeep.old(tx, before_ms), read=True)
+        old = self.old(before_ms)
         self.queue.cancel((row.id, number) for row in old for number in range(1, row.job + 1))
         return self._run(lambda tx: upkeep.remove(tx, [row.id for row in old]))
 

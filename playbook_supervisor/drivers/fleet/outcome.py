@@ -23,7 +23,7 @@ _LASTING = (
     *("PB-FLEET-BRANCH", "PB-IO-ESCAPE"),
 )
 _PASSING = frozenset({"PB-STATE-BUSY", "PB-STATE-DRIVEN", "PB-STATE-INTERRUPTED"})
-_ENDS = {
+ENDS = {
     SessionStatus.COMPLETED: State.COMPLETED,
     SessionStatus.FAILED: State.FAILED,
     SessionStatus.ABORTED: State.ABORTED,
@@ -61,8 +61,8 @@ def of_session(snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookErro
     if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and unreachable(entries):
         last = entries[-1]
         return Became(State.QUEUED, retry=AgentError(last.error_code, "the agent is unreachable"))
-    if status in _ENDS:
-        return Became(_ENDS[status])
+    if status in ENDS:
+        return Became(ENDS[status])
     if isinstance(asked, Ask):
         return Became(State.WAITING, asked.id, tuple(each.value for each in asked.choices))
     if ended is None:

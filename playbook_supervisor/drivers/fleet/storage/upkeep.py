@@ -225,31 +225,35 @@ def _put_back_lapsed(run: Run, queue: DbosQueue, row: Row) -> bool:
 
 def _release(tx: Transaction, row: Row) -> bool:
     columns = tx.session.c
-    changed = tx.update(
-        row.id,
-        columns.epoch == row.epoch,
-        columns.state == State.RUNNING,
-        columns.lease_until < now_ms(),
-        state=State.QUEUED,
-        worker="",
-        lease_until=0,
-        looked_at=now_ms(),
+    return (
+        tx.update(
+            row.id,
+            columns.epoch == row.epoch,
+            columns.state == State.RUNNING,
+            columns.lease_until < now_ms(),
+            state=State.QUEUED,
+            worker="",
+            lease_until=0,
+            looked_at=now_ms(),
+        )
+        is not None
     )
-    return changed is not None
 
 
 def _look_after(tx: Transaction, row: Row, lease: int) -> bool:
     """Whether this sweep is the one that puts the job back."""
     columns = tx.session.c
-    changed = tx.update(
-        row.id,
-        columns.epoch == row.epoch,
-        columns.job == row.job,
-        columns.state == State.QUEUED,
-        columns.looked_at < now_ms() - lease,
-        looked_at=now_ms(),
+    return (
+        tx.update(
+            row.id,
+            columns.epoch == row.epoch,
+            columns.job == row.job,
+            columns.state == State.QUEUED,
+            columns.looked_at < now_ms() - lease,
+            looked_at=now_ms(),
+        )
+        is not None
     )
-    return changed is not None
 
 
 def _put_due(tx: Transaction, row: Row) -> bool:
