@@ -11,22 +11,28 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
+from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude import TESTED
-from playbook_supervisor.commands import doctor_playbooks, hook_trial, locate
+from playbook_supervisor.commands import hook_trial, locate
 from playbook_supervisor.commands.diagnosis import Diagnosis, completed, program_path
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.drivers import url_notices
 from playbook_supervisor.drivers.claude_code import client_register, permissions, settings
+from playbook_supervisor.drivers.preflight import findings
+from playbook_supervisor.drivers.step_kinds import Site
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project import config, library
+from playbook_supervisor.project.checks import CLI
+from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
+from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
 
@@ -53,10 +59,10 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("walking away", _walking_away, here, home)
     yield from _checked("headless", _headless, here, home)
     yield from _notify(here)
-    yield from _checked("checks", doctor_playbooks.named_checks, here)
-    yield from _checked("playbooks", doctor_playbooks.playbooks, here)
+    yield from _checked("checks", _named_checks, here)
+    yield from _checked("playbooks", _playbooks, here)
     yield from _checked("sessions", _sessions, here)
-    yield from _checked("gh", doctor_playbooks.forge, here)
+    yield from _checked("gh", _forge, here)
     yield from _checked("claude", _client, here)
 
 
@@ -264,3 +270,67 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
         found = f"{program} is not an executable program: gates cannot notify you"
         cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
         yield Diagnosis("notify", "wrong", found, cure)
+
+
+# ── what playbooks need ─────────────────────────────────────────────────────────────────────
+
+
+def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """Whether gh runs, where a condition asks it."""
+    needing = [each.name for each in library.playbooks(here.root) if _needs_gh(each)]
+    if not needing:
+        return
+    done = completed(here.root, "gh", "auth", "status")
+    why = f"needed by {', '.join(needing)} to find the pull request"
+    if done is None:
+        yield Diagnosis("gh", "wrong", f"does not run; {why}", "Install GitHub's gh.")
+    elif done.returncode:
+        said = first_line(done.stderr or done.stdout)
+        yield Diagnosis("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
+    else:
+        yield Diagnosis("gh", "fine", "runs and is logged in")
+
+
+def _needs_gh(each: PlaybookFile) -> bool:
+    return not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
+
+
+def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """Whether each check that a playbook names is there and can be started; none is run."""
+    defined = config.load(here.root).checks
+    named = {check: playbook for playbook, check in _demanded(here.root)}
+    if not (defined or named):
+        return
+    problems = [
+        f"{first_line(named[name])} asks for the check `{first_line(name)}`, which is not there"
+        for name in sorted(named.keys() - defined.keys())
+    ] + [
+        f"{first_line(spec.argv[0])}, the program of the check `{name}`, is not found"
+        for name, spec in defined.items()
+        if not program_path(here.root, spec.argv[0])
+    ]
+    if problems:
+        cure = f"Correct `checks` in {config.FILE}, or install the program."
+        yield Diagnosis("checks", "wrong", "; ".join(problems), cure)
+    else:
+        yield Diagnosis("checks", "fine", ", ".join(defined))
+
+
+def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """What in the playbooks cannot work with these settings, or on this machine."""
+    site = Site(here.root, config.load(here.root))
+    for each in library.playbooks(here.root):
+        for one in findings(each.playbook, site) if not each.problem else ():
+            step = each.playbook.steps[one.step].id if one.step is not None else ""
+            where = f"{each.name}, step {step}" if step else each.name
+            state: Literal["wrong", "advice"] = "wrong" if one.fatal else "advice"
+            yield Diagnosis("playbooks", state, f"{where}: {one.error.message}", one.error.guidance)
+
+
+def _demanded(root: Path) -> Iterator[tuple[str, str]]:
+    """Each playbook with a check that it demands; one that an arg names may be missing."""
+    for each in library.playbooks(root):
+        for step in () if each.problem else each.playbook.steps:
+            for check in checks(step.conditions):
+                if "{{" not in check and check.partition(" ")[0] != CLI:
+                    yield each.name, check

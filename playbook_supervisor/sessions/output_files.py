@@ -8,13 +8,15 @@ name of an item, and one more item is one more line.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
-from playbook_supervisor.kernel.model import base_of, item_number
+from playbook_supervisor.kernel.model import base_of, item_id, item_number
+from playbook_supervisor.kernel.state import Entry, last_entries
+from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import integrity
 from playbook_supervisor.system.files import digest
@@ -24,10 +26,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.sessions.local_state import Runtime
+    from playbook_supervisor.sessions.session import OpenSession
 
 FORMAT = NEWEST["outputs"]
 _HEAD = b'{\n "schema": %d,\n "items": [\n' % FORMAT
 _TAIL = b"\n ]\n}\n"
+MOST = 16_000_000
+"""Bytes of the outputs of all items of a loop."""
 
 
 class StepData(Record):
@@ -181,3 +186,36 @@ def _line(output: StepData) -> bytes:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too
+
+
+# ── the outputs of a loop ───────────────────────────────────────────────────────────────────
+
+
+def with_output(opened: OpenSession, output: StepData) -> LoopFile:
+    """What is kept of the loop, with the output of one more item."""
+    waiting = opened.unwritten.get(output.file)
+    if isinstance(waiting, LoopFile):
+        return waiting.with_output(output)
+    written = kept_bytes(opened.folder, opened.runtime, output.step)
+    return LoopFile(base_of(output.step), written).with_output(output)
+
+
+def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> StepData | None:
+    """The outputs of all items as one; None if the loop had none."""
+    of_items = (entry for entry in entries if entry.items and base_of(entry.step_id) == loop)
+    last = last_entries(of_items)
+    if not last:
+        return None
+    items = found.items if found else {}
+    outputs: list[StepData | None] = []
+    for number in range(1, max(entry.items for entry in last.values()) + 1):
+        entry, output = last.get(item_id(loop, number)), items.get(number)
+        done = entry.id if entry and entry.status is EntryStatus.DONE else ""
+        outputs.append(output if output and output.attempt == done else None)
+    texts = [each.stdout for each in outputs if each and each.stdout is not None]
+    return StepData(
+        attempt=f"{loop}#1",
+        stdout="\n".join(texts) if texts else None,
+        has_json=any(each and each.has_json for each in outputs),
+        json=[each.json if each else None for each in outputs],
+    )

@@ -66,12 +66,10 @@ def _with_loop(
     """The same, with what is kept of the whole loop for an item of one."""
     if kept is None or not item_number(kept.step):
         return outcome, kept
-    from playbook_supervisor.sessions import loop_outputs
-
-    loop = loop_outputs.with_output(opened, kept)
-    if len(loop.emit()) <= loop_outputs.MOST:
+    loop = output_files.with_output(opened, kept)
+    if len(loop.emit()) <= output_files.MOST:
         return outcome, loop
-    message = f"the outputs of its loop have more than {loop_outputs.MOST:,} bytes"
+    message = f"the outputs of its loop have more than {output_files.MOST:,} bytes"
     return _broken(outcome, message), None
 
 
@@ -289,9 +287,7 @@ def _of(found: StepData | LoopData | None, attempt: str) -> StepData | None:
 def _of_loop(
     found: StepData | LoopData | None, loop: str, entries: Sequence[Entry]
 ) -> StepData | None:
-    from playbook_supervisor.sessions.loop_outputs import combined
-
-    return combined(found if isinstance(found, LoopData) else None, loop, entries)
+    return output_files.combined(found if isinstance(found, LoopData) else None, loop, entries)
 
 
 # ── what something else did to the files ────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.sessions import loop_outputs, output_files
+from playbook_supervisor.sessions import output_files
 from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData
 from playbook_supervisor.sessions.session import OpenSession
 
@@ -87,9 +87,9 @@ def test_a_file_of_something_else_is_refused(data: bytes) -> None:
 def test_two_outputs_that_are_still_to_be_written_are_both_kept() -> None:
     waiting = of_outputs(("build[1]#1", "one"))
     opened = cast(OpenSession, SimpleNamespace(unwritten={waiting.file: waiting}))
-    both = loop_outputs.with_output(opened, StepData("build[2]#1", "two"))
+    both = output_files.with_output(opened, StepData("build[2]#1", "two"))
     assert kept(both) == [("build[1]#1", "one"), ("build[2]#1", "two")]
 
 
 def test_a_loop_that_never_began_has_no_outputs() -> None:
-    assert loop_outputs.combined(None, "build", ()) is None
+    assert output_files.combined(None, "build", ()) is None

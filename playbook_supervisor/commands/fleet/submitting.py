@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import driving, locate
@@ -91,32 +91,30 @@ def submit(
     if submission.after and database.row(submission.after) is None:
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
     session_id = _new_id(database)
-    with TemporaryDirectory(prefix="playbook-submit-") as scratch:
-        place = _Place(mirror, Path(scratch), session_id)
-        commit, base = mirror.base(submission.base)
-        with place.cloned(commit, f"session-{session_id}") as clone:
-            feature = _request(clone, submission).feature
-        branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
-        with place.cloned(commit, branch) as clone:
-            request = _created(clone, submission, session_id, database.now())
-            tip = clone.create(session_id)
-        new = NewSession(
-            id=session_id,
-            repository=mirror.url,
-            branch=branch,
-            playbook=request.playbook.name,
-            feature=request.feature,
-            pool=submission.pool,
-            priority=submission.priority,
-            after=submission.after,
-            submitted_by=identity(here),
-        )
-        try:
-            _queue(database, mirror, tip, new)
-        except GitError as error:
-            if error.code != "PB-GIT-TAKEN" or submission.branch:
-                raise
-            return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
+    commit, base = mirror.base(submission.base)
+    with _cloned(mirror, commit, f"session-{session_id}") as clone:
+        feature = _request(clone, submission).feature
+    branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
+    with _cloned(mirror, commit, branch) as clone:
+        request = _created(clone, submission, session_id, database.now())
+        tip = clone.create(session_id)
+    new = NewSession(
+        id=session_id,
+        repository=mirror.url,
+        branch=branch,
+        playbook=request.playbook.name,
+        feature=request.feature,
+        pool=submission.pool,
+        priority=submission.priority,
+        after=submission.after,
+        submitted_by=identity(here),
+    )
+    try:
+        _queue(database, mirror, tip, new)
+    except GitError as error:
+        if error.code != "PB-GIT-TAKEN" or submission.branch:
+            raise
+        return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
     return Submitted(
         session_id,
         new.playbook,
@@ -130,16 +128,10 @@ def submit(
     )
 
 
-class _Place(Record):
-    """Where the clones of a submission are made."""
-
-    mirror: Mirror
-    scratch: Path
-    session_id: str
-
-    @contextmanager
-    def cloned(self, commit: str, branch: str) -> Iterator[SessionClone]:
-        clone = self.mirror.begin(commit, branch, Path(mkdtemp(dir=self.scratch)) / "clone")
+@contextmanager
+def _cloned(mirror: Mirror, commit: str, branch: str) -> Iterator[SessionClone]:
+    with TemporaryDirectory(prefix="playbook-submit-") as scratch:
+        clone = mirror.begin(commit, branch, Path(scratch) / "clone")
         try:
             yield clone
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from playbook_supervisor.commands.inbox import register
@@ -184,6 +185,7 @@ def _listing(
     version: int, rows: Sequence[Row], fleet: Sequence[FleetRow], problems: tuple[str, ...]
 ) -> Listing:
     """The oldest gate comes first; of all others, the latest; those of a queue in its order."""
+    since = attrgetter("since")
     waiting: list[AnyRow] = [row for row in rows if row.seen.gate is not None]
     waiting += (row for row in fleet if row.place == "waiting")
     others = [row for row in rows if row.seen.gate is None]
@@ -194,10 +196,10 @@ def _listing(
     idle = [row for row in others if row.seen.open and row.seen.driver is None]
     return Listing(
         version,
-        tuple(sorted(waiting, key=_since)),
-        tuple(sorted(working, key=_since, reverse=True)),
-        tuple(sorted(idle, key=_since, reverse=True)),
-        tuple(sorted(ended, key=_since, reverse=True)[:_MOST_ENDED]),
+        tuple(sorted(waiting, key=since)),
+        tuple(sorted(working, key=since, reverse=True)),
+        tuple(sorted(idle, key=since, reverse=True)),
+        tuple(sorted(ended, key=since, reverse=True)[:_MOST_ENDED]),
         problems,
         tuple(row for row in fleet if row.place == "stuck"),
         tuple(row for row in fleet if row.place == "queued"),
@@ -211,10 +213,6 @@ def _is_listed(row: Row) -> bool:
 
 def _is_of_today(ms: int) -> bool:
     return time.localtime(ms / 1000)[:3] == time.localtime()[:3]
-
-
-def _since(row: AnyRow) -> int:
-    return row.since
 
 
 def _differ(one: Progress | FleetRow | None, other: Progress | FleetRow | None) -> bool:

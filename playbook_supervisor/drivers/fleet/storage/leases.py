@@ -8,7 +8,7 @@ last lease that was given back.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -179,29 +179,28 @@ def put_off(
 def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
     """The session is stuck until a person mends something, or aborted if it was cancelled. As
     `wait`."""
-    row = ours(tx, lease)
-    if row is None:
-        return False
-    if row.released != lease.epoch:
-        _stick(tx, row, {"error": code, "said": sentence(said), "released": lease.epoch})
-    return True
+    told = {"error": code, "said": sentence(said), "released": lease.epoch}
+    return _give_back(tx, lease, lambda row: _stick(tx, row, told))
 
 
 def need(tx: Transaction, lease: Lease, version: str) -> bool:
     """Leave the session to workers of that version; it is offered again after a while. As
     `wait`."""
-    row = ours(tx, lease)
-    if row is None:
-        return False
-    if row.released != lease.epoch:
-        _later(tx, row.id, _FOR_A_NEWER, needs=version, released=lease.epoch)
-    return True
+    told = {"needs": version, "released": lease.epoch}
+    return _give_back(tx, lease, lambda row: _later(tx, row.id, _FOR_A_NEWER, **told))
 
 
 def pause(failures: int) -> float:
     """Seconds until the next attempt, after that many failures in a row."""
     base = min(_FIRST_PAUSE * 2.0 ** (failures - 1), _LONGEST_PAUSE)
     return base * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+
+
+def _give_back(tx: Transaction, lease: Lease, write: Callable[[Row], object]) -> bool:
+    row = ours(tx, lease)
+    if row is not None and row.released != lease.epoch:
+        write(row)
+    return row is not None
 
 
 def _stick(tx: Transaction, row: Row, told: Mapping[str, object]) -> State:
