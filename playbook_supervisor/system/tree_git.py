@@ -22,6 +22,7 @@ from playbook_supervisor.system.files import (
     ensure_folder,
     read_bytes,
     remove,
+    unwritable,
     write_atomically,
 )
 from playbook_supervisor.system.git_process import ask, failure, outputs
@@ -194,7 +195,10 @@ class TreeGit(Record):
             before = _inode(own)
             yield own
             if _inode(own) != before:
-                own.replace(kept)
+                try:
+                    own.replace(kept)
+                except OSError as error:
+                    raise unwritable("cannot write", kept, error) from error
         finally:
             for left in (own, own.with_name(f"{own.name}.lock")):
                 with suppress(OSError):
