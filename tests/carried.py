@@ -8,8 +8,8 @@ from typing import Any
 
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.executors.carry_out import carry_out
-from playbook_supervisor.executors.context import Place, TaskContext
-from playbook_supervisor.executors.protocol import Context, Executor, Task
+from playbook_supervisor.executors.context import Context, Place
+from playbook_supervisor.executors.protocol import Executor, Task
 from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
 from playbook_supervisor.project.config import Config
 
@@ -27,7 +27,7 @@ class Bench:
     def worker_file(self) -> Path:
         return self.folder.parent / f"worker-{self.folder.name}"
 
-    def context(self, config: Config | None = None, **limits: Any) -> TaskContext:
+    def context(self, config: Config | None = None, **limits: Any) -> Context:
         place = Place(
             root=self.folder,
             cwd=self.folder,
@@ -35,19 +35,17 @@ class Bench:
             worker_file=self.worker_file,
             **limits,
         )
-        return TaskContext(
+        return Context(
             place,
             on_line=self.shown.append,
             log=self.logged.append,
             on_notice=self.notices.append,
         )
 
-    def outcome(
-        self, executor: Executor, task: Task, context: TaskContext | None = None
-    ) -> Outcome:
+    def outcome(self, executor: Executor, task: Task, context: Context | None = None) -> Outcome:
         return carry_out(executor, task, context or self.context())
 
-    def error(self, executor: Executor, task: Task, context: TaskContext | None = None) -> Failure:
+    def error(self, executor: Executor, task: Task, context: Context | None = None) -> Failure:
         """The failure of a task that has to fail; it always says how to mend it."""
         error = self.outcome(executor, task, context).error
         assert error is not None

@@ -7,7 +7,7 @@ from functools import partial
 
 from playbook_supervisor.agents.protocol import resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
-from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
+from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,11 +102,10 @@ def _create(wanted: str, config: Config, root: Path) -> Agent:
     plugins = _plugins()
     if name in plugins:
         return _load(plugins[name])(argument, config, root)
-    near = did_you_mean(name, [*BUILT_IN, *config.agents_exec, *plugins])
-    hint = f" (did you mean {near}?)" if near else ""
+    near = suggestion(name, [*BUILT_IN, *config.agents_exec, *plugins])
     raise ArgumentError(
         "PB-ARG-AGENT",
-        f"there is no agent {printable(name)}{hint}; there are {', '.join(known(config))}",
+        f"there is no agent {printable(name)}{near}; there are {', '.join(known(config))}",
         details=known(config),
     )
 

@@ -35,7 +35,7 @@ from playbook_supervisor.agents.script_worker import ScriptAction, ScriptRequest
 from playbook_supervisor.errors import AgentError, CheckError, StorageError
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.formats.located import Data, Document, Plain, yaml_values
-from playbook_supervisor.formats.sanitize import did_you_mean, printable
+from playbook_supervisor.formats.sanitize import printable, suggestion
 from playbook_supervisor.kernel.model import base_of
 from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
@@ -237,8 +237,7 @@ class _Reading:
             return {}
         for key in data:
             if allowed is not None and key not in allowed:
-                near = did_you_mean(key, allowed)
-                hint = f", did you mean {near}?" if near else ""
+                hint = suggestion(key, allowed)
                 message = f"unknown key {printable(key)!r}{hint}{_keys(allowed)}"
                 self._fault((*at, key), message, key=True)
         return data

@@ -19,7 +19,7 @@ from queue import Empty
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
-from playbook_supervisor.drivers.jobs import Assignment, ExecutorJob, executor_job
+from playbook_supervisor.drivers.jobs import Assignment, Job, executor_job
 from playbook_supervisor.drivers.live_output import LiveOutput
 from playbook_supervisor.drivers.observers import showing_check
 from playbook_supervisor.drivers.workers import WorkerPool
@@ -159,7 +159,7 @@ def _left_behind(supervisor: Supervisor, due: Iterable[Attempt], begun: set[str]
     return None
 
 
-def _job(supervisor: Supervisor, snapshot: Snapshot, attempt: Attempt) -> ExecutorJob:
+def _job(supervisor: Supervisor, snapshot: Snapshot, attempt: Attempt) -> Job:
     secrets = secret_values(os.environ)
     return executor_job(Assignment(supervisor, snapshot, attempt, NO_LIMITS, secrets))
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Reply, Request
@@ -16,7 +14,7 @@ from playbook_supervisor.drivers.budget import remaining
 from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.carry_out import carry_out, of_error
-from playbook_supervisor.executors.context import CAP, Place, TaskContext
+from playbook_supervisor.executors.context import CAP, Context, Place
 from playbook_supervisor.executors.protocol import Executor, Task, failed
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
@@ -47,82 +45,15 @@ class Channels(Record):
     ask: Callable[[Request], Reply | None]
 
 
-class Job(Protocol):
-    """One attempt, ready for a thread. Every failure is an outcome."""
+class Job(Record):
+    """One attempt, ready for a thread. Every failure is an outcome.
 
-    @property
-    def worker_file(self) -> Path | None: ...
-
-    def run(self, channels: Channels) -> Outcome: ...
-
-    def crashed(self, error: Exception) -> Outcome:
-        """The outcome if `run` raised after all."""
-
-
-class AgentJob(Record):
-    """A call of an agent, which `asks` a person for what it is not allowed to do."""
-
-    agent: Agent
-    call: Call
-    asks: bool = False
-
-    @property
-    def worker_file(self) -> Path | None:
-        return self.call.worker_file
-
-    def run(self, channels: Channels) -> Outcome:
-        return agents.carry_out(
-            self.agent,
-            replace(self.call, log=channels.log, ask=channels.ask if self.asks else None),
-            channels.on_line,
-            on_start=lambda running: channels.on_start(running.stop),
-            on_notice=channels.on_notice,
-        )
-
-    def crashed(self, error: Exception) -> Outcome:
-        name = self.agent.name
-        message = f"the agent {name} raised {type(error).__name__}: {error}"
-        return agents.failed("PB-AGENT-CRASHED", printable(message), name=name)
-
-
-class ExecutorJob(Record):
-    """A task for an executor. `prepare` makes it in the thread, for that may take a while.
-
-    The worker file is there from the beginning: it shows that the attempt was begun.
+    `crashed` makes the outcome of an error that `run` raised after all.
     """
 
-    prepare: Callable[[], tuple[Executor, Task, Place]]
-    worker_file: Path | None
-
-    def run(self, channels: Channels) -> Outcome:
-        if self.worker_file is not None:
-            put(self.worker_file, b"", 0)
-        try:
-            executor, task, place = self.prepare()
-        except PlaybookError as error:
-            return of_error(error)
-        context = TaskContext(place, channels.on_line, channels.log, channels.on_notice)
-        channels.on_start(context.stop)
-        return carry_out(executor, task, context)
-
-    def crashed(self, error: Exception) -> Outcome:
-        message = f"the step's job raised {type(error).__name__}: {error}"
-        return failed("PB-STEP-CRASHED", printable(message))
-
-
-class FailedJob(Record):
-    """A job that ends at once: what its worker was to be given cannot be made."""
-
-    outcome: Outcome
+    run: Callable[[Channels], Outcome]
+    crashed: Callable[[Exception], Outcome]
     worker_file: Path | None = None
-
-    def run(self, channels: Channels) -> Outcome:
-        del channels
-        return self.outcome
-
-    def crashed(self, error: Exception) -> Outcome:
-        del error
-        return self.outcome
 
 
 class Assignment(Record):
@@ -182,9 +113,24 @@ def agent_job(
     try:
         call = _call(assignment, budget, continues=continues)
     except PlaybookError as error:
-        return FailedJob(without_prompt(error, agent.name))
+        outcome = without_prompt(error, agent.name)
+        return Job(lambda _: outcome, lambda _: outcome)
     may_ask = assignment.session.config.permissions == "ask" and agents.asks(agent)
-    return AgentJob(agent, call, may_ask)
+
+    def run(channels: Channels) -> Outcome:
+        return agents.carry_out(
+            agent,
+            replace(call, log=channels.log, ask=channels.ask if may_ask else None),
+            channels.on_line,
+            on_start=lambda running: channels.on_start(running.stop),
+            on_notice=channels.on_notice,
+        )
+
+    def crashed(error: Exception) -> Outcome:
+        message = f"the agent {agent.name} raised {type(error).__name__}: {error}"
+        return agents.failed("PB-AGENT-CRASHED", printable(message), name=agent.name)
+
+    return Job(run, crashed, call.worker_file)
 
 
 def can_continue(assignment: Assignment, agent: Agent) -> bool:
@@ -239,11 +185,31 @@ def without_prompt(error: PlaybookError, agent: str) -> Outcome:
     )
 
 
-def executor_job(assignment: Assignment) -> ExecutorJob:
-    """The job of a step that an executor carries out."""
+def executor_job(assignment: Assignment) -> Job:
+    """The job of a step that an executor carries out.
+
+    The worker file is there from the beginning: it shows that the attempt was begun. The task is
+    made in the thread, for that may take a while.
+    """
     worker_file = assignment.supervisor.worker_file(assignment.attempt)
-    prepare = partial(_prepared, assignment, worker_file, _stdin(assignment))
-    return ExecutorJob(prepare, worker_file)
+    stdin = _stdin(assignment)
+
+    def run(channels: Channels) -> Outcome:
+        put(worker_file, b"", 0)
+        try:
+            executor, task, place = _prepared(assignment, worker_file, stdin)
+        except PlaybookError as error:
+            return of_error(error)
+        context = Context(place, channels.on_line, channels.log, channels.on_notice)
+        channels.on_start(context.stop)
+        return carry_out(executor, task, context)
+
+    return Job(run, _crashed, worker_file)
+
+
+def _crashed(error: Exception) -> Outcome:
+    message = f"the step's job raised {type(error).__name__}: {error}"
+    return failed("PB-STEP-CRASHED", printable(message))
 
 
 def _stdin(assignment: Assignment) -> str | StepError:

@@ -10,8 +10,8 @@ import threading
 from typing import Any
 
 from playbook_supervisor.errors import LASTING, PlaybookError
-from playbook_supervisor.executors.context import TaskContext
-from playbook_supervisor.executors.protocol import Executor, Stopped, Task, failed
+from playbook_supervisor.executors.context import Context, Stopped
+from playbook_supervisor.executors.protocol import Executor, Task, failed
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.records import replace
@@ -22,7 +22,7 @@ GRACE = 15.0
 _FAMILIES = ("PB-STEP-", "PB-POLICY-")
 
 
-def carry_out(executor: Executor, task: Task, context: TaskContext) -> Outcome:
+def carry_out(executor: Executor, task: Task, context: Context) -> Outcome:
     """The outcome of the task, within its deadline even if the executor ignores that.
 
     An executor that raises has failed with PB-STEP-CRASHED. One that succeeded a moment before it
@@ -50,7 +50,7 @@ def carry_out(executor: Executor, task: Task, context: TaskContext) -> Outcome:
     return _harmless(outcome, task, context)
 
 
-def _executed(executor: Executor, task: Task, context: TaskContext) -> Outcome:
+def _executed(executor: Executor, task: Task, context: Context) -> Outcome:
     name = task.namespace
     try:
         outcome: object = executor.execute(task, context)
@@ -77,7 +77,7 @@ def of_error(error: PlaybookError) -> Outcome:
     return failed(code, error.message, guidance=error.guidance, cause=cause, lasts=lasts)
 
 
-def _ended_early(context: TaskContext, name: str, output: str) -> Outcome:
+def _ended_early(context: Context, name: str, output: str) -> Outcome:
     wall, idle = context.place.wall or 0, context.place.idle or 0
     if context.why == "wall":
         message = f"{name} ran for more than {wall:g} s"
@@ -92,7 +92,7 @@ def _ended_early(context: TaskContext, name: str, output: str) -> Outcome:
 # ── what an outcome may contain ─────────────────────────────────────────────────────────────
 
 
-def _harmless(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
+def _harmless(outcome: Outcome, task: Task, context: Context) -> Outcome:
     secrets = (*context.secrets, *task.secrets)
     error = outcome.error
     if error is not None:

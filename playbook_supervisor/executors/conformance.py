@@ -13,8 +13,8 @@ from typing import Any
 
 from playbook_supervisor.errors import PlaybookError, PolicyError, StepError
 from playbook_supervisor.executors.carry_out import carry_out
-from playbook_supervisor.executors.context import Place, TaskContext
-from playbook_supervisor.executors.protocol import Context, Executor, Project, Stopped, Task
+from playbook_supervisor.executors.context import Context, Place, Stopped
+from playbook_supervisor.executors.protocol import Executor, Project, Task
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
@@ -175,7 +175,7 @@ def what_it_says_is_harmless(executor: Executor, trial: ExecutorTrial, folder: P
     """Lines and errors contain no control characters; lines reach the log as they are shown."""
     root, shown, logged = _prepared(trial, folder), list[str](), list[str]()
     for task in (trial.works, trial.fails):
-        context = TaskContext(_place(trial, root), shown.append, logged.append)
+        context = Context(_place(trial, root), shown.append, logged.append)
         outcome = carry_out(executor, task, context)
         error = outcome.error
         shown += [] if error is None else [error.message, error.guidance]
@@ -238,7 +238,7 @@ def _outcome(
 ) -> tuple[Outcome, bool]:
     """The outcome, and whether the executor raised. It has ended, and so have its processes."""
     watched, place = _Watched(executor), _place(trial, root, wall=wall)
-    context = TaskContext(place)
+    context = Context(place)
     if stop_after is not None:
         threading.Timer(stop_after, context.stop).start()
     outcome = carry_out(watched, task, context)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.executors.protocol import Stopped
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.project.bounds import admit_program
 from playbook_supervisor.project.config import Config
@@ -51,8 +50,17 @@ class Place(Record, kw_only=True):
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-class TaskContext:
-    """What an executor is given to work with; it conforms to `Context`.
+class Stopped(Exception):  # noqa: N818 - not an error of the executor
+    """The step was stopped while a program ran; let it pass through `execute`."""
+
+
+class Context:
+    """Where a task is carried out. Safe to use from several threads: programs take turns.
+
+    `root` is the top of the checkout; nothing outside it may be written. `cwd` is the working
+    directory of the step, inside `root`, and `config` the settings of the session, with `allow` and
+    `deny`. `cap` is how many bytes of output are kept. `idle` is how many seconds the step may wait
+    in silence, which `run` observes; None for any time.
 
     `on_line` receives the lines to show, up to `cap` bytes, `log` all of them.
     """
@@ -77,15 +85,18 @@ class TaskContext:
 
     @property
     def remaining(self) -> float | None:
+        """Seconds until the deadline of the step; None for no deadline."""
         if self.place.wall is None:
             return None
         return max(0.0, self._began + self.place.wall - time.monotonic())
 
     @property
     def stopped(self) -> bool:
+        """Whether the step is to end now: its deadline has passed, or a person stopped it."""
         return self.why != ""
 
     def on_stop(self, end: Callable[[], None]) -> None:
+        """Call `end` when the step is stopped; at once if it already is."""
         with self._state:
             if not self.stopped:
                 self._ends.append(end)
@@ -104,9 +115,11 @@ class TaskContext:
                 end()
 
     def hide(self, value: str) -> None:
+        """Show the value nowhere from now on: it is a secret that the executor has found."""
         self.secrets = (*self.secrets, *forms(value))
 
     def say(self, line: str) -> None:
+        """Show a line of output and log it. It is sanitized, and secrets are removed."""
         for each in printable(line, keep_newlines=True).split("\n"):
             text = redact(each, self.secrets)
             if text.strip():
@@ -123,6 +136,18 @@ class TaskContext:
         on_line: Callable[[str], None] | None = None,
         timeout: float | None = None,
     ) -> Completed:
+        """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
+
+        To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
+        take the lines of its stdout with `on_line`, in this thread; they are not said then.
+        It inherits our environment, and `env` is added to it, or removed where it is None; `cwd` is
+        the step's by default.
+        After `timeout` seconds it is ended (`timed_out`). All that it started ends with it. At most
+        `cap` bytes of each output are returned, as they were printed: secrets are not removed. Exit
+        statuses raise nothing; a signal's is negative.
+        PolicyError PB-POLICY-DENIED if the project does not let steps run it, StorageError
+        PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
+        """
         place, folder = self.place, cwd or self.cwd
         asked = {**os.environ, **place.env, **(env or {})}
         ours = argv[0] in _OURS  # `cli git` is admitted by its own executor
@@ -143,7 +168,7 @@ class TaskContext:
             )
             self.on_stop(worker.stop)
             try:
-                shown = _ignore if quiet else self.say
+                shown = self.say if not quiet else lambda _: None
                 for line in worker.lines(shown):
                     (on_line or shown)(line)
             finally:
@@ -178,7 +203,3 @@ class TaskContext:
         for notice in abandoned(worker.left, worker.kept):
             self._log(notice)
             self._on_notice(printable(notice))
-
-
-def _ignore(_: str) -> None:
-    """What a quiet program prints."""

@@ -6,18 +6,20 @@ function of a task and a context; a plugin need not know asyncio.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from playbook_supervisor.errors import CODES, StepError
+from playbook_supervisor.executors.context import Context, Stopped
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.model import NO_REVIEWERS, Reviewers
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.processes import Completed
+
+__all__ = ["Context", "Executor", "Project", "Stopped", "Task", "failed", "refuse_words"]
 
 
 class Task(Record, kw_only=True):
@@ -52,75 +54,6 @@ class Project(Record):
     config: Config
 
 
-class Context(Protocol):
-    """Where a task is carried out. Safe to use from several threads: programs take turns."""
-
-    @property
-    def root(self) -> Path:
-        """The top of the checkout; nothing outside it may be written."""
-
-    @property
-    def cwd(self) -> Path:
-        """The working directory of the step, inside `root`."""
-
-    @property
-    def config(self) -> Config:
-        """The settings that the session runs under; `allow` and `deny` are among them."""
-
-    @property
-    def cap(self) -> int:
-        """Bytes of output to keep."""
-
-    @property
-    def remaining(self) -> float | None:
-        """Seconds until the deadline of the step; None for no deadline."""
-
-    @property
-    def idle(self) -> float | None:
-        """Seconds that the step may wait in silence; None for any time. `run` observes it."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the step is to end now: its deadline has passed, or a person stopped it."""
-
-    def on_stop(self, end: Callable[[], None]) -> None:
-        """Call `end` when the step is stopped; at once if it already is."""
-
-    def hide(self, value: str) -> None:
-        """Show the value nowhere from now on: it is a secret that the executor has found."""
-
-    def say(self, line: str) -> None:
-        """Show a line of output and log it. It is sanitized, and secrets are removed."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | int = b"",
-        env: Mapping[str, str | None] | None = None,
-        cwd: Path | None = None,
-        quiet: bool = False,
-        on_line: Callable[[str], None] | None = None,
-        timeout: float | None = None,
-    ) -> Completed:
-        """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
-
-        To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
-        take the lines of its stdout with `on_line`, in this thread; they are not said then.
-        It inherits our environment, and `env` is added to it, or removed where it is None; `cwd` is
-        the step's by default.
-        After `timeout` seconds it is ended (`timed_out`). All that it started ends with it. At most
-        `cap` bytes of each output are returned, as they were printed: secrets are not removed. Exit
-        statuses raise nothing; a signal's is negative.
-        PolicyError PB-POLICY-DENIED if the project does not let steps run it, StorageError
-        PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
-        """
-
-
-class Stopped(Exception):  # noqa: N818 - not an error of the executor
-    """The step was stopped while a program ran; let it pass through `execute`."""
-
-
 def failed(
     code: str,
     message: str,
@@ -150,7 +83,12 @@ def refuse_words(task: Task, project: Project | None = None) -> None:
 class Executor(Protocol):
     """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract.
 
-    It may also have the method of `Foresight`.
+    It may also have a method `check(task, project)`, which foresees: it raises StepError or
+    PolicyError if the task cannot succeed, and lets through what is not known. `playbook check`
+    asks for the step as it is written: in `words` and `options`, `{{name}}` stands for a value that
+    is not known, and a word that is only a reference may become none or several
+    (`references.is_known`). A run asks again before it begins, with the args in `words`. `project`
+    may be None. Nothing may be started, changed or asked of the network.
     """
 
     @property
@@ -166,17 +104,4 @@ class Executor(Protocol):
 
         What goes wrong is an outcome with an error `PB-STEP-…` or `PB-POLICY-…`, or a PlaybookError
         that is raised; any other exception is a bug of the executor.
-        """
-
-
-class Foresight(Protocol):
-    """What an executor may know of a task before anything runs."""
-
-    def check(self, task: Task, project: Project | None) -> None:
-        """StepError or PolicyError if the task cannot succeed; what is not known is let through.
-
-        `playbook check` asks for the step as it is written: in `words` and `options`, `{{name}}`
-        stands for a value that is not known, and a word that is only a reference may become none or
-        several (`references.is_known`). A run asks again before it begins, with the args in
-        `words`. There may be no project. Nothing may be started, changed or asked of the network.
         """

@@ -61,8 +61,7 @@ class Section:
             problems.add(path, "must be a mapping of keys to values")
         for key in self._data:
             if keys and key not in keys:
-                near = did_you_mean(key, keys)
-                hint = f"Did you mean `{near}`?" if near else f"Known keys: {', '.join(keys)}."
+                hint = did_you_mean(key, keys).strip() or f"Known keys: {', '.join(keys)}."
                 self.report(key, "unknown key", hint, at_key=True)
 
     @property
@@ -143,8 +142,7 @@ class Section:
         text = self.line(key, "")
         word = next((word for word in allowed if word == text), None)
         if text and word is None:
-            near = did_you_mean(text, allowed)
-            hint = f"Did you mean `{near}`?" if near else ""
+            hint = did_you_mean(text, allowed).strip()
             self.report(key, f"must be one of {', '.join(allowed)}", hint)
         return word
 

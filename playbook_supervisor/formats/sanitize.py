@@ -94,7 +94,7 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+def nearest(word: str, allowed: Iterable[str]) -> str:
     """The allowed word that is most similar; empty if none is similar."""
     if len(word) > _LONGEST_WORD:
         return ""
@@ -106,7 +106,16 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     return spelled[near[0]] if near else ""
 
 
+def did_you_mean(word: str, allowed: Iterable[str], form: str = "{}") -> str:
+    """ "Did you mean `plan`? ", for the beginning of a guidance; empty if no word is similar.
+
+    `form` is how the word is written: `${}`.
+    """
+    near = nearest(word, allowed)
+    return f"Did you mean `{form.format(near)}`? " if near else ""
+
+
 def suggestion(word: str, allowed: Iterable[str]) -> str:
     """`; did you mean plan?`, for the end of a sentence; empty if no word is similar."""
-    near = did_you_mean(word, allowed)
+    near = nearest(word, allowed)
     return f"; did you mean {near}?" if near else ""

@@ -14,7 +14,7 @@ from os.path import normpath
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
-from playbook_supervisor.formats.sanitize import counted, did_you_mean, first_line
+from playbook_supervisor.formats.sanitize import counted, first_line, nearest
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.checkout import find
 from playbook_supervisor.system.files import contained, read_bytes, write_atomically
@@ -191,7 +191,7 @@ def _beginning(text: str, known: Iterable[str]) -> list[str]:
 
 
 def _unknown(text: str, known: set[str]) -> str:
-    near = did_you_mean(text, known) or _same_number(text, known)
+    near = nearest(text, known) or _same_number(text, known)
     hint = f"; did you mean {near}?" if near else ""
     return f"no folder, feature file or branch is named {text} yet{hint}"
 

@@ -203,10 +203,9 @@ def _at_path(root: Path, reference: str, path: Path) -> PlaybookFile:
 
 def none_called(root: Path, reference: str, names: Sequence[str]) -> ArgumentError:
     """The error for a name that no playbook has; `names` are the known names."""
-    near = did_you_mean(reference, names)
     shown = ", ".join(sorted(set(names))[:_SHOWN])
     known = f"the project has {shown}" if shown else f"{FOLDER}/ is empty"
-    guidance = f"Did you mean `{near}`?" if near else ""
+    guidance = did_you_mean(reference, names).strip()
     if reference in [file.stem for file in (templates.folder() / "playbooks").iterdir()]:
         guidance = f"playbook ships {reference}: `playbook init --dry-run` says what it lacks here."
     return ArgumentError(

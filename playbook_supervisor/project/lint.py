@@ -300,8 +300,7 @@ def _codes(steps: Sequence[Step], path: Path) -> Iterator[_Warning]:
     for code, handling in by_code:
         at = (*path, "error_policy", code)
         if code not in possible and (ours or code in CODES):
-            near = did_you_mean(code, sorted(possible))
-            guidance = f"Did you mean `{near}`? " if near else ""
+            guidance = did_you_mean(code, sorted(possible))
             guidance += "Codes of agents begin with PB-AGENT, those of other steps with PB-STEP."
             message = f"no failure here has the code `{code}`"
             yield at, "PB-CHECK-LINT-CODE", message, guidance

@@ -59,8 +59,7 @@ def _source(
     """An arg must be declared; the reference to a step is checked as every other."""
     arg = arg_of(source)
     if arg and arg not in args:
-        near = did_you_mean(arg, args)
-        guidance = f"Did you mean `${near}`? " if near else ""
+        guidance = did_you_mean(arg, args, "${}")
         guidance += "Declare it under `args`, or write `$STEP.json` for what a step printed."
         message = f"`{first_line(source, 60)}` is not a declared arg"
         yield problem_at(document, path, RULE, message, guidance)

@@ -163,9 +163,8 @@ def _args(
 
 
 def _declare(name: str, declared: Mapping[str, bool]) -> str:
-    near = did_you_mean(name, declared)
     some = ", ".join(list(declared)[:_SHOWN]) + (", …" if len(declared) > _SHOWN else "")
-    guidance = f"Did you mean `{{{{{near}}}}}`? " if near else ""
+    guidance = did_you_mean(name, declared, "{{{{{}}}}}")
     return f"{guidance}Declare it under `args`. Declared: {first_line(some) or 'none'}."
 
 
@@ -187,8 +186,7 @@ def _compared_arg(document: Document, data: Thing, path: Path, when: When) -> It
     """An arg in a `when` is declared, not secret, and compared with a value that it can have."""
     args = {text_of(arg, "name"): arg for _, arg in things(data, "args")}
     if (arg := args.get(when.step)) is None:
-        near = did_you_mean(when.step, args)
-        guidance = f"Did you mean `${near}`? " if near else ""
+        guidance = did_you_mean(when.step, args, "${}")
         guidance += f"Declare it under `args`, or name what to ask of a step: {_GRAMMAR}"
         shown = first_line(when.step, 60)
         yield problem_at(document, path, RULE, f"`${shown}` is not a declared arg", guidance)
@@ -240,8 +238,7 @@ def _earlier(
         text_of(step, "id"): step for number, step in things(data, "steps") if number < index
     }
     if name not in earlier:
-        near = did_you_mean(name, earlier)
-        guidance = f"Did you mean `${near}.{what}`? " if near else ""
+        guidance = did_you_mean(name, earlier, f"${{}}.{what}")
         guidance += f"Earlier steps: {', '.join(earlier) or 'none'}."
         message = f"`{first_line(name, 60)}` is no earlier step"
         yield problem_at(document, path, RULE, message, guidance)

@@ -109,8 +109,7 @@ def _namespaces(document: Document, data: Thing) -> Iterator[Problem]:
                 *namespaces.EXECUTORS,
                 *namespaces.installed(),
             )
-            near = did_you_mean(namespace, known)
-            guidance = f"Did you mean `{near}`? " if near else ""
+            guidance = did_you_mean(namespace, known)
             guidance += "Write a slash command, as in `/speckit.plan`, or begin with one of "
             guidance += f"{', '.join(known)}."
             message = f"`{first_line(text_of(step, 'command'), 60)}` is not a valid `command`"

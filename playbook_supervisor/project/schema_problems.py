@@ -60,9 +60,7 @@ def _unknown_keys(
     for key in instance:
         if key in known:
             continue
-        near = did_you_mean(key, known)
-        guidance = f"Did you mean `{near}`? " if near else ""
-        guidance += f"The keys of {_a(kind)} are {', '.join(known)}."
+        guidance = f"{did_you_mean(key, known)}The keys of {_a(kind)} are {', '.join(known)}."
         message = f"{shown(key)} is not a known {kind} key"
         yield problem_at(document, (*path, key), SCHEMA, message, guidance, key=True)
 
@@ -101,9 +99,7 @@ def _not_allowed(
         yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
         return
     allowed = [*schema["enum"], *valued]
-    near = did_you_mean(instance, allowed)
-    guidance = f"Did you mean `{near}`? " if near else ""
-    guidance += f"Allowed: {', '.join(in_short(allowed))}."
+    guidance = f"{did_you_mean(instance, allowed)}Allowed: {', '.join(in_short(allowed))}."
     message = f"{shown(instance)} is not a valid value of `{_key(path)}`"
     yield problem_at(document, path, SCHEMA, message, guidance)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
+from playbook_supervisor.formats.sanitize import first_line, nearest, printable
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_a_line_of_ten_megabytes_is_fast() -> None:
 
 
 def test_a_similar_word_is_suggested_in_its_own_spelling() -> None:
-    assert did_you_mean("Plan_exist", ["spec_exists", "plan_exists"]) == "plan_exists"
-    assert did_you_mean("AUTO", ["auto", "skip"]) == "auto"
+    assert nearest("Plan_exist", ["spec_exists", "plan_exists"]) == "plan_exists"
+    assert nearest("AUTO", ["auto", "skip"]) == "auto"
 
 
 def test_nothing_is_suggested_if_no_word_is_similar() -> None:
-    assert did_you_mean("rm -rf", ["auto", "skip"]) == ""
-    assert did_you_mean("x", []) == ""
+    assert nearest("rm -rf", ["auto", "skip"]) == ""
+    assert nearest("x", []) == ""
 
 
 def test_a_giant_word_is_not_searched_for() -> None:
-    assert did_you_mean("a" * 1_000_000, ["a" * 1_000_000]) == ""
+    assert nearest("a" * 1_000_000, ["a" * 1_000_000]) == ""
 
 
 def test_only_the_first_few_hundred_words_are_searched() -> None:
     words = [f"w{number}" for number in range(100_000)] + ["needle"]
-    assert did_you_mean("needle", words) == ""
+    assert nearest("needle", words) == ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.formats.located import Document, Path, Plain
-from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line, nearest
 from playbook_supervisor.kernel.vocabulary import Transform
 from playbook_supervisor.project import namespaces
 from playbook_supervisor.project.arguments import transformed
@@ -193,11 +193,10 @@ def _command(draft: Draft, to: Path, at: Path) -> None:
     names = {_kebab(key): key for key in draft.keys(config)}
     for name, key in list(names.items()):
         if name not in kind.known:
-            near = did_you_mean(name, kind.known)
-            if near:
+            if near := nearest(name, kind.known):
                 names.setdefault(near, key)
             said = f"`{first_line(key, 60)}` is not a known key of the `config` of `{stated}`"
-            cure = f"Did you mean `{near}`? " if near else ""
+            cure = did_you_mean(name, kind.known)
             draft.refuse((*config, key), said, f"{cure}Its keys are {', '.join(kind.known)}.")
         elif name in kind.options:
             draft.copy((*to, "with", kind.options[name]), (*config, key))
@@ -240,9 +239,8 @@ def _of_a_package(draft: Draft, to: Path, at: Path, stated: str) -> None:
     elif draft.value((*at, "type")) is MISSING:
         draft.refuse(at, "`type` is missing", f"Add `type:` with one of {', '.join(TYPES)}.")
     else:
-        near = did_you_mean(stated, TYPES)
         said = f"`{first_line(stated, 60)}` is no type of step that is known here"
-        cure = f"Did you mean `{near}`? " if near else ""
+        cure = did_you_mean(stated, TYPES)
         cure += f"The types are {', '.join(TYPES)}; an installed package can provide others."
         draft.refuse((*at, "type"), said, cure, key=False)
 
@@ -310,8 +308,7 @@ def _policy(draft: Draft, to: Path, at: Path) -> None:
         draft.note(at, f"`{word}` is read as `{POLICIES[word]}`")
     elif word and word not in _SHARED_POLICIES and not word.startswith("retry:"):
         known = (*_SHARED_POLICIES, "retry:N", *POLICIES)
-        near = did_you_mean(word, known)
-        cure = (f"Did you mean `{near}`? " if near else "") + f"Allowed: {', '.join(known)}."
+        cure = f"{did_you_mean(word, known)}Allowed: {', '.join(known)}."
         draft.refuse(at, f"`{first_line(word, 60)}` is no error policy", cure, key=False)
     else:
         draft.copy(to, at)

@@ -160,9 +160,8 @@ def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
         except (ExpressionError, UntranslatableError) as error:
             workflow.refuse_expression((*at, _CONDITIONS[kind]), error)
     else:
-        near = did_you_mean(kind, (*speckit_steps.LEAVES, *_NESTING))
-        known = ", ".join((*speckit_steps.LEAVES, *_NESTING))
-        guidance = (f"Did you mean `{near}`? " if near else "") + f"The types are {known}."
+        known = (*speckit_steps.LEAVES, *_NESTING)
+        guidance = f"{did_you_mean(kind, known)}The types are {', '.join(known)}."
         shown = first_line(kind, 60)
         draft.refuse((*at, "type"), f"`{shown}` is no type of step", guidance, key=False)
         workflow.scope.kinds[draft.text((*at, "id"))] = kind

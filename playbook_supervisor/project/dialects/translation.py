@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
-from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line, nearest, printable
 from playbook_supervisor.formats.yaml_text import yaml_text
 from playbook_supervisor.records import Record
 
@@ -198,10 +198,10 @@ class Draft:
         keys = self.keys(at)
         for key in keys:
             if key not in known:
-                near = did_you_mean(key, known)
+                near = nearest(key, known)
                 if near and near not in keys:
                     self._meant[(*at, near)] = key
-                guidance = f"Did you mean `{near}`? " if near else ""
+                guidance = did_you_mean(key, known)
                 guidance += f"The keys of {what} are {', '.join(known)}."
                 shown = first_line(key, 60)
                 self.refuse((*at, key), f"`{shown}` is not a known key of {what}", guidance)
@@ -235,7 +235,7 @@ def meant(data: Data | Mapping[str, Data], names: Collection[str]) -> dict[str, 
     stated = data if isinstance(data, Mapping) else {}
     found = {name: stated[name] for name in names if name in stated}
     for key in stated:
-        if key not in found and (near := did_you_mean(key, names)):
+        if key not in found and (near := nearest(key, names)):
             found.setdefault(near, stated[key])
     return found
 
