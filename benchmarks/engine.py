@@ -23,7 +23,7 @@ from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import Script
 from playbook_supervisor.agents.script_worker import ScriptAction
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.project import schema
@@ -35,7 +35,7 @@ from playbook_supervisor.system.files import write_atomically
 STEPS = 1060
 
 
-class Stopwatch(NullObserver):
+class Stopwatch(Observer):
     """Records when each step is launched."""
 
     def __init__(self) -> None:

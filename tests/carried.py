@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.executors.carry_out import carry_out
 from playbook_supervisor.executors.context import Context, Place
 from playbook_supervisor.executors.protocol import Executor, Task
@@ -71,7 +71,7 @@ def task(*words: str, namespace: str = "cli", **more: Any) -> Task:
     return Task(directive="step#1", namespace=namespace, words=words, **more)
 
 
-class Watcher(NullObserver):
+class Watcher(Observer):
     """What a runner shows of its steps, a line each, and its notices."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ from playbook_supervisor.commands import driving
 from playbook_supervisor.commands.audit import audit
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
+from playbook_supervisor.drivers.observers import Observer, PromptAnswer
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.kernel.vocabulary import (
@@ -159,7 +159,7 @@ class LoggedSupervisor(Supervisor):
 
 
 @dataclass
-class LoggedWatcher(NullObserver):
+class LoggedWatcher(Observer):
     """Puts on record what was told to be settled."""
 
     log: Log

@@ -26,7 +26,7 @@ from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.protocol import Call, Message, Running, failed
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
+from playbook_supervisor.drivers.observers import Observer, PromptAnswer
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
@@ -106,7 +106,7 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped(
     assert snapshot.manifest.status == "aborted"
 
 
-class Late(NullObserver):
+class Late(Observer):
     """A person whose answer comes after one from another terminal. Records all notices."""
 
     def __init__(self, elsewhere: Supervisor) -> None:
@@ -199,7 +199,7 @@ def test_an_interruption_reaches_all_workers_of_a_group(
     supervisor = unsynced(monkeypatch, tmp_path).create(
         *(step(name, parallel_group="g") for name in ("a", "b", "c"))
     )
-    runner = Runner(supervisor, Slow(Barrier(3)), NullObserver())
+    runner = Runner(supervisor, Slow(Barrier(3)), Observer())
     ending = runner.drive(supervisor.begin)
     assert (ending.why, ending.exit_code) == ("interrupted", 130)
     codes = [entry.error_code for entry in ending.snapshot.state.entries]
@@ -386,7 +386,7 @@ def test_a_runner_that_cannot_write_the_journal_ends_its_workers(
 
     monkeypatch.setattr(supervisor, "report", refuse)
     with pytest.raises(StorageError, match="cannot write the journal"):
-        Runner(supervisor, agent, NullObserver()).drive(supervisor.begin)
+        Runner(supervisor, agent, Observer()).drive(supervisor.begin)
     attempts = running(supervisor.look())
     assert [attempt.id for attempt in attempts] == ["quick#1", "slow#1"]
     assert not any(worker_alive(supervisor.worker_file(attempt)) for attempt in attempts)
@@ -437,7 +437,7 @@ def test_the_error_of_a_full_disk_says_what_happens_to_the_step(
 
     monkeypatch.setattr(supervisor, "report", refuse)
     with pytest.raises(StorageError) as caught:
-        Runner(supervisor, ExecAgent("quick", ["echo", "done"], tmp_path), NullObserver()).drive(
+        Runner(supervisor, ExecAgent("quick", ["echo", "done"], tmp_path), Observer()).drive(
             supervisor.begin
         )
     goes_on = f"Free some disk space, then `playbook resume {supervisor.id}`: a#1 had returned"

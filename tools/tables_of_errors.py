@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tables import table
 
@@ -12,9 +11,7 @@ from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.project.lint import lint
 from playbook_supervisor.project.schema import examine
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.lint import Command
+from playbook_supervisor.project.slash_commands import InstalledCommand
 
 FAMILIES: Mapping[str, tuple[str, type[PlaybookError]]] = {
     "CHECK": ("Files that people write", errors.CheckError),
@@ -69,20 +66,13 @@ def step(
     return _STEP.format(id=id, command=command, autonomy=autonomy, policy=policy, more=more)
 
 
-class _Installed:
-    """An installed command."""
-
-    def __init__(self, name: str, *, closed: bool = False, builtin: bool = False) -> None:
-        self.name, self.closed, self.builtin, self.hidden = name, closed, builtin, False
-
-
-def _command(name: str) -> Command | None:
+def _command(name: str) -> InstalledCommand | None:
     known = {
-        "/deploy": _Installed("/deploy", closed=True),
-        "/review": _Installed("/review", builtin=True),
+        "/deploy": InstalledCommand("/deploy", closed=True),
+        "/review": InstalledCommand("/review", builtin=True),
         "/speckit.plann": None,
     }
-    return known.get(name, _Installed(name))
+    return known.get(name, InstalledCommand(name))
 
 
 SAMPLES = (

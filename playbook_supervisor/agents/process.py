@@ -11,16 +11,13 @@ from typing import Literal
 
 from playbook_supervisor.agents.protocol import Call, Message, Running, failed
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.system.capture import capped, redact
+from playbook_supervisor.system.capture import bad_end, capped, redact
 from playbook_supervisor.system.leash import abandoned
-from playbook_supervisor.system.process_groups import signal_name
 from playbook_supervisor.system.processes import Worker
 
 Why = Literal["wall", "idle", "stop", "deadline"]
-
-LAST_LINES = 15  # how many of a program's last lines a failure quotes as its cause
 
 
 def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Running:
@@ -155,18 +152,7 @@ def _ended(worker: Worker, call: Call, name: str) -> Outcome:
 
 def badly_ended(worker: Worker, call: Call, name: str, output: str = "") -> Outcome:
     """The outcome of an exit status other than 0; the last lines are the cause."""
-    last, status = _last_lines(worker, call), worker.returncode
-    code, end = "PB-AGENT-FAILED", f"ended with exit status {status}"
-    if status is None or status < 0:
-        code, end = "PB-AGENT-CRASHED", f"was killed by {signal_name(status or 0)}"
-    message = f"{name} {end}{f': {last[-1]}' if last else ''}"
-    return failed(code, message, name=name, cause="\n".join(last), output=output)
-
-
-def _last_lines(worker: Worker, call: Call) -> list[str]:
-    """The last lines of stderr or, if it is blank, of stdout."""
-    for text in (worker.stderr, worker.stdout):
-        lines = [first_line(line) for line in harmless(text, call).splitlines()]
-        if printed := [line for line in lines if line]:
-            return printed[-LAST_LINES:]
-    return []
+    status = worker.returncode or 0
+    code = "PB-AGENT-CRASHED" if status < 0 else "PB-AGENT-FAILED"
+    message, cause = bad_end(name, status, (worker.stderr, worker.stdout), call.secrets)
+    return failed(code, message, name=name, cause=cause, output=output)

@@ -169,7 +169,6 @@ def _canonical(value: object) -> str:
 
 
 def _text(value: object, call: Call) -> str:
-    """A text on one line."""
     text = value if isinstance(value, str) else ""
     return one_line(harmless(text, call.secrets), _MAX_TEXT)
 

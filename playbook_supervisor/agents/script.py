@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -66,7 +66,7 @@ class ScriptAgent:
         action = self._script.action(call.step, call.attempt)
         if not action.ask:
             return _begun(action, call)
-        asking = AskingScript(action, call, _begun)
+        asking = _AskingScript(action, call)
         return Running(asking.messages(), stop=asking.stop)
 
 
@@ -135,16 +135,11 @@ def asked_before(call: Call) -> int:
     return int(found[1]) if found else 0
 
 
-class AskingScript:
+class _AskingScript:
     """Asks, then performs the action; `stop` is that of a `Running`."""
 
-    def __init__(
-        self,
-        action: ScriptAction,
-        call: Call,
-        perform: Callable[[ScriptAction, Call, str], Running],
-    ) -> None:
-        self._action, self._call, self._perform = action, call, perform
+    def __init__(self, action: ScriptAction, call: Call) -> None:
+        self._action, self._call = action, call
         self._asker = Asker(call)
         self._stopped = Event()
         self._running: Running | None = None
@@ -171,7 +166,7 @@ class AskingScript:
             if reply.resolution == "deny" and action.denied is not None:
                 action = action.denied
                 break
-        self._running = self._perform(action, self._call, told)
+        self._running = _begun(action, self._call, told)
         if self._stopped.is_set():
             self._running.stop()
         yield from self._running

@@ -58,8 +58,8 @@ def _other_feature(context: AuditContext, entry: LooseEntry) -> Iterator[Problem
     for number, line in enumerate(entry.evidence):
         name, statement = evidence_text.split(line)
         for file in _files(name):
-            own = any(evidence_text.names_path(statement, each, file) for each in features)
-            if evidence_text.names_file(statement, file) and not own:
+            own = any(f"/{each}/{file}" in f"/{statement}" for each in features)
+            if f"/{file}" in statement and not own:
                 what, feature = first_line(line, 100), first_line(session.feature, 60)
                 message = f"{entry.name} rests on {what}, but the session's feature is {feature}"
                 yield found("AUD-FEATURE", message, entry, "evidence", number)

@@ -48,13 +48,3 @@ def split(line: str, known: Iterable[str] = ()) -> tuple[str, str]:
 def says_not_held(statement: str) -> bool:
     """Whether the condition does not hold, in our words or in those of others."""
     return any((_NEGATIVE.match(statement), _REFUSAL.match(statement), _FLAW.search(statement)))
-
-
-def names_file(statement: str, file: str) -> bool:
-    """Whether the statement is about a file of that name in some folder."""
-    return f"/{file}" in statement
-
-
-def names_path(statement: str, feature: str, file: str) -> bool:
-    """Whether the statement is about that file in the folder of that feature."""
-    return f"/{feature}/{file}" in f"/{statement}"

@@ -89,13 +89,13 @@ def observing(level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> I
 
     if not shows_list(level):
         log = Log(level, colour=_forces_colour())
-        yield CompositeObserver((log, Bell())) if output.can_redraw(sys.stderr) else log
+        yield CompositeObserver(log, Bell()) if output.can_redraw(sys.stderr) else log
         return
     from playbook_supervisor.cli.render.terminal import Terminal
 
     terminal = Terminal(level, earlier)
     try:
-        yield CompositeObserver((terminal, Bell()))
+        yield CompositeObserver(terminal, Bell())
     finally:
         terminal.close()
 

@@ -233,7 +233,6 @@ def _fleet(wanted: bool | None) -> FleetFeed | None:
 
 
 def _roots(here: Path | None) -> list[Path]:
-    """The repositories that the inbox shows."""
     return [*([here] if here is not None else []), *register.load().repositories]
 
 

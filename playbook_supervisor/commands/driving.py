@@ -29,7 +29,6 @@ from playbook_supervisor.drivers.live_output import LiveOutput
 from playbook_supervisor.drivers.notifier import Notifier
 from playbook_supervisor.drivers.observers import (
     CompositeObserver,
-    NullObserver,
     Observer,
     Prompter,
 )
@@ -83,7 +82,7 @@ def run(
             permissions.require_allowed(request.all_playbooks, root, conversation=False)
     driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
-    observer = observer or NullObserver()
+    observer = observer or Observer()
     for warning in request.warnings:
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
@@ -113,7 +112,7 @@ def resume(
     """
     before_launch = clearance.from_environment()  # before anything inherits our environment
     drive = drive or DriveOptions()
-    observer = observer or NullObserver()
+    observer = observer or Observer()
     store, session_id = locate.select(session, cwd, observer)
     manifest = store.manifest(session_id)
     known, elsewhere = manifest.driver, manifest.began_on != store.checkout.identity
@@ -294,7 +293,7 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
     each: tuple[Observer, ...] = (observer, LiveOutput(private))
     if supervisor.config.notify:
         each = (*each, Notifier(supervisor.config, root, private, observer.on_notice))
-    return CompositeObserver(each)
+    return CompositeObserver(*each)
 
 
 def _let_go(snapshot: Snapshot) -> Snapshot:

@@ -10,7 +10,7 @@ from playbook_supervisor.commands import answering, checking, driving, resume_to
 from playbook_supervisor.commands import envelope as envelopes
 from playbook_supervisor.commands.drive_options import DriveLimits, drive_options
 from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport
 from playbook_supervisor.kernel.model import Playbook
@@ -113,7 +113,7 @@ def envelope(result: DriveResult) -> dict[str, Any]:
     return session | envelopes.envelope(result)
 
 
-class _EventObserver(NullObserver):
+class _EventObserver(Observer):
     def __init__(self, callback: Callable[[Event], None] | None) -> None:
         self._callback = callback
 

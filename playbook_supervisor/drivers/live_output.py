@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt
@@ -25,7 +25,7 @@ _INTERVAL = 1.0  # seconds between two writes
 _MAX_SIZE = 1 << 20
 
 
-class LiveOutput(NullObserver):
+class LiveOutput(Observer):
     """Writes the workers' last lines to the session's private folder."""
 
     def __init__(self, private: Path) -> None:

@@ -15,7 +15,7 @@ from playbook_supervisor.drivers.notifications import (
     notice_for,
     seconds_left,
 )
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import Event
@@ -24,7 +24,7 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 
 
-class Notifier(NullObserver):
+class Notifier(Observer):
     """Sends notices as `config.notify` says, and reports failures to `warn`.
 
     The drive waits for what sends them only at its end, and at most until its deadline.

@@ -45,8 +45,8 @@ class Prompter(Protocol):
         """Report that this was no valid answer; `question` is the follow-up question, if any."""
 
 
-class Observer(Protocol):
-    """Shows a drive's progress. Its methods must not raise."""
+class Observer:
+    """Shows a drive's progress, or nothing. Its methods must not raise."""
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         """An event was journaled."""
@@ -70,26 +70,11 @@ class Observer(Protocol):
         """A sentence for the person."""
 
 
-class NullObserver:
-    """Shows nothing; a base class for observers of some events."""
-
-    def on_event(self, event: Event, snapshot: Snapshot) -> None: ...
-
-    def on_output(self, attempt: Attempt, line: str) -> None: ...
-
-    def on_check(self, attempt: Attempt, shown: str, seconds: int) -> None: ...
-
-    def on_gate(self, snapshot: Snapshot) -> None: ...
-
-    def on_end(self, snapshot: Snapshot) -> None: ...
-
-    def on_notice(self, text: str) -> None: ...
-
-
-class CompositeObserver(Record):
+class CompositeObserver(Observer):
     """Passes everything on to several observers."""
 
-    observers: tuple[Observer, ...]
+    def __init__(self, *observers: Observer) -> None:
+        self.observers = observers
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         for observer in self.observers:

@@ -15,13 +15,10 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.bounds import admit_program
 from playbook_supervisor.project.references import is_known
-from playbook_supervisor.system.capture import harmless
-from playbook_supervisor.system.process_groups import signal_name
+from playbook_supervisor.system.capture import bad_end
 from playbook_supervisor.system.processes import Completed
 
 _EXAMPLE = "Write it as in `cli make test`."
-_LAST_LINES = 15
-"""How many of a program's last lines a failure quotes as its cause."""
 
 
 class CliExecutor:
@@ -70,18 +67,6 @@ def _variables(task: Task) -> dict[str, str]:
 
 
 def _badly_ended(program: str, done: Completed, secrets: tuple[str, ...]) -> Outcome:
-    last = _last_lines(done, secrets)
-    code, end = "PB-STEP-FAILED", f"ended with exit status {done.returncode}"
-    if done.returncode < 0:
-        code, end = "PB-STEP-CRASHED", f"was killed by {signal_name(done.returncode)}"
-    message = f"{program} {end}{f': {last[-1]}' if last else ''}"
-    return failed(code, message, cause="\n".join(last), output=done.stdout)
-
-
-def _last_lines(done: Completed, secrets: tuple[str, ...]) -> list[str]:
-    """The last lines of stderr or, if it is blank, of stdout."""
-    for text in (done.stderr, done.stdout):
-        lines = [first_line(line) for line in harmless(text, secrets).splitlines()]
-        if printed := [line for line in lines if line]:
-            return printed[-_LAST_LINES:]
-    return []
+    code = "PB-STEP-CRASHED" if done.returncode < 0 else "PB-STEP-FAILED"
+    message, cause = bad_end(program, done.returncode, (done.stderr, done.stdout), secrets)
+    return failed(code, message, cause=cause, output=done.stdout)

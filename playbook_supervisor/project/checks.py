@@ -303,7 +303,6 @@ def prove(
 
 
 def _made(spec: CheckSpec, run: CheckRun, tree: Tree, by: str) -> Proof:
-    """What a run has proved of the tree that was there before it."""
     import time
 
     status, at = _status(spec, run), time.time_ns() // 1_000_000

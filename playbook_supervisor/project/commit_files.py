@@ -162,13 +162,11 @@ def _matching(root: Path, patterns: Sequence[str], now: str) -> set[str]:
 
 
 def _inside(root: Path, path: str) -> bool:
-    """Whether the path is in a repository inside, which has its own commits."""
     folders = [root / folder for folder in PurePosixPath(path).parents if str(folder) != "."]
     return any(os.path.lexists(folder / ".git") for folder in folders)
 
 
 def _of_sessions(root: Path, patterns: Sequence[str]) -> list[str]:
-    """The files of sessions that patterns name."""
     named = [
         f":(top,glob){path}" for path in patterns if path.startswith(git_process.SESSIONS_FOLDER)
     ]

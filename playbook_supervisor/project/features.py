@@ -253,7 +253,6 @@ def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> byt
 
 
 def _scripts(root: Path) -> str:
-    """The text of spec-kit's shared scripts, which shows its version."""
     texts = []
     for file in sorted((root / ".specify" / "scripts").glob("**/common.*")):
         try:

@@ -32,10 +32,10 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     "step": frozenset(
         {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "skip_if"}
         | {"cwd", "tools", "feedback", "approval", "checkpoint", *fields(Limits)}
-        | {"for_each", "until", "cache"}
+        | {"for_each", "until", "cache", *NEWEST_KEYS}
     ),
 }
-"""The keys that 1.1 adds, by the thing that has them."""
+"""The keys that 1.1 and 1.2 add, by the thing that has them."""
 
 _LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})
 _CONDITIONS = ("preconditions", "postconditions")
@@ -47,8 +47,10 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
         return
     version = data.get("version")
     if version in VERSIONS[:-1]:
-        later = [*_later(data), *_newest(data)] if version == FIRST else _newest(data)
-        for path, word, key, needed in later:
+        for path, word, key in _uses(data):
+            needed = NEWEST if path[-1] in NEWEST_KEYS else SECOND
+            if version == needed:
+                continue
             message = f"{word} needs version {needed}"
             guidance = f'Write `version: "{needed}"` at the top of the file.'
             yield problem_at(document, path, VERSION, message, guidance, key=key)
@@ -61,17 +63,6 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
             f'Write `version: "{NEWEST}"`.',
             severity="warning",
         )
-
-
-def _newest(data: Thing) -> Iterator[tuple[Path, str, bool, str]]:
-    for index, step in things(data, "steps"):
-        for key in step:
-            if key in NEWEST_KEYS:
-                yield ("steps", index, key), f"`{key}`", True, NEWEST
-
-
-def _later(data: Thing) -> Iterator[tuple[Path, str, bool, str]]:
-    return ((*use, SECOND) for use in _uses(data))
 
 
 _Use = tuple[Path, str, bool]

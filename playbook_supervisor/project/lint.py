@@ -30,24 +30,13 @@ from playbook_supervisor.project.step_needs import conditions_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
     from playbook_supervisor.formats.located import Data
     from playbook_supervisor.project.config import Config
+    from playbook_supervisor.project.slash_commands import InstalledCommand
 
-    class Command(Protocol):
-        """An installed command (`slash_commands.InstalledCommand`)."""
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def closed(self) -> bool: ...
-        @property
-        def hidden(self) -> bool: ...
-        @property
-        def builtin(self) -> bool: ...
-
-    Lookup = Callable[[str], Command | None]
+    Lookup = Callable[[str], InstalledCommand | None]
     _Warning = tuple[Path, str, str, str]  # path, code, message, guidance
 
 NAME, COMMAND = "PB-CHECK-LINT-NAME", "PB-CHECK-COMMAND"
@@ -61,7 +50,7 @@ _WAYS = (
     ),
     ("hidden", "runs inside Claude Code (`/playbook.run`), not headless", "user-invocable"),
 )
-"""What a command's front matter may exclude, by the attribute of a `Command`."""
+"""What a command's front matter may exclude, by the attribute of an `InstalledCommand`."""
 CHECK = "PB-CHECK-UNDEFINED"
 """The warning that needs the project's settings."""
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
@@ -189,7 +178,7 @@ def _publishes(step: Step) -> bool:
     return bool(named) or publishes(step.postconditions)
 
 
-def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning]:
+def _command(step: Step, path: Path, found: InstalledCommand | None) -> Iterator[_Warning]:
     at = (*path, "command")
     if found is None:
         message = f"the command `{step.command}` was not found in this project"

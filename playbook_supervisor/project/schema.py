@@ -188,7 +188,6 @@ def _texts(value: Any) -> Any:
 
 
 def _schema() -> dict[str, Any]:
-    """That of playbooks."""
     import json
 
     schema: dict[str, Any] = json.loads(schema_text("playbook"))
@@ -332,7 +331,6 @@ def _conditions(data: dict[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _condition(stated: str | dict[str, Any]) -> str:
-    """The canonical text of a condition."""
     if isinstance(stated, str):
         return stated
     ((word, value),) = stated.items()

@@ -50,8 +50,8 @@ class InstalledCommand(Record):
     """
 
     name: str
-    file: Path | None
-    closed: bool
+    file: Path | None = None
+    closed: bool = False
     builtin: bool = False
     hidden: bool = False
 
@@ -189,7 +189,6 @@ def _listed(folder: str) -> list[str]:
 
 
 def _separator(root: Path) -> str:
-    """The separator of spec-kit's commands, or an empty string."""
     state = _read_object(root / ".specify" / "integration.json")
     settings = state.get("integration_settings")
     claude = settings.get("claude") if isinstance(settings, dict) else None

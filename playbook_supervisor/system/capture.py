@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.system.process_groups import signal_name
 
 _SECRET_LINE = 8
 """A line of a secret with at least this many characters is redacted by itself."""
+LAST_LINES = 15
+"""How many of a program's last lines a failure quotes as its cause."""
 _MARK = 100  # bytes: the mark of text that was cut before
 
 
@@ -98,6 +101,23 @@ def harmless(text: str, secrets: Iterable[str]) -> str:
     """
     shown = "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
     return redact(shown, secrets)
+
+
+def bad_end(
+    program: str, status: int, outputs: Sequence[str], secrets: Iterable[str]
+) -> tuple[str, str]:
+    """How a program with that exit status ended, in a sentence, and its last lines.
+
+    The lines are of the first of the outputs that is not blank.
+    """
+    end = (
+        f"was killed by {signal_name(status)}" if status < 0 else f"ended with exit status {status}"
+    )
+    for text in outputs:
+        lines = [first_line(line) for line in harmless(text, secrets).splitlines()]
+        if last := [line for line in lines if line][-LAST_LINES:]:
+            return f"{program} {end}: {last[-1]}", "\n".join(last)
+    return f"{program} {end}", ""
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

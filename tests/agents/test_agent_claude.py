@@ -26,7 +26,7 @@ from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Ru
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands import driving
 from playbook_supervisor.commands.drive_options import DriveOptions
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Claude, Config
@@ -379,7 +379,7 @@ def test_a_limit_that_the_agent_cannot_keep_is_refused(project: Project) -> None
 def test_a_stored_limit_that_it_cannot_keep_is_reported(project: Project) -> None:
     told: list[str] = []
 
-    class Listener(NullObserver):
+    class Listener(Observer):
         def on_notice(self, text: str) -> None:
             told.append(text)
 

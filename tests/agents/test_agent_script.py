@@ -230,7 +230,7 @@ def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: C
     ("script", "place", "said"),
     [
         ("- plan", "1:1", "this must be a mapping (steps, default)"),
-        ("step: {}", "1:1", "unknown key 'step', did you mean steps? (steps, default)"),
+        ("step: {}", "1:1", "unknown key 'step'; did you mean steps? (steps, default)"),
         ("zzz: {}", "1:1", "unknown key 'zzz' (steps, default)"),
         ("steps: [plan]", "1:8", "this must be a mapping"),
         (
@@ -239,7 +239,7 @@ def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: C
             "this must be a mapping (ask, denied, say, seconds, write, fail,",
         ),
         ("steps: {plan: []}", "1:15", "an attempt needs an action; `{}` does nothing"),
-        ("steps: {plan: [{}, {writ: {}}]}", "1:21", "unknown key 'writ', did you mean write?"),
+        ("steps: {plan: [{}, {writ: {}}]}", "1:21", "unknown key 'writ'; did you mean write?"),
         ("steps: {plan: {say: {}}}", "1:21", "this must be a string"),
         ("steps: {plan: {say: [[]]}}", "1:22", "this must be a string"),
         ("steps: {plan: {say: '{{name}}'}}", "1:21", "unknown name {{name}}; the names are {{f"),

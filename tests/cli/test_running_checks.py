@@ -12,7 +12,7 @@ from project import Project
 
 from cli.terminal import Terminal
 from playbook_supervisor.cli.render.log import Log
-from playbook_supervisor.drivers.observers import NullObserver, showing_check
+from playbook_supervisor.drivers.observers import Observer, showing_check
 from playbook_supervisor.formats.sanitize import shortened
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -106,7 +106,7 @@ def test_the_log_has_a_line_every_half_minute() -> None:
 def test_a_hostile_line_is_harmless() -> None:
     shown: list[str] = []
 
-    class Seen(NullObserver):
+    class Seen(Observer):
         def on_check(self, attempt: Attempt, line: str, seconds: int) -> None:
             del attempt, seconds
             shown.append(line)

@@ -11,7 +11,7 @@ from project import Project
 
 from playbook_supervisor.commands import driving, resume_token, rpc
 from playbook_supervisor.commands.rpc_request import Request
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import INTERRUPTED
 from playbook_supervisor.sessions import tokens
@@ -25,7 +25,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 
 def served(request: Request) -> StateError:
     with pytest.raises(StateError) as caught:
-        rpc.serve(request, NullObserver())
+        rpc.serve(request, Observer())
     return caught.value
 
 

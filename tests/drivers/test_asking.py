@@ -10,7 +10,7 @@ from stored import Scene, ask, step, unsynced
 
 from playbook_supervisor.agents.script import create as scripted
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.project.config import Config
@@ -28,7 +28,7 @@ steps:
 QUESTION = {"questions": [{"question": "Which?"}]}
 
 
-class Elsewhere(NullObserver):
+class Elsewhere(Observer):
     """A person at another terminal, who acts as soon as a gate is shown."""
 
     def __init__(self, supervisor: Supervisor, act: Callable[[Supervisor], None]) -> None:

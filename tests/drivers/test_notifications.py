@@ -17,7 +17,7 @@ from playbook_supervisor.cli.render import live
 from playbook_supervisor.commands import answering, driving, view
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import notifications
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.system import checkout
 
 WAITS = (
@@ -27,7 +27,7 @@ WAITS = (
 ENDED = "gated on 013-playbook-create: completed, 1/1 step"
 
 
-class Told(NullObserver):
+class Told(Observer):
     """Records the notices."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from test_steps_without_agent import created, step
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.script import create as scripted
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat
 from playbook_supervisor.project.config import Config
@@ -35,7 +35,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 def driven(supervisor: Supervisor) -> tuple[str, Entry]:
     agent = ExecAgent("exec", [sys.executable, "-c", TOLD], supervisor.root)
-    result = Runner(supervisor, agent, NullObserver()).drive(supervisor.begin)
+    result = Runner(supervisor, agent, Observer()).drive(supervisor.begin)
     return result.why, result.entries[-1]
 
 
@@ -132,5 +132,5 @@ def test_the_embedded_agent_takes_a_prompt_for_the_step_s_id(scene: Scene) -> No
     file = scene.write("script.yaml", "steps:\n  ask: {say: read}\n")
     supervisor = created(scene, step("ask", "prompt", options={"text": "Go."}))
     agent = scripted(str(file), Config(), scene.root)
-    result = Runner(supervisor, agent, NullObserver()).drive(supervisor.begin)
+    result = Runner(supervisor, agent, Observer()).drive(supervisor.begin)
     assert (result.why, result.entries[0].output) == ("completed", "read")

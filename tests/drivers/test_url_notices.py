@@ -21,7 +21,7 @@ from playbook_supervisor.commands import answering, driving, view
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.system import checkout
 
@@ -32,7 +32,7 @@ SECRET = "p@ss/w:r d?#%&{{x}}"
 NOTICE = Notice("20260219-a7k", "a#1?1", "It waits.", "A title", "A question?", f"{INBOX}/gate")
 
 
-class Told(NullObserver):
+class Told(Observer):
     """Records the notices."""
 
     def __init__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,10 @@ from playbook_supervisor.project import namespaces
 from playbook_supervisor.project.config import CheckSpec, Config
 from playbook_supervisor.project.lint import lint
 from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.slash_commands import InstalledCommand as Installed
 
 ROOT = Path(__file__).parents[2]
 FEATURE = "[{name: feature, description: d, required: true}]"
-
-
-@dataclass(frozen=True)
-class Installed:
-    name: str
-    closed: bool = False
-    hidden: bool = False
-    builtin: bool = False
 
 
 def step(name: str, **keys: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from playbook_supervisor.cli.render.log import write
 from playbook_supervisor.drivers import notifications
-from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 
-class Bell(NullObserver):
+class Bell(Observer):
     """Rings the terminal of stderr at gates and at the end, once for each."""
 
     def __init__(self) -> None:

@@ -157,5 +157,4 @@ def _choices(facts: GateFacts) -> list[Choice]:
 def _frame(
     person: str, now: int, topic: str, state: str, *, live: bool = True
 ) -> dict[str, object]:
-    """What the layout of each page needs."""
     return {"person": person, "now": now, "topic": topic, "state": state, "live": live}

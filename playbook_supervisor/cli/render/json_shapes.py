@@ -189,7 +189,7 @@ def gate_context(context: GateContext | None) -> Json:
         answered_by=list(context.people),
         said=said if context.said.text else None,
         waived=waived,
-        verdicts=[_probed(each) for each in context.verdicts],
+        verdicts=[condition(each) for each in context.verdicts],
         proved=[_proved(each) for each in context.proved],
         steps=steps,
         branch=context.branch,
@@ -200,8 +200,8 @@ def gate_context(context: GateContext | None) -> Json:
     return {"context": gate_text.lines(context), "details": details}
 
 
-def _probed(probed: Probed) -> Json:
-    """The answer of one condition."""
+def condition(probed: Probed) -> Json:
+    """The answer of one condition, as data."""
     return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}
 
 
@@ -281,7 +281,7 @@ def tightening(effect: Effect) -> Json:
 
 def conditions(probed: Sequence[Probed]) -> Json:
     """`probe --json`."""
-    return {"protocol": PROTOCOL, "conditions": [_probed(each) for each in probed]}
+    return {"protocol": PROTOCOL, "conditions": [condition(each) for each in probed]}
 
 
 def proved(checks: Sequence[Proved]) -> Json:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from playbook_supervisor.cli.render import text
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.records import Record
@@ -44,7 +45,7 @@ def write_line(line: str) -> None:
     write(f"{line}\n")
 
 
-class Log(Record):
+class Log(Record, Observer):
     """An observer that writes lines (cat NFR-4.1)."""
 
     level: Level = Level.INFO
@@ -67,9 +68,6 @@ class Log(Record):
     def on_gate(self, snapshot: Snapshot) -> None:
         line = text.waiting(snapshot, now())
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        """The summary says how."""
 
     def on_notice(self, text: str) -> None:
         if self.level >= Level.WARNING:

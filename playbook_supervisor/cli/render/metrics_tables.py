@@ -155,7 +155,6 @@ def _sums(sums: Sequence[Known | None]) -> Sequence[str]:
 
 
 def _at_least(known: Known | None) -> str:
-    """`≥` if some values are unknown."""
     return "" if known is None or known.known == known.of else "≥"
 
 

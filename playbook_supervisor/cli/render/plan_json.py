@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.cli.render.json_shapes import tightening
+from playbook_supervisor.cli.render.json_shapes import condition, tightening
 from playbook_supervisor.cli.render.plan import shown_file
 from playbook_supervisor.commands.dry_run import PlannedStep, RunPlan
-from playbook_supervisor.kernel.directives import Probed
 from playbook_supervisor.kernel.model import Limits, Loop, Step
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.records import as_mapping
@@ -63,13 +62,13 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
         "autonomy": step.autonomy,
         "error_policy": step.error_policy.written,
         "preconditions": [
-            _condition(need.probed) | ({"from": need.provider} if need.provider else {})
+            condition(need.probed) | ({"from": need.provider} if need.provider else {})
             for need in planned.preconditions
         ],
-        "postconditions": [_condition(probed) for probed in planned.postconditions],
+        "postconditions": [condition(probed) for probed in planned.postconditions],
     }
     if planned.skip_if:
-        shape["skip_if"] = [_condition(probed) for probed in planned.skip_if]
+        shape["skip_if"] = [condition(probed) for probed in planned.skip_if]
     for key, value in _STATED.items():
         if stated := value(step):
             shape[key] = stated
@@ -107,7 +106,3 @@ def _loop(loop: Loop) -> dict[str, Any]:
 
 def _given(limits: Limits) -> dict[str, Any]:
     return {key: value for key, value in as_mapping(limits).items() if value is not None}
-
-
-def _condition(probed: Probed) -> dict[str, Any]:
-    return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}

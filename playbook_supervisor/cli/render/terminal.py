@@ -16,6 +16,7 @@ from rich.text import Text
 
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import Level, now
+from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, shortened
 from playbook_supervisor.kernel.state import Change, Entry, Event
@@ -107,7 +108,7 @@ class Region(Record, frozen=False):
             self.console.file.flush()
 
 
-class Terminal:
+class Terminal(Observer):
     """An observer that shows a live list on stderr, which pauses while a gate is open.
 
     `earlier` returns the attempts that were journaled before this drive. A thread redraws the

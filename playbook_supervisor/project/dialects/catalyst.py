@@ -213,7 +213,6 @@ def _command(draft: Draft, to: Path, at: Path) -> None:
 
 
 def _operand(draft: Draft, at: Path, kind: _Type) -> str:
-    """What follows the namespace."""
     text = draft.text(at)
     if not kind.operand or (not text and draft.value(at) is not MISSING):
         return ""
