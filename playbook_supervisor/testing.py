@@ -34,7 +34,6 @@ The checks of an executor take a trial, too, which says what it is to do:
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -48,6 +47,7 @@ from playbook_supervisor.agents.protocol import (
     Running,
     can_continue,
 )
+from playbook_supervisor.executors.conformance import DEADLINE, expect, expect_gone
 from playbook_supervisor.executors.conformance import EXECUTOR_CHECKS as EXECUTOR_CHECKS
 from playbook_supervisor.executors.conformance import ConformanceError as ConformanceError
 from playbook_supervisor.executors.conformance import ExecutorCheck as ExecutorCheck
@@ -57,8 +57,6 @@ from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.process_groups import worker_alive
 
-DEADLINE = 0.5  # seconds, wall or idle, after which a hanging agent must be stopped
-PATIENCE = 20.0  # seconds within which a stopped process must be gone, even on a busy machine
 CAP = 1_000  # bytes of output that are kept
 MARK = 200  # bytes that the mark of a cut may take
 
@@ -96,8 +94,8 @@ def call_for(
 def is_named_and_available(agent: Agent, folder: Path) -> None:
     """It has a name for the journal and is available."""
     del folder
-    _expect(agent.name == printable(agent.name).strip() != "", "its name is not printable")
-    _expect(agent.available() is None, f"it is not available: {agent.available()}")
+    expect(agent.name == printable(agent.name).strip() != "", "its name is not printable")
+    expect(agent.available() is None, f"it is not available: {agent.available()}")
 
 
 def ends_with_exactly_one_outcome(agent: Agent, folder: Path) -> None:
@@ -105,23 +103,23 @@ def ends_with_exactly_one_outcome(agent: Agent, folder: Path) -> None:
     for command in ("works", "fails"):
         messages = list(agent.run(call_for(command, folder)))
         carrying = [index for index, each in enumerate(messages) if each.outcome is not None]
-        _expect(carrying == [len(messages) - 1], f"/{command}: outcomes in messages {carrying}")
+        expect(carrying == [len(messages) - 1], f"/{command}: outcomes in messages {carrying}")
 
 
 def streams_its_output(agent: Agent, folder: Path) -> None:
     """Its output arrives as messages and as the outcome's output."""
     messages = list(agent.run(call_for("works", folder)))
-    _expect(any(message.text for message in messages), "/works: it printed nothing")
-    _expect(_outcome(messages).output != "", "/works: the outcome has no output")
+    expect(any(message.text for message in messages), "/works: it printed nothing")
+    expect(_outcome(messages).output != "", "/works: the outcome has no output")
 
 
 def works_in_the_directory_given(agent: Agent, folder: Path) -> None:
     """It writes into the call's directory, not into the runner's."""
     call = call_for("works", folder)
     outcome = _outcome(list(agent.run(call)))
-    _expect(outcome.ok, f"/works: {outcome.error}")
-    _expect((call.cwd / "works.txt").is_file(), "/works: works.txt is not in its directory")
-    _expect(not Path("works.txt").exists(), "/works: works.txt is in the runner's directory")
+    expect(outcome.ok, f"/works: {outcome.error}")
+    expect((call.cwd / "works.txt").is_file(), "/works: works.txt is not in its directory")
+    expect(not Path("works.txt").exists(), "/works: works.txt is in the runner's directory")
 
 
 def concurrent_calls_do_not_interfere(agent: Agent, folder: Path) -> None:
@@ -129,18 +127,18 @@ def concurrent_calls_do_not_interfere(agent: Agent, folder: Path) -> None:
     calls = [call_for("works", folder / name) for name in ("first", "second")]
     for running in [agent.run(call) for call in calls]:
         outcome = _outcome(list(running))
-        _expect(outcome.ok, f"/works, two at once: {outcome.error}")
+        expect(outcome.ok, f"/works, two at once: {outcome.error}")
     for call in calls:
-        _expect((call.cwd / "works.txt").is_file(), "/works, two at once: a file is missing")
+        expect((call.cwd / "works.txt").is_file(), "/works, two at once: a file is missing")
 
 
 def a_failure_has_message_and_guidance(agent: Agent, folder: Path) -> None:
     """A failure is an outcome with a code, a message and guidance, never an exception."""
     for command in ("fails", "dies"):
         error = _error(list(agent.run(call_for(command, folder))), f"/{command}")
-        _expect(error.code.startswith("PB-AGENT-"), f"/{command}: its code is {error.code}")
-        _expect(error.message != "", f"/{command}: no message")
-        _expect(error.guidance != "", f"/{command}: no guidance")
+        expect(error.code.startswith("PB-AGENT-"), f"/{command}: its code is {error.code}")
+        expect(error.message != "", f"/{command}: no message")
+        expect(error.guidance != "", f"/{command}: no guidance")
 
 
 def the_wall_deadline_ends_it(agent: Agent, folder: Path) -> None:
@@ -159,12 +157,13 @@ def every_process_holds_the_worker_file(agent: Agent, folder: Path) -> None:
     running = agent.run(call)
     try:
         next(iter(running))
-        _expect(_held(call.worker_file), "/hangs: no process holds the worker file")
+        held = call.worker_file is not None and worker_alive(call.worker_file)
+        expect(held, "/hangs: no process holds the worker file")
     finally:
         running.stop()
         messages = list(running)
-    _expect(messages[-1:] != [], "/hangs, stopped: there is no outcome")
-    _expect_gone(call)
+    expect(messages[-1:] != [], "/hangs, stopped: there is no outcome")
+    _all_gone(call)
 
 
 def stopping_ends_it_from_another_thread(agent: Agent, folder: Path) -> None:
@@ -178,7 +177,7 @@ def stopping_ends_it_from_another_thread(agent: Agent, folder: Path) -> None:
     _error(list(messages), "/hangs, stopped")
     stopper.join()
     running.stop()
-    _expect_gone(call)
+    _all_gone(call)
 
 
 def stopping_too_late_changes_nothing(agent: Agent, folder: Path) -> None:
@@ -186,7 +185,7 @@ def stopping_too_late_changes_nothing(agent: Agent, folder: Path) -> None:
     running = agent.run(call_for("works", folder))
     outcome = _outcome(list(running))
     running.stop()
-    _expect(outcome.ok, f"/works: {outcome.error}")
+    expect(outcome.ok, f"/works: {outcome.error}")
 
 
 def dropping_the_messages_stops_it(agent: Agent, folder: Path) -> None:
@@ -198,16 +197,16 @@ def dropping_the_messages_stops_it(agent: Agent, folder: Path) -> None:
     running = None
     del messages
     gc.collect()
-    _expect_gone(call)
+    _all_gone(call)
 
 
 def its_output_is_capped(agent: Agent, folder: Path) -> None:
     """Messages and the outcome's output are each cut at `cap` bytes."""
     messages = list(agent.run(call_for("shouts", folder, cap=CAP)))
     shown = sum(len(message.text.encode()) for message in messages)
-    _expect(shown <= CAP + MARK, f"/shouts: {shown} bytes of messages, {CAP} were allowed")
+    expect(shown <= CAP + MARK, f"/shouts: {shown} bytes of messages, {CAP} were allowed")
     kept = len(_outcome(messages).output.encode())
-    _expect(kept <= CAP + MARK, f"/shouts: {kept} bytes of output, {CAP} were allowed")
+    expect(kept <= CAP + MARK, f"/shouts: {kept} bytes of output, {CAP} were allowed")
 
 
 def its_output_is_sanitized(agent: Agent, folder: Path) -> None:
@@ -215,7 +214,7 @@ def its_output_is_sanitized(agent: Agent, folder: Path) -> None:
     messages = list(agent.run(call_for("colours", folder)))
     outcome = _outcome(messages)
     for text in (*(message.text for message in messages), *outcome.output.split("\n")):
-        _expect(text == printable(text), f"/colours: {text!r} is not harmless")
+        expect(text == printable(text), f"/colours: {text!r} is not harmless")
 
 
 AGENT_CHECKS: tuple[AgentCheck, ...] = (
@@ -244,38 +243,38 @@ def an_allowed_call_is_carried_out(agent: Agent, folder: Path) -> None:
     """It asks for the permission to write, once, and goes on when it is given."""
     call, asked = _asking(folder, Reply("allow"))
     outcome = _outcome(list(agent.run(call)))
-    _expect(outcome.ok, f"/asks, allowed: {outcome.error}")
-    _expect((call.cwd / "asks.txt").is_file(), "/asks, allowed: asks.txt is not there")
+    expect(outcome.ok, f"/asks, allowed: {outcome.error}")
+    expect((call.cwd / "asks.txt").is_file(), "/asks, allowed: asks.txt is not there")
     kinds = [request.kind for request in asked]
-    _expect(kinds == ["permission"], f"/asks, allowed: it asked {kinds}")
+    expect(kinds == ["permission"], f"/asks, allowed: it asked {kinds}")
     missing = {"tool", "subject", "input", "digest"} - asked[0].shape.keys()
-    _expect(not missing, f"/asks: its request lacks {', '.join(sorted(missing))}")
+    expect(not missing, f"/asks: its request lacks {', '.join(sorted(missing))}")
 
 
 def a_denied_call_is_not_carried_out(agent: Agent, folder: Path) -> None:
     """Its outcome is its own affair: it may have found another way."""
     call, _ = _asking(folder, Reply("deny", "not today"))
     _outcome(list(agent.run(call)))
-    _expect(not (call.cwd / "asks.txt").exists(), "/asks, denied: asks.txt is there")
+    expect(not (call.cwd / "asks.txt").exists(), "/asks, denied: asks.txt is there")
 
 
 def put_off_it_ends_and_continues(agent: Agent, folder: Path) -> None:
     """It ends with an outcome and leaves no process; its conversation continues with the reply."""
     call, asked = _asking(folder, None)
     _outcome(list(agent.run(call)))
-    _expect(not (call.cwd / "asks.txt").exists(), "/asks, put off: asks.txt is there")
-    _expect_gone(call)
+    expect(not (call.cwd / "asks.txt").exists(), "/asks, put off: asks.txt is there")
+    _all_gone(call)
     shape = asked[0].shape
     later = replace(
         call,
         conversation=shape.get("conversation", ""),
         replies={shape["digest"]: Reply("allow")},
     )
-    _expect(can_continue(agent, later), "/asks, put off: it cannot continue")
+    expect(can_continue(agent, later), "/asks, put off: it cannot continue")
     outcome = _outcome(list(agent.run(later)))
-    _expect(outcome.ok, f"/asks, continued: {outcome.error}")
-    _expect((call.cwd / "asks.txt").is_file(), "/asks, continued: asks.txt is not there")
-    _expect(len(asked) == 1, "/asks, continued: it asked again")
+    expect(outcome.ok, f"/asks, continued: {outcome.error}")
+    expect((call.cwd / "asks.txt").is_file(), "/asks, continued: asks.txt is not there")
+    expect(len(asked) == 1, "/asks, continued: it asked again")
 
 
 def what_was_replied_is_not_asked_in_a_new_conversation(agent: Agent, folder: Path) -> None:
@@ -284,8 +283,8 @@ def what_was_replied_is_not_asked_in_a_new_conversation(agent: Agent, folder: Pa
     _outcome(list(agent.run(call)))
     again = replace(call, replies={asked[0].shape["digest"]: Reply("allow")})
     outcome = _outcome(list(agent.run(again)))
-    _expect(outcome.ok, f"/asks, again: {outcome.error}")
-    _expect(len(asked) == 1, "/asks, again: it asked again")
+    expect(outcome.ok, f"/asks, again: {outcome.error}")
+    expect(len(asked) == 1, "/asks, again: it asked again")
 
 
 ASKING_CHECKS: tuple[AgentCheck, ...] = (
@@ -310,8 +309,8 @@ def _asking(folder: Path, reply: Reply | None) -> tuple[Call, list[Request]]:
 
 def _times_out(agent: Agent, call: Call) -> None:
     error = _error(list(agent.run(call)), "/hangs with a deadline")
-    _expect(error.code == "PB-AGENT-TIMEOUT", f"/hangs with a deadline: its code is {error.code}")
-    _expect_gone(call)
+    expect(error.code == "PB-AGENT-TIMEOUT", f"/hangs with a deadline: its code is {error.code}")
+    _all_gone(call)
 
 
 def _outcome(messages: list[Message]) -> Outcome:
@@ -328,18 +327,6 @@ def _error(messages: list[Message], label: str) -> Failure:
     return error
 
 
-def _held(file: Path | None) -> bool:
-    return file is not None and file.exists() and worker_alive(file)
-
-
-def _expect_gone(call: Call) -> None:
-    files = (call.worker_file, call.cwd / "hangs.lock")
-    until = time.monotonic() + PATIENCE
-    while any(_held(file) for file in files):
-        _expect(time.monotonic() < until, "/hangs: one of its processes is still running")
-        time.sleep(0.02)
-
-
-def _expect(kept: bool, otherwise: str) -> None:
-    if not kept:
-        raise ConformanceError(otherwise)
+def _all_gone(call: Call) -> None:
+    for file in (call.worker_file, call.cwd / "hangs.lock"):
+        expect_gone(file, "/hangs: one of its processes is still running")

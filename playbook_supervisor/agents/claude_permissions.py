@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.agents.claude_stream import Denial
 from playbook_supervisor.agents.tool_calls import described, rules_for
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import first_line, some
 from playbook_supervisor.kernel.directives import Failure
 
 _MAX_CALLS = 3  # denied calls in a message
@@ -42,8 +42,7 @@ def is_project_rule(denial: Denial) -> bool:
 def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: str) -> Failure:
     """The failure that names the denied calls and shows the line that allows them and `allowed`."""
     calls = [described(denial.tool, denial.input, root) for denial in denials]
-    more = f" and {len(calls) - _MAX_CALLS} more" if len(calls) > _MAX_CALLS else ""
-    message = f"claude was not permitted: {', '.join(calls[:_MAX_CALLS])}{more}"
+    message = f"claude was not permitted: {some(calls, _MAX_CALLS, 400)}"
     cause = "\n".join(first_line(denial.reason) for denial in denials[:_MAX_CALLS])
     if any(_PLAN_MODE in denial.reason for denial in denials):
         guidance = _LEAVE_PLAN_MODE

@@ -38,7 +38,7 @@ def find(namespace: str) -> Executor:
 
         ours: Executor = resolve_name(BUILT_IN[namespace])()
         return ours
-    plugins = _plugins()
+    plugins = namespaces.plugins()
     if namespace in plugins:
         return _load(plugins[namespace])
     name = first_line(namespace, 60)
@@ -56,13 +56,7 @@ def find(namespace: str) -> Executor:
 
 def known() -> tuple[str, ...]:
     """Every namespace that an executor carries out here."""
-    return tuple(sorted({*BUILT_IN, *_plugins()}))
-
-
-def _plugins() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points
-
-    return {each.name: each for each in entry_points(group=namespaces.ENTRY_POINTS)}
+    return tuple(sorted({*BUILT_IN, *namespaces.plugins()}))
 
 
 def _load(entry_point: EntryPoint) -> Executor:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable
+from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable, some
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_programs import Runs, command, environment, variables
@@ -274,11 +274,9 @@ def refused(what: str, done: Completed, doing: str = "") -> StepError:
 
 
 def _would_overwrite(doing: str, files: list[str]) -> StepError:
-    shown = ", ".join(first_line(file, 80) for file in files[:_LISTED])
-    more = f" and {len(files) - _LISTED} more" if len(files) > _LISTED else ""
     return StepError(
         CODE,
-        f"{doing} would overwrite what is not committed: {shown}{more}",
+        f"{doing} would overwrite what is not committed: {some(files, _LISTED)}",
         guidance="Commit, stash or move these files; nothing was changed.",
         cause=last_words("\n".join(files), _CAUSE),
     )

@@ -7,7 +7,7 @@ clipboard or reverse the text. Everything that we print passes through here firs
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Compiled at their first use: plain text needs none of them.
 # Every alternative ends at the next ESC or line end, so that the search stays linear.
@@ -92,6 +92,12 @@ def last_line(text: str, limit: int = 200) -> str:
 def counted(number: int, word: str) -> str:
     """`1 step`, `8 steps`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def some(names: Sequence[str], most: int, limit: int = 80) -> str:
+    """`a.py, b.py and 3 more`: the first `most` names, each cut at `limit` characters."""
+    shown = ", ".join(first_line(name, limit) for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:

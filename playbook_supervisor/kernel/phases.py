@@ -205,13 +205,6 @@ def in_the_past(state: State, attempt_id: str) -> bool:
     return any(attempt_id == f"{step_id}#{number}" for number in attempts)
 
 
-def items_settled(state: State) -> int:
-    """How many items of the loop that is due are settled for good; 0 if no loop is due."""
-    if not state.items:
-        return 0
-    return state.past.looped + sum(where in _COMPLETE for where in positions(state).values())
-
-
 def current_step(state: State) -> str:
     """The id of the first step that is not settled for good; empty when all are."""
     return next((name for name, where in positions(state).items() if where not in _COMPLETE), "")

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, ConditionError
-from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.formats.sanitize import first_line, some, suggestion
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.checkout import NOW, Pinned
 
@@ -107,18 +107,7 @@ class Proof(Record):
         said = f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
         if not self.without:
             return said
-        left_out = ", ".join(first_line(path, 80) for path in self.without[:_MOST_LEFT_OUT])
-        more = len(self.without) - _MOST_LEFT_OUT
-        return f"{said} without {left_out}{f' and {more} more' if more > 0 else ''} (unreadable)"
-
-
-def _unheard(_: str) -> None:
-    """Say nothing."""
-
-
-def _unwatched(_: str) -> AbstractContextManager[Callable[[str], None]]:
-    """Show nothing."""
-    return nullcontext(_unheard)
+        return f"{said} without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
 
 
 class Checking(Record):
@@ -133,8 +122,10 @@ class Checking(Record):
 
     proofs: Proofs | None = None
     by: str = ""
-    watch: Callable[[str], AbstractContextManager[Callable[[str], None]]] = _unwatched
-    say: Callable[[str], None] = _unheard
+    watch: Callable[[str], AbstractContextManager[Callable[[str], None]]] = lambda _: nullcontext(
+        lambda _: None
+    )
+    say: Callable[[str], None] = lambda _: None
     worker_file: Path | None = None
     wall: float | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)

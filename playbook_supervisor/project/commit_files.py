@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout, git_process, tree
@@ -137,9 +137,7 @@ def published(root: Path, base: str) -> tuple[str, ...]:
 
 def _some(paths: Sequence[str], what: str) -> str:
     """`2 files not committed before: a.py, b.py`."""
-    some = ", ".join(first_line(path, 60) for path in paths[:_MOST_LEFT])
-    more = len(paths) - _MOST_LEFT
-    return f"{counted(len(paths), 'file')} {what}: {some}{f' and {more} more' if more > 0 else ''}"
+    return f"{counted(len(paths), 'file')} {what}: {some(paths, _MOST_LEFT, 60)}"
 
 
 def _listed(verb: str, files: Sequence[str], whole: Sequence[str] = ()) -> Iterator[str]:

@@ -52,15 +52,11 @@ class ConditionTraits(Record):
     publishes: bool = False
 
 
-def _nothing(_report: Reading) -> str:
-    return ""
-
-
 class TriggerTraits(Record):
     """Which reports a trigger looks at, and what in a report fires it ("" if nothing does)."""
 
     artifacts: tuple[str, ...] = ()
-    fires: Callable[[Reading], str] = _nothing
+    fires: Callable[[Reading], str] = lambda _: ""
 
 
 _CHECK_REPORT = ("{agreements}/{feature}/check-report.md",)

@@ -139,12 +139,20 @@ def _in_specs(root: Path, folder: str, config: Config) -> str:
 
 def _pointer(root: Path) -> str:
     """The folder that spec-kit's pointer names, or an empty string."""
+    with suppress(OSError, PlaybookError):
+        return str((_pointer_file(root) or {}).get(_POINTER_KEY) or "")
+    return ""
+
+
+def _pointer_file(root: Path) -> dict[str, object] | None:
+    """What is in the pointer, nothing if there is none; None if it is no JSON object."""
     try:
         pointer = json.loads(read_bytes(contained(root, _POINTER), limit=_SCRIPT_BYTES))
-    except (OSError, PlaybookError, ValueError, RecursionError):
-        return ""
-    there = pointer.get(_POINTER_KEY) if isinstance(pointer, dict) else None
-    return there if isinstance(there, str) else ""
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        return None
+    return pointer if isinstance(pointer, dict) else None
 
 
 def of_branch(branch: str) -> str:
@@ -264,15 +272,8 @@ def _scripts(root: Path) -> str:
 
 
 def _pointed(root: Path, folder: str) -> bytes | None:
-    file = contained(root, _POINTER)
-    pointer: object = {}
-    try:
-        pointer = json.loads(read_bytes(file, limit=_SCRIPT_BYTES))
-    except FileNotFoundError:
-        pass
-    except (ValueError, RecursionError):
-        pointer = None
-    if not isinstance(pointer, dict):
+    pointer = _pointer_file(root)
+    if pointer is None:
         raise StateError(
             "PB-STATE-SPECKIT",
             f"{_POINTER} is not a JSON object, so spec-kit would not find {folder}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.project.globs import matches_any
 from playbook_supervisor.project.probes import LaunchRecord, Workspace
@@ -65,7 +65,7 @@ def _made(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> 
     found, unreadable = _changes(workspace, launch)
     found = found.those(lambda path: matches_any(globs, path))
     if found.files:
-        return True, f"{found.summary}: {_some(found.paths)}"
+        return True, f"{found.summary}: {some(found.paths, _NAMED)}"
     for each in unreadable:
         if each.path.endswith("/") or matches_any(globs, each.path):
             raise _Unknown(each.sentence)
@@ -78,7 +78,7 @@ def _within(required: Requirement, workspace: Workspace, launch: LaunchRecord) -
     outside = found.those(lambda path: not matches_any(globs, path)).paths
     if outside:
         number = counted(len(outside), "file")
-        return False, f"{number} changed outside {' '.join(globs)}: {_some(outside)}"
+        return False, f"{number} changed outside {' '.join(globs)}: {some(outside, _NAMED)}"
     for each in unreadable:
         if not matches_any(globs, f"{each.path}any" if each.path.endswith("/") else each.path):
             raise _Unknown(each.sentence)
@@ -97,7 +97,7 @@ def _committed(_: Requirement, workspace: Workspace, launch: LaunchRecord) -> tu
     commits = git_process.commits_between(workspace.root, launch.head) if now else ()
     if not commits:
         return False, "no commit since the launch"
-    return True, f"{counted(len(commits), 'commit')} since the launch: {_some(commits)}"
+    return True, f"{counted(len(commits), 'commit')} since the launch: {some(commits, _NAMED)}"
 
 
 # ── now ─────────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +108,7 @@ def _clean(_: Requirement, workspace: Workspace, _launch: LaunchRecord) -> tuple
 
     found = uncommitted(workspace.root, workspace.pinned)
     if paths := found.paths:
-        return False, f"{counted(len(paths), 'file')} not committed: {_some(paths)}"
+        return False, f"{counted(len(paths), 'file')} not committed: {some(paths, _NAMED)}"
     for each in found.unreadable:
         raise _Unknown(each.sentence)
     return True, "everything is committed"
@@ -125,11 +125,6 @@ def _exists(kind: str, folder: str) -> Ask:
         return False, f"there is no {kind} {name}"
 
     return ask
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(first_line(name, 80) for name in names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
 
 changes_made = _asking(_made)

@@ -19,14 +19,13 @@ from playbook_supervisor.kernel.state import POSTCONDITION, PRECONDITION
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project.checks import find_check
 from playbook_supervisor.project.conditions import (
-    checks,
     file_of,
     is_lasting,
     needs_feature,
     publishes,
 )
 from playbook_supervisor.project.namespaces import EXECUTORS
-from playbook_supervisor.project.step_needs import conditions_of
+from playbook_supervisor.project.step_needs import named_checks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,14 +204,12 @@ def _one_way(playbook: Playbook, lookup: Lookup) -> Iterator[_Warning]:
 
 
 def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
-    """A check that the settings do not define; what an arg names is known when it has a value."""
-    for place, names in conditions_of(step).items():
-        for number, name in enumerate(names):
-            for parameter in checks([name]) if "{{" not in name else ():
-                try:
-                    find_check(parameter, config)
-                except CheckError as error:
-                    yield (*path, *place, number), CHECK, error.message, error.guidance
+    """A check that the settings do not define."""
+    for place, parameter in named_checks(step):
+        try:
+            find_check(parameter, config)
+        except CheckError as error:
+            yield (*path, *place), CHECK, error.message, error.guidance
 
 
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENTRY_POINTS = "playbook_supervisor.executors"
 """Where a package offers an executor, under the name of its namespace."""
 
@@ -32,8 +36,13 @@ def has_meaning(namespace: str) -> bool:
     return namespace in RESERVED or is_known(namespace)
 
 
-def installed() -> tuple[str, ...]:
-    """The namespaces that installed packages provide."""
+def plugins(group: str = ENTRY_POINTS) -> dict[str, EntryPoint]:
+    """What installed packages offer there, by name."""
     from importlib.metadata import entry_points
 
-    return tuple(sorted({each.name for each in entry_points(group=ENTRY_POINTS)}))
+    return {each.name: each for each in entry_points(group=group)}
+
+
+def installed() -> tuple[str, ...]:
+    """The namespaces that installed packages provide."""
+    return tuple(sorted(plugins()))

@@ -4,7 +4,7 @@ anything runs: programs that may be started and are there, a remote to push to."
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
@@ -21,8 +21,6 @@ from playbook_supervisor.records import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
-
-    Places = Mapping[tuple[str, ...], tuple[str, ...]]
 
 _PROGRAMS = {"branch": "git", "commit": "git", "issue": "gh", "pr": "git gh"}
 """Namespace → the programs that its steps start."""
@@ -43,10 +41,16 @@ class Lack(Record):
     fatal: bool
 
 
-def conditions_of(step: Step) -> Places:
-    """The lists of conditions of a step, by their paths in it."""
+def named_checks(step: Step) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The checks that the conditions of a step name, with their paths in it.
+
+    What an arg names is known when it has a value.
+    """
     listed: dict[tuple[str, ...], tuple[str, ...]] = {(key,): getattr(step, key) for key in LISTS}
-    return listed | {("until", "conditions"): step.until}
+    for place, names in {**listed, ("until", "conditions"): step.until}.items():
+        for number, name in enumerate(names):
+            for parameter in checks([name]) if "{{" not in name else ():
+                yield (*place, number), parameter
 
 
 def refused(
@@ -55,16 +59,14 @@ def refused(
     """The checks and the programs of the step that the project's `allow` and `deny` refuse."""
     if step.autonomy is Autonomy.SKIP:
         return
-    for place, names in conditions_of(step).items():
-        for number, name in enumerate(names):
-            for parameter in checks([name]) if "{{" not in name else ():
-                try:
-                    admit_program(config, find_check(parameter, config).argv, root, by="settings")
-                except PolicyError as error:
-                    said = f"the check {parameter} cannot run: {error.message}"
-                    yield (*place, number), PolicyError(error.code, said, guidance=error.guidance)
-                except CheckError:  # it is not defined, which is another fault
-                    continue
+    for path, parameter in named_checks(step):
+        try:
+            admit_program(config, find_check(parameter, config).argv, root, by="settings")
+        except PolicyError as error:
+            said = f"the check {parameter} cannot run: {error.message}"
+            yield path, PolicyError(error.code, said, guidance=error.guidance)
+        except CheckError:  # it is not defined, which is another fault
+            continue
     for program in _PROGRAMS.get(step.namespace, "").split():
         try:
             admit_program(config, (program,), root, by="us")

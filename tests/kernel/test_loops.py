@@ -31,7 +31,6 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, failures, replay, require_known, steps_done
 from playbook_supervisor.kernel.model import Loop, Step, item_number
-from playbook_supervisor.kernel.phases import items_settled
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
@@ -104,10 +103,10 @@ def test_a_loop_is_one_step_of_the_progress_and_counts_its_items_by_itself() -> 
     scene = loop()
     scene.lists(2)
     run(scene)
-    assert (steps_done(scene.state), items_settled(scene.state), scene.state.items) == (0, 1, 2)
+    assert (steps_done(scene.state), scene.state.items) == (0, 2)
     scene.checked()
     run(scene)
-    assert (steps_done(scene.state), items_settled(scene.state), scene.state.items) == (1, 0, 0)
+    assert (steps_done(scene.state), scene.state.items) == (1, 0)
 
 
 def test_the_journal_keeps_what_the_check_said_of_an_item() -> None:
