@@ -11,7 +11,6 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,12 +44,17 @@ def write_line(line: str) -> None:
     write(f"{line}\n")
 
 
-class Log(Record, Observer):
+class Log(Observer):
     """An observer that writes lines (cat NFR-4.1)."""
 
-    level: Level = Level.INFO
-    colour: bool = False
-    write: Callable[[str], None] = write_line
+    def __init__(
+        self,
+        level: Level = Level.INFO,
+        *,
+        colour: bool = False,
+        write: Callable[[str], None] = write_line,
+    ) -> None:
+        self.level, self.colour, self.write = level, colour, write
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         line = text.event_line(event, snapshot, now())
