@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import Any
 
+from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.protocol import Call, Reply
 from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, permission, question
 from playbook_supervisor.agents.tool_calls import rules_for
@@ -85,11 +86,8 @@ class Dialogue:
         """
         if '"control_request"' not in line:
             return
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(event, dict) or event.get("type") != "control_request":
+        event = json_object(line)
+        if event.get("type") != "control_request":
             return
         id_, asked = event.get("request_id"), event.get("request")
         if not (

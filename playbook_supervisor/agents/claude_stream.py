@@ -6,11 +6,11 @@ never an error.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field
@@ -78,12 +78,7 @@ class Stream(Record, frozen=False):
 
     def feed(self, line: str) -> list[str]:
         """Process one line, and return what to show of it."""
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return []
-        if not isinstance(event, dict):
-            return []
+        event = json_object(line)
         self.session = _text(event, "session_id") or self.session
         kind = _text(event, "type")
         if kind in ("assistant", "user"):

@@ -60,6 +60,15 @@ def tail(file: str | Path, size: int = _TAIL) -> Iterator[str]:
         return
 
 
+def json_object(line: str) -> dict[str, Any]:
+    """The object that a line is; empty if it is none."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
 def ending(file: Path) -> Ending:
     """How the agent of that transcript ended.
 
@@ -93,11 +102,8 @@ def _entry(line: str) -> dict[str, Any] | None:
     """A message, or a hook's mark; None for any other line."""
     if not re.search(r'"type":"(?:user|assistant)"', line) and _STOPPED not in line:
         return None
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(entry, dict) or not isinstance(entry.get("message", {}), dict):
+    entry = json_object(line)
+    if not isinstance(entry.get("message", {}), dict):
         return None
     return entry if entry.get("type") in ("user", "assistant", "attachment") else None
 

@@ -17,7 +17,7 @@ from playbook_supervisor.audit.attempts import (
     was_tried,
     worked,
 )
-from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal
+from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.audit.session_record import SessionRecord
 from playbook_supervisor.kernel.model import item_number
 from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL
@@ -140,8 +140,11 @@ def measure(records: Iterable[SessionRecord]) -> Metrics:
     completed = [each.journal for each in records if each.journal and _end(each) == "completed"]
     return Metrics(
         ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
-        with_failures=sum(map(_has_failures, completed)),
-        with_waivers=sum(map(_has_waivers, completed)),
+        with_failures=sum(
+            any(entry.status is EntryStatus.FAILED for entry in each.last.values())
+            for each in completed
+        ),
+        with_waivers=sum(any(entry.waived for entry in each.entries) for each in completed),
         lasted=_stats(map(_session_duration, records)),
         steps=_grouped(attempts, lambda each: (each.playbook, each.entry.step, each.command)),
         commands=_grouped(
@@ -164,14 +167,6 @@ def _end(record: SessionRecord) -> str:
     if record.journal is None or record.session is None or record.session.status is None:
         return "unknown"
     return record.session.status.value if record.session.ended else "open"
-
-
-def _has_failures(journal: LooseJournal) -> bool:
-    return any(entry.status is EntryStatus.FAILED for entry in journal.last.values())
-
-
-def _has_waivers(journal: LooseJournal) -> bool:
-    return any(entry.waived for entry in journal.entries)
 
 
 def _session_duration(record: SessionRecord) -> int | None:

@@ -58,18 +58,14 @@ class Notice(Record):
         return f"{self.body or self.text}\n{self.link}".rstrip()
 
 
-def gate_path(key: str, session: str, gate_id: str) -> str:
-    """The path of a gate's page in the inbox; `key` is that of the checkout."""
+def page_path(key: str, session: str, gate: str = "") -> str:
+    """The path of the session's page in the inbox, or of that of the gate with this id; `key` is
+    that of the checkout."""
     from urllib.parse import quote
 
-    return f"/gate/{key}/{quote(session, safe='')}?id={quote(gate_id, safe='')}"
-
-
-def session_path(key: str, session: str) -> str:
-    """The path of a session's page in the inbox; `key` is that of the checkout."""
-    from urllib.parse import quote
-
-    return f"/session/{key}/{quote(session, safe='')}"
+    if not gate:
+        return f"/session/{key}/{quote(session, safe='')}"
+    return f"/gate/{key}/{quote(session, safe='')}?id={quote(gate, safe='')}"
 
 
 def notice_for(snapshot: Snapshot) -> Notice | None:
@@ -83,14 +79,14 @@ def notice_for(snapshot: Snapshot) -> Notice | None:
             title = f"{name} waits for you at {gate}"
             text = f"{title}: {snapshot.question}"
             body = f"{first_line(snapshot.question, _LONGEST_BODY)}\nAnswer: {_choices(asked)}."
-            about, path = gate, gate_path(key, manifest.session_id, gate)
+            about, path = gate, page_path(key, manifest.session_id, gate)
         case Finish(status=status):
             title = f"{name}: {manifest.ending}"
             text = f"{title}, {snapshot.progress}"
             body = f"{snapshot.progress}."
             journaled = snapshot.state.past.entries + len(snapshot.state.entries)
             about = f"{status} after {journaled}"  # a retried session may fail again
-            path = session_path(key, manifest.session_id)
+            path = page_path(key, manifest.session_id)
         case _:
             return None
     return Notice(

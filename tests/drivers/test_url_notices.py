@@ -292,7 +292,7 @@ def test_a_permission_dialog_is_sent_too(gated: Project, site: Site) -> None:
 
 
 def test_a_gate_of_a_child_session_has_its_place_in_the_link() -> None:
-    assert notifications.gate_path("0123456789ab", "20260219-a7k", "release#1/pr#1?1") == (
+    assert notifications.page_path("0123456789ab", "20260219-a7k", "release#1/pr#1?1") == (
         "/gate/0123456789ab/20260219-a7k?id=release%231%2Fpr%231%3F1"
     )
-    assert notifications.session_path("0123456789ab", "a/b") == "/session/0123456789ab/a%2Fb"
+    assert notifications.page_path("0123456789ab", "a/b") == "/session/0123456789ab/a%2Fb"

@@ -18,7 +18,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.references import interpolate, names
-from playbook_supervisor.sessions.step_runs import StepRun, is_round, step_runs
+from playbook_supervisor.sessions.step_runs import is_round, step_runs
 from playbook_supervisor.system import templates
 
 _FOLDER = "pages"
@@ -64,7 +64,7 @@ def _environment() -> jinja2.Environment:
         "percent": "{:.2f}%".format,
         "place": text.path,
         "prose": _prose,
-        "runs": _runs,
+        "runs": lambda view: tuple(step_runs(view.entries)),
         "sign": lambda status: _SIGNS.get(status, "·"),
         "stamp": stamp,
         "title": lambda entry, view: getattr(_step(entry, view), "title", ""),
@@ -89,10 +89,6 @@ def _prose(sentence: str) -> Markup:
     """A sentence, with the text between backticks as code."""
     shown = str(escape(printable(sentence, keep_newlines=True)))
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", shown))  # noqa: S704 - escaped above
-
-
-def _runs(view: SessionView) -> tuple[StepRun, ...]:
-    return tuple(step_runs(view.entries))
 
 
 def _step(entry: Entry, view: SessionView) -> Step | None:

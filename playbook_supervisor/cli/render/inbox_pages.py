@@ -9,7 +9,7 @@ from playbook_supervisor.cli.render.page import session_values
 from playbook_supervisor.commands.inbox.feed import Listing, Row
 from playbook_supervisor.commands.inbox.gate_facts import GateFacts
 from playbook_supervisor.commands.view import SessionView
-from playbook_supervisor.drivers.notifications import gate_path, session_path
+from playbook_supervisor.drivers.notifications import page_path
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import meanings_of
 from playbook_supervisor.kernel.gates import ASKED, PLANNED
@@ -132,12 +132,12 @@ def link(row: AnyRow) -> str:
     gate = row.seen.gate.id if isinstance(row, Row) and row.seen.gate else ""
     if not isinstance(row, Row):
         gate = row.gate
-    return gate_path(row.key, row.session_id, gate) if gate else session_link(row)
+    return page_path(row.key, row.session_id, gate)
 
 
 def session_link(row: AnyRow) -> str:
     """The page of the session."""
-    return session_path(row.key, row.session_id)
+    return page_path(row.key, row.session_id)
 
 
 def _choices(facts: GateFacts) -> list[Choice]:

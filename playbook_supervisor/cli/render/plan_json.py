@@ -8,7 +8,7 @@ from pathlib import Path
 from playbook_supervisor.cli.render.json_shapes import condition, tightening
 from playbook_supervisor.cli.render.plan import shown_file
 from playbook_supervisor.commands.dry_run import PlannedStep, RunPlan
-from playbook_supervisor.kernel.model import Limits, Loop, Step
+from playbook_supervisor.kernel.model import Limits, Step
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.serialize import PROTOCOL
@@ -94,14 +94,13 @@ _STATED: Mapping[str, Callable[[Step], object]] = {
     "cwd": lambda step: step.cwd,
     "tools": lambda step: list(step.tools),
     "limits": lambda step: _given(step.limits),
-    "for_each": lambda step: step.for_each and _loop(step.for_each),
+    "for_each": lambda step: (
+        (loop := step.for_each)
+        and {"in": loop.source, "as": loop.name, "max": loop.most, "at_once": loop.at_once}
+    ),
     "until": lambda step: step.until and {"conditions": list(step.until), "max": step.rounds},
 }
 """What the plan says of a step only where the playbook states it."""
-
-
-def _loop(loop: Loop) -> dict[str, Any]:
-    return {"in": loop.source, "as": loop.name, "max": loop.most, "at_once": loop.at_once}
 
 
 def _given(limits: Limits) -> dict[str, Any]:

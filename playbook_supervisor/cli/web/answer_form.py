@@ -36,7 +36,9 @@ def text_of(fields: Fields) -> str:
     if choice != Resolution.ANSWER:
         words = " ".join(_first(fields, "words").split())
         return f"{choice}: {words}" if words else choice
-    lines = [_reply(fields, number) for number in range(_MOST_QUESTIONS) if _asks(fields, number)]
+    lines = [
+        _reply(fields, number) for number in range(_MOST_QUESTIONS) if f"words-{number}" in fields
+    ]
     if not (lines and all(lines)):
         return ""
     text = "\n".join(lines)
@@ -77,10 +79,6 @@ def after_answer(row: Row, answered: Recorded) -> str:
     if row.seen.client is not None and row.seen.client.lives:
         return "client"
     return "driven" if row.seen.driver is not None else "recorded"
-
-
-def _asks(fields: Fields, number: int) -> bool:
-    return f"words-{number}" in fields
 
 
 def _reply(fields: Fields, number: int) -> str:

@@ -6,16 +6,10 @@ notification that is on its way can be told from one that will never come.
 
 from __future__ import annotations
 
-import json
-
-from playbook_supervisor.agents.claude_transcripts import tail
+from playbook_supervisor.agents.claude_transcripts import json_object, tail
 from playbook_supervisor.drivers.claude_code import notices
 from playbook_supervisor.drivers.claude_code.notices import NOTIFICATION, Notice
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 INTERRUPTED = "interrupted"
 _FAILED = "failed"
@@ -37,7 +31,7 @@ def queue(file: str) -> Queue:
     waiting: list[str] = []
     delivered: list[str] = []
     for line in tail(file, _QUEUE_TAIL):
-        entry = _json(line) if line.startswith(_QUEUE) else {}
+        entry = json_object(line) if line.startswith(_QUEUE) else {}
         content = entry.get("content")
         if entry.get("operation") == "enqueue":
             waiting.append(content if isinstance(content, str) else "")
@@ -65,20 +59,12 @@ def unseen_end(file: str, heard: str) -> tuple[str, str]:
     return "", heard
 
 
-def _json(line: str) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
-
-
 def _message(line: str) -> tuple[str, str] | None:
     """How a transcript line ends its turn, if at all, and its id; None if it is no message."""
     if '"type":"user"' not in line and '"type":"assistant"' not in line:
         return None
+    entry = json_object(line)
     try:
-        entry = json.loads(line)
         if entry["isSidechain"] or entry["type"] not in ("user", "assistant"):
             return None
         content, name = entry["message"]["content"], str(entry["uuid"])
