@@ -26,7 +26,6 @@ from playbook_supervisor.agents.process import (
     OutputMessages,
     badly_ended,
     ended_early,
-    harmless,
     left_behind,
     not_started,
     put_off,
@@ -194,8 +193,8 @@ class Conversation:
                 self._not_started = self._start(self._call.conversation)
             else:
                 whole = whole_output(str(stream.result.get("result") or stream.said), self._call)
-                return Outcome(self._sanitized(verdict.failure), whole, silent=stream.silent)
-        return Outcome(self._sanitized(self._not_started))
+                return Outcome(verdict.failure, whole, silent=stream.silent)
+        return Outcome(self._not_started)
 
     # ── a process ───────────────────────────────────────────────────────────────────────────
 
@@ -313,12 +312,3 @@ class Conversation:
         if (wall := self._call.wall_left) is None:
             return None
         return wall - (time.monotonic() - self._began - self._waited - self._asker.waited)
-
-    def _sanitized(self, failure: Failure | None) -> Failure | None:
-        if failure is None:
-            return None
-        message, guidance, cause = (
-            harmless(text, self._call)
-            for text in (failure.message, failure.guidance, failure.cause)
-        )
-        return replace(failure, message=message, guidance=guidance, cause=cause)

@@ -229,7 +229,7 @@ def carry_out(
         outcome = failed("PB-AGENT-FAILED", message_text, name=agent.name)
     if outcome.silent is None:
         outcome = replace(outcome, silent=not (whole.spoke or outcome.output.strip()))
-    return _sanitized(outcome, call.cap)
+    return _sanitized(outcome, call)
 
 
 class _WholeOutput:
@@ -259,14 +259,15 @@ def failed(
     return Outcome(error=failure, output=output, agent={"name": name})
 
 
-def _sanitized(outcome: Outcome, cap: int) -> Outcome:
+def _sanitized(outcome: Outcome, call: Call) -> Outcome:
     error = outcome.error
     if error is not None:
         error = replace(
             error,
-            message=printable(error.message),
-            guidance=printable(error.guidance),
-            cause=printable(error.cause, keep_newlines=True),
+            message=redact(printable(error.message), call.secrets),
+            guidance=redact(printable(error.guidance), call.secrets),
+            cause=redact(printable(error.cause, keep_newlines=True), call.secrets),
         )
-    output = capped(printable(outcome.output, keep_newlines=True), cap)
+    output = redact(printable(outcome.output, keep_newlines=True), call.secrets)
+    output = capped(output, call.cap)
     return replace(outcome, error=error, output=output)
