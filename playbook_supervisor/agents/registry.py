@@ -8,6 +8,7 @@ from functools import partial
 from playbook_supervisor.agents.protocol import resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
+from playbook_supervisor.project.namespaces import plugins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
 
 def known(config: Config) -> tuple[str, ...]:
     """The values that `--agent` accepts here."""
-    others = sorted({*config.agents_exec, *_plugins()})
+    others = sorted({*config.agents_exec, *plugins(ENTRY_POINTS)})
     return ("claude", "exec:PROGRAM", "script:FILE.yaml", *others)
 
 
@@ -99,10 +100,10 @@ def _create(wanted: str, config: Config, root: Path) -> Agent:
         from playbook_supervisor.agents.exec import ExecAgent
 
         return ExecAgent(wanted, config.agents_exec[wanted], root)
-    plugins = _plugins()
-    if name in plugins:
-        return _load(plugins[name])(argument, config, root)
-    near = suggestion(name, [*BUILT_IN, *config.agents_exec, *plugins])
+    offered = plugins(ENTRY_POINTS)
+    if name in offered:
+        return _load(offered[name])(argument, config, root)
+    near = suggestion(name, [*BUILT_IN, *config.agents_exec, *offered])
     raise ArgumentError(
         "PB-ARG-AGENT",
         f"there is no agent {printable(name)}{near}; there are {', '.join(known(config))}",
@@ -114,7 +115,7 @@ def _first_available(config: Config, root: Path) -> Agent:
     """Claude Code, else the first available agent of an installed package (Catalyst FR-10.2)."""
     reasons = []
     factories = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
-    for name, entry_point in sorted(_plugins().items()):
+    for name, entry_point in sorted(plugins(ENTRY_POINTS).items()):
         factories[name] = partial(_load, entry_point)
     for name, load in factories.items():
         try:
@@ -133,12 +134,6 @@ def _first_available(config: Config, root: Path) -> Agent:
         " script:FILE.yaml, or `agent:` in .playbooks/config.yaml.",
         details=tuple(reasons),
     )
-
-
-def _plugins() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points
-
-    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINTS)}
 
 
 def _load(entry_point: EntryPoint) -> Factory:

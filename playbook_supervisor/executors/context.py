@@ -188,8 +188,6 @@ class Context:
             truncated=worker.truncated,
         )
 
-    # ── inside ──────────────────────────────────────────────────────────────────────────────
-
     def _say(self, text: str) -> None:
         with self._saying:
             self._log(text)

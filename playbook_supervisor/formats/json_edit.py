@@ -116,8 +116,6 @@ class JsonText:
             return self._spliced(parts[0][0], parts[1][0], "")
         return self._spliced(holder.start + 1, holder.end - 1, "")
 
-    # ────────────────────────────────────────────────────────────────────────────────────────
-
     def _read(self) -> _Value:
         """The document with the span of each value, at most MAX_DEPTH levels deep."""
         text = f" {self._text[1:]}" if self._text.startswith("\ufeff") else self._text

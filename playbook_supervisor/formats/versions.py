@@ -7,6 +7,7 @@ never removed. A version newer than this program is refused. A file without a nu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from playbook_supervisor.errors import StateError
@@ -62,10 +63,17 @@ def refuse_newer(kind: str, number: int, source: str, document: Document | None 
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether a version of this program, `1.10.0`, is newer than the other; False if unreadable."""
+    """Whether a version of this program, `1.10.0`, is newer than the other.
+
+    One without numbers is older than every other.
+    """
     return _numbers(version) > _numbers(than)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+    """The release in a version, without trailing zeros: 1.10.0rc1 → (1, 10)."""
+    release = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}", version)
+    numbers = [int(number) for number in release[0].split(".")] if release else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

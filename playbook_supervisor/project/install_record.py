@@ -6,7 +6,6 @@ file that is missing was deleted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
-from playbook_supervisor.formats.versions import NEWEST, current
+from playbook_supervisor.formats.versions import NEWEST, current, is_newer
 from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import contained, digest, read_bytes
@@ -83,21 +82,12 @@ def refuse_downgrade(made: Installation) -> None:
 
     A version without numbers counts as older than every other.
     """
-    if _numbers(made.version) > _numbers(__version__):
+    if is_newer(made.version, than=__version__):
         raise StateError(
             "PB-STATE-NEWER",
             f"playbook {first_line(made.version, 20)} wrote here, and this is {__version__}",
             where=FILE,
         )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """The release in a version, without trailing zeros: 1.10.0rc1 → (1, 10)."""
-    release = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}", version)
-    numbers = [int(number) for number in release[0].split(".")] if release else []
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _read(document: Document) -> Installation:
