@@ -12,6 +12,7 @@ from playbook_supervisor import testing
 from playbook_supervisor.agents.protocol import Agent, Call, Message, Running, carry_out, failed
 from playbook_supervisor.agents.registry import choose, known
 from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
+from playbook_supervisor.executors import conformance
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.system.locks import locked
@@ -394,7 +395,7 @@ def test_a_check_finds_an_agent_that_breaks_the_contract(
 def test_a_process_that_keeps_running_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testing, "PATIENCE", 0.05)
+    monkeypatch.setattr(conformance, "PATIENCE", 0.05)
     agent = Faulty({"hangs": [Message("hanging"), Message("", LATE)]})
     lock = call_for("hangs", tmp_path).cwd / "hangs.lock"
     with locked(lock):
