@@ -17,7 +17,7 @@ from playbook_supervisor.formats.problems import Problem, problem_at, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason
+from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.project import yaml_folder
 from playbook_supervisor.project.conditions import require_answerable
 from playbook_supervisor.project.references import names
@@ -46,19 +46,14 @@ _CALLS = r"[A-Za-z_][A-Za-z0-9_-]*(?:\([^\n]{1,200}\))?"
 class PolicyRule(Record):
     """What is required of the steps that match all patterns (globs).
 
-    `line` is where the rule begins in the file `policy`.
+    `line` is where the rule begins in its file. `demand` lacks the step.
     """
 
-    policy: str
     line: int
+    demand: Demand
     command: str = ""
     step: str = ""
     playbook: str = ""
-    autonomy: Autonomy | None = None
-    postconditions: tuple[str, ...] = ()
-    answered_by: tuple[str, ...] = ()
-    reason: GateReason | None = None
-    forbid: tuple[str, ...] = ()
 
     def matches(self, playbook: Playbook, step: Step) -> bool:
         """Whether the rule applies to this step.
@@ -87,16 +82,7 @@ def merged(
     named = [("", playbook), *((child.name, child) for child in children)]
     return Policy(
         tuple(
-            Demand(
-                step.id,
-                rule.policy,
-                rule.autonomy,
-                rule.postconditions,
-                rule.answered_by,
-                name,
-                rule.reason,
-                rule.forbid,
-            )
+            replace(rule.demand, step=step.id, playbook=name)
             for name, each in named
             for step in each.steps
             for rule in rules
@@ -150,7 +136,8 @@ def examine(
             conditions, flaws = examine_conditions(item[_CONDITIONS], document, at)
             flaws += tuple(_unanswerable(conditions, document, at, config))
             wrong += [replace(flaw, code=CODE) for flaw in flaws]
-            read = replace(read, postconditions=tuple(dict.fromkeys(filter(None, conditions))))
+            wanted = tuple(dict.fromkeys(filter(None, conditions)))
+            read = replace(read, demand=replace(read.demand, postconditions=wanted))
         rules.append(read)
     found = sorted((*problems.found(), *wrong), key=lambda each: each.position)
     return tuple(rules), tuple(found)
@@ -183,17 +170,15 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
         match.report("command", "must begin with `/` or a wildcard", "For example `/feature.*`.")
     if rule.keys == {"match"}:
         rule.report("match", "requires nothing", f"Add {_listed(_DEMANDED)}.", at_key=True)
-    return PolicyRule(
+    demand = Demand(
+        "",
         policy,
-        line,
-        command,
-        step,
-        playbook,
         rule.maybe("autonomy", LADDER),
         answered_by=_people(rule),
         reason=_reason(rule),
         forbid=_forbidden(rule),
     )
+    return PolicyRule(line, demand, command, step, playbook)
 
 
 def _reason(rule: Section) -> GateReason | None:

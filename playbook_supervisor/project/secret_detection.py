@@ -53,10 +53,7 @@ class _Candidate(Record):
 
 def found(document: Document) -> tuple[Problem, ...]:
     """An error for each value that looks like a secret. No message contains any of it."""
-    candidates = list(_candidates(document.data))
-    if not candidates:
-        return ()
-    return tuple(dict.fromkeys(_problems(document, candidates)))
+    return tuple(dict.fromkeys(_problems(document)))
 
 
 def refused(document: Document, data: bytes) -> tuple[Problem, ...]:
@@ -64,8 +61,8 @@ def refused(document: Document, data: bytes) -> tuple[Problem, ...]:
     return unallowed(found(document), data)
 
 
-def _problems(document: Document, candidates: list[_Candidate]) -> Iterator[Problem]:
-    for each in candidates:
+def _problems(document: Document) -> Iterator[Problem]:
+    for each in _candidates(document.data):
         kind = _named_secret(each.value) if each.name else _shape(each.value)
         if kind:
             shown = first_line(each.name or str(each.path[-1]), 60)

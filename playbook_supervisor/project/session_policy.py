@@ -266,20 +266,17 @@ def read_policy(data: bytes, source: str) -> Policy:
 
 def demand_to_json(demand: Demand) -> dict[str, object]:
     """One demand with the keys of the file."""
-    shape: dict[str, object] = {"step": demand.step, "policy": demand.policy}
-    if demand.autonomy:
-        shape["autonomy"] = demand.autonomy.value
-    if demand.postconditions:
-        shape["postconditions"] = list(demand.postconditions)
-    if demand.answered_by:
-        shape["answered_by"] = list(demand.answered_by)
-    if demand.reason:
-        shape["reason"] = demand.reason.value
-    if demand.forbid:
-        shape["forbid"] = list(demand.forbid)
-    if demand.playbook:
-        shape["playbook"] = demand.playbook
-    return shape
+    shape: dict[str, object] = {
+        "step": demand.step,
+        "policy": demand.policy,
+        "autonomy": demand.autonomy and demand.autonomy.value,
+        "postconditions": list(demand.postconditions),
+        "answered_by": list(demand.answered_by),
+        "reason": demand.reason and demand.reason.value,
+        "forbid": list(demand.forbid),
+        "playbook": demand.playbook,
+    }
+    return {key: value for key, value in shape.items() if value}
 
 
 def _demand(fields: Fields) -> Demand:

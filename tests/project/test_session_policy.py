@@ -298,7 +298,7 @@ def test_policies_are_read_by_name_and_other_files_are_skipped(tmp_path: Path) -
     (folder / ".c.yaml.swp").write_text("[")
     (folder / "README.md").write_text("[")
     found = policy_files.project_rules(tmp_path, Config())
-    assert [(rule.policy, rule.line, rule.step) for rule in found] == [
+    assert [(rule.demand.policy, rule.line, rule.step) for rule in found] == [
         ("a.json", 1, "third"),
         ("b.yml", 1, "first"),
         ("b.yml", 2, "second"),

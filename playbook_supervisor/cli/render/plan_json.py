@@ -11,6 +11,7 @@ from playbook_supervisor.commands.dry_run import PlannedStep, RunPlan
 from playbook_supervisor.kernel.model import Limits, Step
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.records import as_mapping
+from playbook_supervisor.sessions.journal import valued
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
 TYPE_CHECKING = False
@@ -35,11 +36,8 @@ def as_json(plan: RunPlan) -> dict[str, Any]:
         "refusals": [error.as_mapping() for error in plan.refusals],
         "exit_code": plan.exit_code,
     }
-    if limits := _given(plan.playbook.limits):
-        shape["limits"] = limits
-    if plan.playbook.outputs:
-        shape["outputs"] = list(plan.playbook.outputs)
-    return shape | ({"adopts": plan.adopts} if plan.adopts else {})
+    outputs = list(plan.playbook.outputs)
+    return shape | valued(limits=_given(plan.playbook.limits), outputs=outputs, adopts=plan.adopts)
 
 
 def _phase(phase: Sequence[PlannedStep], root: Path) -> dict[str, Any]:
@@ -67,22 +65,17 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
         ],
         "postconditions": [condition(probed) for probed in planned.postconditions],
     }
-    if planned.skip_if:
-        shape["skip_if"] = [condition(probed) for probed in planned.skip_if]
-    for key, value in _STATED.items():
-        if stated := value(step):
-            shape[key] = stated
-    if step.escalation_triggers:
-        shape["escalation_triggers"] = list(step.escalation_triggers)
-    if planned.below:
-        shape["children"] = [
+    return shape | valued(
+        skip_if=[condition(probed) for probed in planned.skip_if],
+        **{key: value(step) or None for key, value in _STATED.items()},
+        escalation_triggers=list(step.escalation_triggers),
+        children=[
             {"id": each.id, "command": each.step.command, "autonomy": each.step.autonomy}
             | ({"again": True} if each.again else {})
             for each in planned.below
-        ]
-    if planned.effects:
-        shape["policies"] = [tightening(effect) for effect in planned.effects]
-    return shape
+        ],
+        policies=[tightening(effect) for effect in planned.effects],
+    )
 
 
 _STATED: Mapping[str, Callable[[Step], object]] = {

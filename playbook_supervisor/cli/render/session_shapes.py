@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from playbook_supervisor.cli.render.json_shapes import attempt, gate_context, people, tightening
 from playbook_supervisor.cli.render.timeline import not_begun
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.sessions.journal import valued
 from playbook_supervisor.sessions.manifest import exceptions
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
@@ -40,29 +41,24 @@ def _session(seen: SessionOverview) -> Json:
         "current_step": manifest.current_step,
         "branch": manifest.branch,
     }
-    if seen.problem:
-        shape["problem"] = seen.problem
-    if manifest.completed_at is not None:
-        shape["completed_at"] = to_time(manifest.completed_at)
-    if (gate := seen.gate) is not None:
-        shape["gate"] = {
+    ended, gate, client = manifest.completed_at, seen.gate, seen.client
+    return shape | valued(
+        problem=seen.problem,
+        completed_at=None if ended is None else to_time(ended),
+        gate=gate
+        and {
             "id": gate.id,
             "reason": gate.reason,
             "question": gate.question,
             "opened_at": to_time(gate.opened_at),
             **gate_context(seen.gate_context()),
-        }
-    if manifest.parent:
-        shape["parent"] = manifest.parent
-    if seen.children:
-        shape["children"] = [_child(each) for each in seen.children]
-    if seen.driver is not None:
-        shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
-    if seen.client is not None and seen.client.stalled:
-        shape["stalled"] = True
-    if seen.client is not None and seen.client.dialog:
-        shape["dialog"] = seen.client.dialog
-    return shape
+        },
+        parent=manifest.parent,
+        children=[_child(each) for each in seen.children],
+        driver=seen.driver and {"pid": seen.driver.pid, "agent": seen.driver.agent},
+        stalled=(client is not None and client.stalled) or None,
+        dialog=client and client.dialog,
+    )
 
 
 def _child(seen: SessionOverview) -> Json:

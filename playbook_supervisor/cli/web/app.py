@@ -42,6 +42,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system import peer_process
 
 _YEAR = 365 * 24 * 3600
+_STYLES = ("page.css", "diff.css", "inbox.css")
 _ASSETS = {"Cache-Control": "private, max-age=600"}
 _STATUS = {
     "PB-STATE-CHANGED": 409,
@@ -79,9 +80,9 @@ class InboxApp:
             Route("/session/{key}/{session}", self._session),
             Route(ENTER, self._enter, methods=["GET", "POST"]),
             Route("/events", self._events),
-            Route("/style.css", self._style),
-            Route("/live.js", self._script),
-            Route("/icon.svg", self._icon),
+            Route("/style.css", _asset("text/css", lambda: str(html.style(*_STYLES)))),
+            Route("/live.js", _asset("text/javascript", lambda: html.script("live.js"))),
+            Route("/icon.svg", _asset("image/svg+xml", lambda: html.script("icon.svg"))),
         ]
         handlers = {RefusedError: _refused, PlaybookError: _failed, 404: _missing}
         pages = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)  # type: ignore[arg-type]
@@ -252,20 +253,10 @@ class InboxApp:
     def _row(self, request: Request) -> Row | None:
         return self._feed.find(request.path_params["key"], request.path_params["session"])
 
-    # ── what pages load ─────────────────────────────────────────────────────────────────────
 
-    def _style(self, request: Request) -> Response:
-        del request
-        style = html.style("page.css", "diff.css", "inbox.css")
-        return Response(str(style), media_type="text/css", headers=_ASSETS)
-
-    def _script(self, request: Request) -> Response:
-        del request
-        return Response(html.script("live.js"), media_type="text/javascript", headers=_ASSETS)
-
-    def _icon(self, request: Request) -> Response:
-        del request
-        return Response(html.script("icon.svg"), media_type="image/svg+xml", headers=_ASSETS)
+def _asset(kind: str, content: Callable[[], str]) -> Callable[[Request], Response]:
+    """What a page loads."""
+    return lambda _: Response(content(), media_type=kind, headers=_ASSETS)
 
 
 def _page(text: str, status: int = 200) -> Response:
