@@ -10,6 +10,7 @@ from playbook_supervisor.commands.fleet.overview import FleetOverview, FleetSess
 from playbook_supervisor.drivers.fleet.storage.rows import Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.sessions.journal import valued
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
 TYPE_CHECKING = False
@@ -198,23 +199,19 @@ def _shape(each: FleetSession) -> Json:
         "priority": row.priority,
         "submitted_at": to_time(row.created_at),
     }
-    if row.submitted_by:
-        shape["submitted_by"] = row.submitted_by
-    if row.state is State.WAITING:
-        shape["gate"] = {"id": row.gate, "choices": list(row.choices)}
-    if row.state is State.RUNNING:
-        shape |= {"worker": row.worker, "lease_until": to_time(row.lease_until)}
-    if row.state is State.QUEUED:
-        shape["before"] = each.before
-    if row.due_at:
-        shape["due_at"] = to_time(row.due_at)
-    for key in ("after", "needs", "failures"):
-        if value := getattr(row, key):
-            shape[key] = value
-    if row.error:
-        shape["error"] = {"code": row.error, "message": row.said, "guidance": each.cure}
-    elif row.said:
-        shape["notice"] = row.said
-    if row.cancel:
-        shape["cancel"] = {"text": row.cancel, "by": row.cancel_by}
-    return shape
+    waits, runs = row.state is State.WAITING, row.state is State.RUNNING
+    error = {"code": row.error, "message": row.said, "guidance": each.cure}
+    return shape | valued(
+        submitted_by=row.submitted_by,
+        gate={"id": row.gate, "choices": list(row.choices)} if waits else None,
+        worker=row.worker if runs else None,
+        lease_until=to_time(row.lease_until) if runs else None,
+        before=each.before if row.state is State.QUEUED else None,
+        due_at=to_time(row.due_at) if row.due_at else None,
+        after=row.after,
+        needs=row.needs,
+        failures=row.failures or None,
+        error=error if row.error else None,
+        notice=None if row.error else row.said,
+        cancel={"text": row.cancel, "by": row.cancel_by} if row.cancel else None,
+    )

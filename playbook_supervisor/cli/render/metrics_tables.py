@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from playbook_supervisor.audit.metrics import (
@@ -16,6 +16,7 @@ from playbook_supervisor.audit.metrics import (
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.journal import valued
 
 Json = dict[str, Any]
 Rows = tuple[tuple[str, ...], ...]
@@ -204,8 +205,7 @@ def as_json(metrics: Metrics) -> Json:
             **dict(metrics.ends),
             "with_failures": metrics.with_failures,
             "with_waivers": metrics.with_waivers,
-            **_if_known("success_rate", metrics.success_rate),
-            **_if_known("duration", _spread_json(metrics.lasted)),
+            **valued(success_rate=metrics.success_rate, duration=_spread_json(metrics.lasted)),
         },
         "steps": [_figures(each, "step") for each in metrics.steps],
         "commands": [_figures(each, "command") for each in metrics.commands],
@@ -219,34 +219,32 @@ def as_json(metrics: Metrics) -> Json:
 def _figures(figures: Figures, kind: str) -> Json:
     shape: Json = {kind: figures.name}
     if kind == "step":
-        shape |= {
-            key: value
-            for key, value in (("playbook", figures.playbook), ("command", figures.command))
-            if value
-        }
+        shape |= valued(playbook=figures.playbook, command=figures.command)
     return shape | {
         "attempts": figures.attempts,
         "done": figures.done,
         "failed": figures.failed,
         "skipped": figures.skipped,
         "again": figures.again,
-        **_if_known("duration", _spread_json(figures.lasted)),
-        **_if_known("cost_usd", _known_json(figures.cost_usd)),
-        **_if_known("input_tokens", _known_json(figures.input_tokens)),
-        **_if_known("output_tokens", _known_json(figures.output_tokens)),
-        **({"items": [_item(each) for each in figures.items]} if figures.items else {}),
+        **valued(
+            duration=_spread_json(figures.lasted),
+            cost_usd=_known_json(figures.cost_usd),
+            input_tokens=_known_json(figures.input_tokens),
+            output_tokens=_known_json(figures.output_tokens),
+            items=[_item(each) for each in figures.items],
+        ),
     }
 
 
 def _item(item: Item) -> Json:
-    return {
-        **({"session": item.session} if item.session else {}),
-        "number": item.number,
-        **({"item": item.item} if item.item else {}),
-        "status": item.status,
-        "attempts": item.attempts,
-        **({} if item.worked is None else {"total_seconds": item.worked / 1000}),
-    }
+    return valued(
+        session=item.session,
+        number=item.number,
+        item=item.item,
+        status=item.status,
+        attempts=item.attempts,
+        total_seconds=None if item.worked is None else item.worked / 1000,
+    )
 
 
 def _gate(gate: WaitTimes) -> Json:
@@ -254,7 +252,7 @@ def _gate(gate: WaitTimes) -> Json:
         "reason": gate.reason,
         "opened": gate.opened,
         "open": gate.open,
-        **_if_known("waiting", _spread_json(gate.waited)),
+        **valued(waiting=_spread_json(gate.waited)),
     }
 
 
@@ -273,7 +271,3 @@ def _known_json(known: Known | None) -> Json | None:
     if known is None:
         return None
     return {"total": known.total, "known": known.known, "of": known.of}
-
-
-def _if_known(key: str, value: object) -> Mapping[str, object]:
-    return {} if value is None else {key: value}
