@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
@@ -67,20 +67,16 @@ def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
     write_atomically(private / _FILE, json.dumps(paths).encode(), durable=False)
 
 
-def uncommitted_before(store: DiskStore, session_id: str) -> tuple[str, ...]:
-    """What was not committed when the session began; empty if that is not known."""
-    with suppress(OSError, PlaybookError, ValueError):
-        file = store.runtime(_top(store, session_id)) / _FILE
-        return tuple(map(str, json.loads(read_bytes(file))))
-    return ()
-
-
 def before(store: DiskStore, session_id: str) -> Before:
-    """What was there when the session began."""
+    """What was there when the session began; all of it is unknown if a part is."""
     begun = beginning(store, session_id)
     if begun is None:
         return Before()
-    return Before(begun.tree, begun.pinned, uncommitted_before(store, session_id))
+    try:
+        paths = json.loads(read_bytes(store.runtime(_top(store, session_id)) / _FILE))
+    except (OSError, PlaybookError, ValueError):
+        return Before(pinned=begun.pinned)
+    return Before(begun.tree, begun.pinned, tuple(map(str, paths)))
 
 
 def base_of(root: Path, begun: Launch | None) -> str:
