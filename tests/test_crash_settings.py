@@ -1,10 +1,11 @@
-"""SIGKILL at every write of an answer that takes corrected settings over."""
+"""SIGKILL at every write with which a person takes over settings or files that have changed."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
 import signal
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from crash import ended, forked
 from project import Project
 
 from playbook_supervisor.commands import answering
+from playbook_supervisor.commands.repair import repair
 
 
 def say(words: str, root: Path) -> None:
@@ -28,15 +30,35 @@ def test_an_answer_that_takes_settings_over_is_whole_or_can_be_given_again(
     assert begun(project, playbook=playbook).code == 4
     project.write(SETTINGS, FIXED)
     words = offered(project.playbook("status").out)
+    for copy in killed_copies(project, partial(say, words)):
+        taken_up_again(copy, words)
+
+
+def test_files_are_accepted_together_with_who_accepted_them(project: Project) -> None:
+    assert begun(project).code == 4
+    file = project.session / "session.yaml"
+    file.write_text(file.read_text().replace("feature: ", "feature: other-"))
+
+    def take(root: Path) -> None:
+        repair(accept=True, cwd=root)
+
+    for copy in killed_copies(project, take):
+        assert copy.playbook("repair", "--take").code == 0
+        assert "session.yaml: " in copy.manifest()["confirmed"][0]["what"]
+        assert copy.manifest()["feature"].startswith("other-")
+
+
+def killed_copies(project: Project, deed: Callable[[Path], None]) -> Iterator[Project]:
+    """A copy for each write of the deed, in which a process that did it was killed there."""
     for point in itertools.count(1):
         copy = Project(project.root.with_name(f"killed-{point}"), project.home)
         shutil.copytree(project.root, copy.root, symlinks=True)
-        code = ended(forked(partial(say, words, copy.root), point))
+        code = ended(forked(partial(deed, copy.root), point))
         if code == 0:
             assert point > 10
             break
         assert code == -signal.SIGKILL
-        taken_up_again(copy, words)
+        yield copy
         shutil.rmtree(copy.root)
 
 

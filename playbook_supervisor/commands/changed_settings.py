@@ -25,14 +25,13 @@ def tell(
     driver_lock.require_no_runner(supervisor.private)
     if pinned := settings_in_force.pin_missing(store, session_id):
         observer.on_notice(pinned)
-    told = settings_in_force.difference(store, session_id)
+    told, shown = settings_in_force.difference(store, session_id)
     if told and not accept and confirm is not None:
         accept = confirm(f"{told}. Use them from now on?")
     if told and accept:
         locate.require_human(store, session_id, "resume --accept-config")
-        settings_in_force.accept(
-            store, session_id, principal.local(store.checkout.root, "a command")
-        )
+        by = principal.local(store.checkout.root, "a command")
+        settings_in_force.accept(store, session_id, by, shown)
         observer.on_notice(f"{told}; accepted")
     elif told:
         observer.on_notice(settings_in_force.kept(told, session_id))
@@ -41,7 +40,7 @@ def tell(
 def notice(store: DiskStore, session_id: str) -> str:
     """What to know about the settings once an answer is recorded; no error can undo that."""
     try:
-        told = settings_in_force.difference(store, session_id)
+        told, _ = settings_in_force.difference(store, session_id)
     except PlaybookError as error:
         return f"recorded, but the settings are not compared: {error.message}"
     return settings_in_force.kept(told, session_id) if told else ""

@@ -28,8 +28,7 @@ from playbook_supervisor.sessions import (
     provenance,
 )
 from playbook_supervisor.sessions.local_state import NAME
-from playbook_supervisor.sessions.manifest import emit_manifest, manifest_from_json
-from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.manifest import Confirmation, emit_manifest, manifest_from_json
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.files import ensure_folder, remove, write_atomically
@@ -86,8 +85,11 @@ def repair(
     if doubted and undo:
         raise _unrestorable(session_id, doubted)
     moved = _make_way_in_private_folder(store, session_id) if accept or undo else ()
-    if accept:
+    if accept and (found or not store.drives(session_id)):
         take(store, session_id, found)
+    elif accept:
+        with store.open(session_id):  # completes what a killed command has begun to write
+            pass
     elif undo:
         moved += restore(store, session_id)
     return RepairReport(session_id, found, store.checkout.root if removed else None, moved)
@@ -101,13 +103,12 @@ def take(store: DiskStore, session_id: str, found: Sequence[Difference] = ()) ->
     with _locked(store, session_id):
         folder, manifest = store.folder(session_id), store.manifest(session_id)
         pinned_inputs.pin_substitute(store.checkout.root, folder, manifest)
-        opened = _adopt(SessionPaths.of(store, session_id))
+        accepted = None
         if found:
             what = "; ".join(f"{each.file}: {each.what}" for each in found)
             by = principal.local(store.checkout.root).name
-            opened.confirm(first_line(what, _LONGEST), by, store.clock())
-            opened.write()
-            opened.copy()
+            accepted = Confirmation(store.clock(), by, first_line(what, _LONGEST))
+        _adopt(SessionPaths.of(store, session_id), accepted)
 
 
 def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
@@ -212,16 +213,15 @@ def _locked(store: DiskStore, session_id: str) -> Iterator[None]:
         yield
 
 
-def _adopt(paths: SessionPaths) -> OpenSession:
+def _adopt(paths: SessionPaths, accepted: Confirmation | None = None) -> None:
     """Make the files the recorded ones, and keep what only the local state knows."""
     previous, records = provenance.recorded(paths.state), paths.folder / integrity.RECORDS
     if previous is not None and not records.exists() and (data := portable_records.emit(previous)):
         write_atomically(records, data)
-    opened = opening.adopt(paths.folder, paths.private, paths.state)
+    opened = opening.adopt(paths.folder, paths.private, paths.state, accepted)
     if previous is not None:
         portable_records.keep_stamps(opened.runtime, previous)
         opened.save()
     for name in (*integrity.PINNED, integrity.CHILDREN, integrity.OUTPUTS):
         remove(paths.private / name)
     opened.copy()
-    return opened

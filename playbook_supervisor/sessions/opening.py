@@ -19,6 +19,7 @@ from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_jou
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
 from playbook_supervisor.sessions.manifest import (
+    Confirmation,
     Manifest,
     emit_manifest,
     manifest_from_json,
@@ -114,8 +115,13 @@ def create(
     return opened
 
 
-def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
-    """The session from its files alone: this worktree has no runtime state of it."""
+def adopt(
+    folder: Path, private: Path, place: ABFile, accepted: Confirmation | None = None
+) -> OpenSession:
+    """The session from its files alone: this worktree has no runtime state of it.
+
+    `accepted` is recorded in the same write: who accepted the files as they are.
+    """
     runtime = Runtime()
     pinned = pinned_inputs.load(folder, private, runtime)
     data = integrity.read_file(folder, JOURNAL)
@@ -134,6 +140,8 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
     opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)
+    if accepted is not None:
+        opened.confirm(accepted)
     opened.write()
     return opened
 

@@ -248,9 +248,9 @@ class OpenSession(Record, frozen=False):
         self.pinned = replace(self.pinned, config=config, files=files)
         self.save()
 
-    def confirm(self, what: str, by: str, at: int) -> None:
+    def confirm(self, accepted: Confirmation) -> None:
         """Record in session.yaml what a person accepted; `write` makes it durable."""
-        confirmed = (*self.manifest.confirmed, Confirmation(at, by, what))
+        confirmed = (*self.manifest.confirmed, accepted)
         self.restate(replace(self.manifest, confirmed=confirmed))
 
     def entry(self, attempt_id: str) -> Entry:

@@ -20,6 +20,7 @@ from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.kernel.vocabulary import ENDED
 from playbook_supervisor.project.references import interpolate, shown
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.manifest import Confirmation, Manifest
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Observation
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.local_state import Launch, Runtime
-    from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.session import OpenSession
     from playbook_supervisor.sessions.store import DiskStore
 
@@ -144,7 +144,8 @@ def move(store: DiskStore, opened: OpenSession, by: str) -> None:
     if not here.branch:
         raise refusal(store.checkout, opened.manifest, opened.standing)
     former = first_line(opened.manifest.branch)
-    opened.confirm(f"branch {first_line(here.branch)} instead of {former}", by, store.clock())
+    what = f"branch {first_line(here.branch)} instead of {former}"
+    opened.confirm(Confirmation(store.clock(), by, what))
     _move(store, opened, here)
 
 

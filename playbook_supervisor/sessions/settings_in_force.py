@@ -10,6 +10,7 @@ from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.project import config, session_settings
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import pinned_inputs
+from playbook_supervisor.sessions.manifest import Confirmation
 from playbook_supervisor.system.files import digest, read_bytes
 
 TYPE_CHECKING = False
@@ -110,21 +111,25 @@ def take(supervisor: Supervisor, asked: Ask, seen: str, decided: Resolution, by:
         accept(each.store, each.id, by, data)
 
 
-def difference(store: DiskStore, session_id: str) -> str:
+def difference(store: DiskStore, session_id: str) -> tuple[str, bytes | None]:
     """How the project's settings differ from the session's, in one sentence; empty if they do not.
 
-    Settings that cannot be read differ, too. The session's own settings apply in any case.
+    With the settings that were compared, None if there is no reading them. Settings that are not
+    valid differ, too. The session's own settings apply in any case.
     """
     with store.open(session_id) as opened:
-        kept = opened.config
+        kept, file = opened.config, opened.pinned.files.get(session_settings.FILE)
+    data = None
     try:
-        found = session_settings.changes(kept, config.load(store.checkout.root))
+        data = session_settings.text(store.checkout.root)
+        if data == file:
+            return "", data
+        found = session_settings.changes(kept, session_settings.read_settings(data, config.FILE))
     except PlaybookError as error:
-        return f"the project's settings cannot be read: {error.message} ({error.where})"
+        return f"the project's settings cannot be read: {error.message} ({error.where})", data
     changed = [f"{key} was {_short(old)} and is {_short(new)}" for key, old, new in found]
-    if not changed:
-        return ""
-    return f"the settings changed since the session began: {'; '.join(changed)}"
+    said = f"the settings changed since the session began: {'; '.join(changed)}"
+    return said if changed else "", data
 
 
 def kept(told: str, session_id: str, *, typed: bool = False) -> str:
@@ -155,7 +160,7 @@ def accept(store: DiskStore, session_id: str, by: Principal, data: bytes | None 
             what = f"changed settings: {keys} (sha256 {digest(data)})"
             last = opened.manifest.confirmed[-1:]
             if [(each.what, each.by) for each in last] != [(what, by.name)]:
-                opened.confirm(what, by.name, store.clock())
+                opened.confirm(Confirmation(store.clock(), by.name, what))
                 opened.write()
         opened.pin_settings(data)
         opened.copy()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from project import FEATURE, Project
 
+from playbook_supervisor.commands import driving
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project import session_settings
 from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config, Inbox
@@ -82,6 +83,23 @@ def test_a_person_accepts_settings_and_session_yaml_says_so(two: Project) -> Non
     assert "notify" in confirmed["what"]
     assert (two.session / "config.yaml").read_text() == POWERS
     assert two.playbook("repair").code == 0
+
+
+def test_what_a_person_was_shown_is_accepted_and_not_what_is_written_meanwhile(
+    two: Project,
+) -> None:
+    two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
+    two.playbook("answer", "continue")
+    mine = "commit_sessions: never\nartifacts: {qa: quality}\n"
+    two.write(SETTINGS, mine)
+
+    def says_yes(shown: str) -> bool:
+        two.write(SETTINGS, POWERS)
+        return 'artifacts.qa was ".qa" and is quality' in shown
+
+    assert driving.resume(cwd=two.root, confirm=says_yes).why == "completed"
+    assert (two.session / "config.yaml").read_text() == mine
+    assert not (two.root / "evil.log").exists()
 
 
 def test_what_is_shown_is_read_where_the_sessions_settings_say(two: Project) -> None:

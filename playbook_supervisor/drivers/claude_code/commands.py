@@ -196,10 +196,10 @@ def _settings(typed: TypedCommand, supervisor: Supervisor, *, accepts: bool) -> 
     """Remarks about settings that changed since the session began; only a person accepts them."""
     store, session_id = typed.store, supervisor.id
     pinned = settings_in_force.pin_missing(store, session_id)
-    told = settings_in_force.difference(store, session_id)
+    told, shown = settings_in_force.difference(store, session_id)
     if told and accepts and typed.interactive:
         by = principal.local(supervisor.root, "Claude Code")
-        settings_in_force.accept(store, session_id, by)
+        settings_in_force.accept(store, session_id, by, shown)
         told = f"{told}; accepted"
     elif told:
         told = settings_in_force.kept(told, session_id, typed=typed.interactive)
