@@ -16,7 +16,7 @@ from playbook_supervisor.system.process_groups import until
 
 COUNTED = "sh -c 'echo once >>counted'"
 BASH = call("Bash", command=COUNTED, description="count")
-LOST = ("STOP", "interrupted", "stream closed")
+LOST = ("STOP", "interrupted", "AbortError")
 """How the client tells the model that a call was lost when it ended."""
 ASKED = {
     "question": "Which shell?",
