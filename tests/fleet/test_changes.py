@@ -84,6 +84,19 @@ def test_an_edit_that_a_flag_of_the_index_hides_breaks_the_proof(
     )
 
 
+def test_an_ignored_folder_of_sessions_and_a_repository_inside_hide_nothing(
+    fleet: Fleet, agent: Agent
+) -> None:
+    ignored = {".gitignore": ".playbooks/sessions/\n"}
+    publish(fleet, {".playbooks/playbooks/within.yaml": WITHIN, **ignored})
+    works = agent("echo done; mkdir src; git init -q src/sub; echo 1 >src/sub/one\n")
+    assert fleet.advance(fleet.submit("within", agent=works)).state is State.COMPLETED
+    strays = agent("echo done; git init -q sub; echo 1 >sub/one\n")
+    session = fleet.submit("within", agent=strays)
+    assert fleet.advance(session).state is State.FAILED
+    assert "1 file changed outside src/**: sub/one" in fleet.journal(session)
+
+
 def test_a_commit_takes_what_a_session_has_made_elsewhere_and_nothing_else(
     fleet: Fleet, agent: Agent
 ) -> None:

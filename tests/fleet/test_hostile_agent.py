@@ -172,6 +172,7 @@ ATTACKS = {
         ' && ln -s "$LOOT/kept/$PLAYBOOK_SESSION" .playbooks/sessions/; do :; done',
         (State.STUCK, "PB-IO-ESCAPE"),
     ),
+    "the session's record": ('mv .git/playbook "$LOOT/record"', WAITS),
     "a forged journal": (
         'sed -i s/in_progress/done/ ".playbooks/sessions/$PLAYBOOK_SESSION/journal.yaml"',
         (State.STUCK, "PB-STATE-TAMPERED"),
