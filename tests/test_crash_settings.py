@@ -15,7 +15,7 @@ from cli.test_settings_at_gates import BROKEN, FIXED, SETTINGS, begun, offered
 from crash import ended, forked
 from project import Project
 
-from playbook_supervisor.commands import answering
+from playbook_supervisor.commands import answering, driving
 from playbook_supervisor.commands.repair import repair
 
 
@@ -46,6 +46,20 @@ def test_files_are_accepted_together_with_who_accepted_them(project: Project) ->
         assert copy.playbook("repair", "--take").code == 0
         assert "session.yaml: " in copy.manifest()["confirmed"][0]["what"]
         assert copy.manifest()["feature"].startswith("other-")
+
+
+def test_a_resume_that_takes_settings_over_can_be_said_again(project: Project) -> None:
+    assert begun(project).code == 4
+    project.write(SETTINGS, FIXED)
+
+    def resume(root: Path) -> None:
+        driving.resume(accept_config=True, cwd=root)
+
+    for copy in killed_copies(project, resume):
+        assert (copy.session / "config.yaml").read_text() in (BROKEN, FIXED)
+        resume(copy.root)
+        assert (copy.session / "config.yaml").read_text() == FIXED
+        assert len(copy.manifest()["confirmed"]) == 1, copy.root.name
 
 
 def killed_copies(project: Project, deed: Callable[[Path], None]) -> Iterator[Project]:

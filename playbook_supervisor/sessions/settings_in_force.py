@@ -73,7 +73,7 @@ def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
     lines = [f"{line[0]} {line[1:]}" for line in marked if not line.startswith("@@")]
     if len(lines) > _MOST_LINES or max(map(len, lines), default=0) > _LONGEST:
         return ()
-    return tuple(printable(re.sub(_CONFIDENTIAL, r"\1[redacted]", line)) for line in lines)
+    return tuple(printable(_redacted(line)) for line in lines)
 
 
 def take(supervisor: Supervisor, asked: Ask, seen: str, decided: Resolution, by: Principal) -> None:
@@ -167,4 +167,8 @@ def accept(store: DiskStore, session_id: str, by: Principal, data: bytes | None 
 
 
 def _short(value: str) -> str:
-    return first_line(value, _SHOWN)
+    return first_line(_redacted(value), _SHOWN)
+
+
+def _redacted(text: str) -> str:
+    return re.sub(_CONFIDENTIAL, r"\1[redacted]", text)

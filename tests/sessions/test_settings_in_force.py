@@ -102,6 +102,14 @@ def test_what_a_person_was_shown_is_accepted_and_not_what_is_written_meanwhile(
     assert not (two.root / "evil.log").exists()
 
 
+def test_values_that_look_like_secrets_are_not_told(two: Project) -> None:
+    two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
+    two.write(SETTINGS, "checks: {t: {run: [make], env: {API_TOKEN: hunter2hunter2}}}\n")
+    told = two.playbook("answer", "continue").err
+    assert "API_TOKEN: [redacted]" in told
+    assert "hunter2" not in told
+
+
 def test_what_is_shown_is_read_where_the_sessions_settings_say(two: Project) -> None:
     """As its conditions do; the project's settings are of no account before they are accepted."""
     two.write(SETTINGS, "artifacts: {qa: quality}\n")
