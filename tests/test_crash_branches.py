@@ -18,6 +18,21 @@ from playbook_supervisor.commands import driving, locate, view
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.sessions.manifest import Manifest
 
+ASKS = "  - {id: ask, command: checkpoint, with: {message: Go?}}\n"
+
+
+def playbook(name: str, command: str) -> str:
+    """A playbook with one step."""
+    return f"""\
+name: {name}
+description: One step
+version: "1.1"
+args: []
+defaults: {{autonomy: auto, error_policy: stop}}
+steps:
+  - {{id: only, command: {command}}}
+"""
+
 
 @pytest.fixture
 def away(project: Project) -> Project:
@@ -78,6 +93,24 @@ def test_what_was_written_elsewhere_comes_home_in_spite_of_kills(away: Project) 
         assert copy.journal()[-1]["resolution"] == "abort", point
         assert copy.manifest()["status"] == "aborted"
         assert copy.playbook("audit").code == 0, point
+
+
+@pytest.mark.long
+def test_children_that_have_ended_come_along_in_spite_of_kills(project: Project) -> None:
+    """Also the child of a child: the journals name them on the branch that the session moves to."""
+    project.write(".playbooks/playbooks/outer.yaml", playbook("outer", "playbook middle") + ASKS)
+    project.write(".playbooks/playbooks/middle.yaml", playbook("middle", "playbook inner"))
+    project.write(".playbooks/playbooks/inner.yaml", playbook("inner", "cli touch in.txt"))
+    project.write(".playbooks/config.yaml", "commit_sessions: step\n")
+    project.commit("Playbooks")
+    project.git("branch", "-f", "main")
+    assert project.playbook("run", "outer").code == 4
+    project.commit("The session as it is")
+    project.git("switch", "-q", "main")
+    for point, copy in killed(project, move):
+        move(copy.root)
+        assert len(copy.sessions) == 3, point
+        assert copy.playbook("audit", "--all").code == 0, point
 
 
 @pytest.mark.long

@@ -163,10 +163,10 @@ def _move(store: DiskStore, opened: OpenSession, here: Checkout) -> None:
     store.settle(opened)
     opened.stands(Standing(here.branch), here.head)
     opened.copy()
-    _bring_children(store, opened)
+    bring_children(store, opened)
 
 
-def _bring_children(store: DiskStore, opened: OpenSession) -> None:
+def bring_children(store: DiskStore, opened: OpenSession) -> None:
     """Take the files of ended children along: the journal names them on this branch, too."""
     for name in filter(store.drives, store.found()):
         with suppress(StateError):  # one that cannot be read stays away, and the audit says so
@@ -174,7 +174,7 @@ def _bring_children(store: DiskStore, opened: OpenSession) -> None:
             if known.parent_session == opened.manifest.session_id and known.status in ENDED:
                 with store.open(name) as child:
                     store.settle(child)
-                    _bring_children(store, child)
+                    bring_children(store, child)
 
 
 def _bind(store: DiskStore, opened: OpenSession, seen: Observation | None) -> None:

@@ -385,7 +385,8 @@ class DiskStore:
             known.copy()
         self._note_restored(session_id, integrity.restore_missing(folder, private))
         opened = opening.load(folder, private, runtime, place)
-        if away:
+        if away:  # also after a kill within a move
+            session_branch.bring_children(self, opened)
             opened.save()
         return opened
 

@@ -379,6 +379,22 @@ class TestASessionWithAChild:
         assert project.playbook("resume").code == 0
 
 
+def test_a_step_that_switches_takes_ended_children_along(project: Project) -> None:
+    one(project, "cli touch one.txt")
+    text = PARENT.replace(
+        "playbook develop}", "playbook one}\n  - {id: home, command: branch main}"
+    )
+    project.write(".playbooks/playbooks/parent.yaml", text)
+    project.write(".playbooks/config.yaml", "allow: {cli: [touch, git]}\ncommit_sessions: step\n")
+    project.commit("The parent")
+    project.git("branch", "-f", "main")
+    ran = project.playbook("run", "parent")
+    assert ran.code == 0, ran.err
+    assert project.git("branch", "--show-current") == "main"
+    assert [each["status"] for each in manifests(project)] == ["completed", "completed"]
+    assert project.playbook("audit", "--all").code == 0
+
+
 class TestEndingIt:
     @SETTINGS
     def test_is_possible_on_another_branch(self, project: Project, commits: str) -> None:
