@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from inbox.serving import serving
+from inbox.test_answers import Page
 from project import FEATURE, Project
 
 from playbook_supervisor.cli.app import program
@@ -221,6 +223,16 @@ def test_a_dry_run_and_a_run_without_commits_run_nothing(hostile: Hostile, setti
     assert hostile.ran() == set()
     assert project.playbook("run", "p").code == 4
     assert bool(hostile.ran()) == (setting == "step")
+
+
+def test_an_inbox_that_only_shows_runs_nothing(hostile: Hostile) -> None:
+    """Neither its list nor the page of a gate, with what has changed in files that a filter has."""
+    assert hostile.project.playbook("run", "p").code == 4
+    hostile.project.write("new.dat", "changed again\n")
+    hostile.ran()
+    with serving(hostile.project) as served, served.visitor() as client:
+        assert "new.dat" in Page(served, client).text
+    assert hostile.ran() == set()
 
 
 def test_a_filter_of_the_repository_that_applies_to_a_session_keeps_it_out_of_git(

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_git_programs import OF_A_COMMIT
 
 from fleet.station import Fleet
 from playbook_supervisor.drivers.fleet.storage.rows import State
 
-PLAN = 'echo done\n[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'
+IN_PLAN = '[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'
 pytestmark = pytest.mark.measured
 
 
@@ -23,10 +24,10 @@ def loot(tmp_path: Path) -> Path:
     return folder
 
 
-def hostile(fleet: Fleet, loot: Path, script: str) -> str:
-    """Queue a session whose agent runs this in its first step; its id."""
+def hostile(fleet: Fleet, loot: Path, script: str, only: str = IN_PLAN) -> str:
+    """Queue a session whose agent runs this, in its first step unless told otherwise; its id."""
     program = fleet.folder.with_name("agent")
-    program.write_text(f"#!/bin/sh\nLOOT={shlex.quote(str(loot))}\n{PLAN}{script}")
+    program.write_text(f"#!/bin/sh\nLOOT={shlex.quote(str(loot))}\necho done\n{only}{script}")
     program.chmod(0o755)
     return fleet.submit("three", agent=f"exec:{program}")
 
@@ -74,6 +75,20 @@ def test_nothing_that_an_agent_puts_into_the_clone_runs_in_the_worker(
             assert secret not in each.read_text(), each.name
         if each.name not in ("agent", "evil"):
             assert "PLAYBOOK_WORKER=" in each.read_text(), each.name
+
+
+@pytest.mark.parametrize("filters", [True, False])
+def test_of_programs_that_an_agent_names_to_git_a_commits_hooks_alone_run(
+    fleet: Fleet, loot: Path, filters: bool
+) -> None:
+    """With filters for all files, no commit of the session is made, and not even these run."""
+    without = "" if filters else "rm -f .gitattributes .git/info/attributes\n"
+    session = hostile(fleet, loot, f"{EVIL}{TRAPS}{without}", only="")
+    assert fleet.advance(session).state is State.WAITING
+    fleet.answer(session, "continue")
+    assert fleet.advance(session).state is State.COMPLETED
+    ran = {each.name.partition(".")[0] for each in loot.iterdir()} - {"evil"}
+    assert ran == (set() if filters else {*OF_A_COMMIT, "reference-transaction"})
 
 
 def test_an_agent_decides_nothing_in_the_fleet(fleet: Fleet, loot: Path) -> None:
