@@ -36,29 +36,34 @@ _SHOW_FLAG = "`git update-index --no-skip-worktree --no-assume-unchanged FILE` r
 class Before(Record):
     """What was there when a session began.
 
-    `tree` is empty if that is not known. `uncommitted` are the paths that were not committed then.
+    `tree` is empty if that is not known. `uncommitted` are the paths that were not committed then,
+    None if that is not known.
     """
 
     tree: str = ""
     pinned: Pinned = NOW
-    uncommitted: tuple[str, ...] = ()
+    uncommitted: tuple[str, ...] | None = None
 
 
 class Taken(Record):
     """The `files` that a commit takes, in order.
 
     Those in `whole` were not committed before the session either: all of their changes are taken.
-    `left` would match, but were there before the session and have not changed since.
+    `unsure`: it is not known which these are. `left` would match, but were there before the session
+    and have not changed since.
     """
 
     files: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    unsure: bool = False
 
     @property
     def lines(self) -> Iterator[str]:
         """What a person reads about it."""
         yield from _listed("commits", self.files, self.whole)
+        if self.unsure:
+            yield "which of their changes are older than the session is not known"
         if self.left:
             yield f"leaves alone {_some(self.left, 'not committed before the session')}"
 
@@ -100,9 +105,11 @@ def taken(root: Path, paths: Sequence[str], also: str, before: Before | None) ->
     if hidden := [path for path in found.hidden if path in files]:
         message = f"a flag of the index hides {first_line(hidden[0], 80)} from git"
         raise GitError("PB-GIT-FAILED", message, guidance=_SHOW_FLAG)
-    whole = [path for path in files if before and also != ALSO and path in before.uncommitted]
+    older = before.uncommitted if before is not None and also != ALSO else ()
+    whole = [path for path in files if path in (older or ())]
+    unsure = older is None and bool(files)
     files += _of_sessions(root, paths)
-    return Taken(tuple(sorted(files)), tuple(whole), tuple(left))
+    return Taken(tuple(sorted(files)), tuple(whole), tuple(left), unsure)
 
 
 def announced(

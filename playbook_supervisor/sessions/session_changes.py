@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
@@ -68,15 +68,14 @@ def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
 
 
 def before(store: DiskStore, session_id: str) -> Before:
-    """What was there when the session began; all of it is unknown if a part is."""
-    begun = beginning(store, session_id)
+    """What was there when the session began."""
+    begun, paths = beginning(store, session_id), None
     if begun is None:
         return Before()
-    try:
-        paths = json.loads(read_bytes(store.runtime(_top(store, session_id)) / _FILE))
-    except (OSError, PlaybookError, ValueError):
-        return Before(pinned=begun.pinned)
-    return Before(begun.tree, begun.pinned, tuple(map(str, paths)))
+    with suppress(OSError, PlaybookError, ValueError):  # as where it began on another machine
+        kept = json.loads(read_bytes(store.runtime(_top(store, session_id)) / _FILE))
+        paths = tuple(map(str, kept))
+    return Before(begun.tree, begun.pinned, paths)
 
 
 def base_of(root: Path, begun: Launch | None) -> str:

@@ -106,7 +106,7 @@ def _settle(git: Git, taken: _Taken, *, late: bool = False) -> bool:
         added = set(_names(git, "diff-files", "--name-only", "--diff-filter=A", "-z"))
         left = "".join(f"{name}\0" for name in taken.new if name in added)
         return _updated(git, ("--force-remove", "-z", "--stdin"), left)
-    made, *parents = listed[-1].split()  # the first commit after the base, if it is that
+    made, *parents = listed[-1].split() or [""]  # the first commit after the base, if it is that
     differing = [each for each in _differing(git, "HEAD") if each[1] not in taken.staged]
     if parents[:1] != ([taken.base] if since else []) or not differing:
         return True

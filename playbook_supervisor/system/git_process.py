@@ -108,7 +108,9 @@ def default_branch(root: Path) -> str:
         )
     except PlaybookError:
         return ""
-    there = dict(line.split(" ", 1) for line in known.splitlines())
+    there = {
+        name: target for name, _, target in (line.partition(" ") for line in known.splitlines())
+    }
     if of_origin := there.get(f"{remote}HEAD"):  # else no remote, or it was added by hand
         return of_origin.removeprefix(remote)
     try:
