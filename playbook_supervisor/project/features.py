@@ -140,7 +140,8 @@ def _in_specs(root: Path, folder: str, config: Config) -> str:
 def _pointer(root: Path) -> str:
     """The folder that spec-kit's pointer names, or an empty string."""
     with suppress(OSError, PlaybookError):
-        return str((_pointer_file(root) or {}).get(_POINTER_KEY) or "")
+        there = (_pointer_file(root) or {}).get(_POINTER_KEY)
+        return there if isinstance(there, str) else ""
     return ""
 
 
