@@ -150,8 +150,11 @@ class Terminal:
         return int(self._do("display-message", "-p", "#{pane_pid}"))
 
     def wait_for(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
-        """Wait until the screen shows it; fail with the screen."""
-        found = re.compile(pattern).search
+        """Wait until the screen shows it, also where a line is folded; fail with the screen.
+
+        Where a line is folded depends on the lengths of paths: a blank stands for a fold too.
+        """
+        found = re.compile(re.sub(r"\\? ", r"\\s+", pattern)).search
         deadline = time.monotonic() + timeout
         while not (match := found(screen := self.screen)):
             assert time.monotonic() < deadline, f"no {pattern!r} within {timeout} s:\n{screen}"

@@ -102,11 +102,11 @@ def test_a_wrong_check_command_is_corrected_and_taken_over_by_typing(
     terminal.interrupt()
     project.write(".playbooks/config.yaml", right)
     terminal.say("take settings")
-    told = terminal.wait_for(r"Answer `(take settings [0-9a-f]{12})`")
+    told = terminal.wait_for(r"Answer `take settings ([0-9a-f]{12})`")[1]
     assert checked.runs == 0
-    terminal.say(f"{told[1]}, continue")
+    terminal.say(f"take settings {told}, continue")
     terminal.wait_for(r"Run /feature\.pr \(step pr\) now", timeout=120)
     implement, _ = project.journal()
     assert (implement["status"], checked.runs) == ("done", 1)
     assert (project.session / "config.yaml").read_text() == right
-    assert implement["gates"][0]["text"] == f"{told[1]}, continue"
+    assert implement["gates"][0]["text"] == f"take settings {told}, continue"
