@@ -8,14 +8,15 @@ parameters in `requirement.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
-from playbook_supervisor.project import check_probes, git_probes, probes
+from playbook_supervisor.project import probes
+from playbook_supervisor.project.checks import find_check
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
 from playbook_supervisor.project.requirement import SINCE_LAUNCH, Requirement, requirement
@@ -25,12 +26,9 @@ from playbook_supervisor.system.stamps import Stamp, stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from playbook_supervisor.project.config import Config
+    from playbook_supervisor.project.probes import Probe
     from playbook_supervisor.project.verdicts import Reading
-
-    Probe: TypeAlias = Callable[[Requirement, Sequence[str], Workspace, LaunchRecord], Probed]
 
 
 # ── the registry ────────────────────────────────────────────────────────────────────────────
@@ -80,19 +78,19 @@ CONDITIONS: Mapping[Condition, ConditionTraits] = {
     Condition.TASKS_DONE: ConditionTraits(probes.tasks_done, ("{specs}/{feature}/tasks.md",)),
     Condition.FILE_EXISTS: ConditionTraits(probes.exists, ("{path}",), needs_feature=False),
     Condition.FILE_CONTAINS: ConditionTraits(probes.contains, ("{path}",), needs_feature=False),
-    Condition.GIT_CLEAN: ConditionTraits(git_probes.git_clean, needs_feature=False),
-    Condition.BRANCH_EXISTS: ConditionTraits(git_probes.branch_exists, needs_feature=False),
-    Condition.TAG_EXISTS: ConditionTraits(git_probes.tag_exists, needs_feature=False),
+    Condition.GIT_CLEAN: ConditionTraits(probes.git_clean, needs_feature=False),
+    Condition.BRANCH_EXISTS: ConditionTraits(probes.branch_exists, needs_feature=False),
+    Condition.TAG_EXISTS: ConditionTraits(probes.tag_exists, needs_feature=False),
     Condition.VERDICT_PASS: ConditionTraits(probes.passes, ("{path}",), needs_feature=False),
     Condition.COMMAND_SUCCEEDS: ConditionTraits(
-        check_probes.succeeds, needs_feature=False, runs_checks=True
+        probes.check_succeeds, needs_feature=False, runs_checks=True
     ),
     Condition.COMMAND_FAILS: ConditionTraits(
-        check_probes.fails, needs_feature=False, runs_checks=True
+        probes.check_fails, needs_feature=False, runs_checks=True
     ),
-    Condition.CHANGES_MADE: ConditionTraits(git_probes.changes_made, needs_feature=False),
-    Condition.CHANGES_WITHIN: ConditionTraits(git_probes.changes_within, needs_feature=False),
-    Condition.COMMITS_MADE: ConditionTraits(git_probes.commits_made, needs_feature=False),
+    Condition.CHANGES_MADE: ConditionTraits(probes.changes_made, needs_feature=False),
+    Condition.CHANGES_WITHIN: ConditionTraits(probes.changes_within, needs_feature=False),
+    Condition.COMMITS_MADE: ConditionTraits(probes.commits_made, needs_feature=False),
 }
 TRIGGERS: Mapping[Trigger, TriggerTraits] = {
     Trigger.AGREEMENT_BREAKING: TriggerTraits(_CHECK_REPORT, lambda report: report.breaking),
@@ -160,8 +158,6 @@ def checks(names: Iterable[str]) -> tuple[str, ...]:
 def require_answerable(names: Iterable[str], config: Config) -> None:
     """CheckError PB-CHECK-RULE for parameters that can mean nothing, PB-CHECK-UNDEFINED for a check
     that the settings do not define."""
-    from playbook_supervisor.project.checks import find_check
-
     asked = tuple(names)
     for name in asked:
         if flaw := requirement(name).flaw:
