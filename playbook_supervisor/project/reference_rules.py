@@ -1,4 +1,4 @@
-"""The rules about what a step refers to: args, secrets and the output of earlier steps.
+"""The rules about what a step refers to: args, secrets, the output of earlier steps, loops.
 
 The data may violate the schema elsewhere, so that all problems are reported at once.
 """
@@ -14,8 +14,8 @@ from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 from playbook_supervisor.kernel.vocabulary import ArgType, OutputFormat
 from playbook_supervisor.kernel.when import ARG, WhenError, parse
-from playbook_supervisor.project import loop_rules
 from playbook_supervisor.project.format_version import text_of, things
+from playbook_supervisor.project.loop_items import arg_of
 from playbook_supervisor.project.references import (
     OUTPUT,
     SECRET,
@@ -45,12 +45,12 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
     yield from _defaults(document, data, args)
     for index, step in things(data, "steps"):
         path: Path = ("steps", index)
-        item = text_of(loop_rules.loop_of(step), "as")
+        item = text_of(_loop_of(step), "as")
         for place, text in _texts(step, path):
             passes = _is_passed(step, place, text)
             yield from _args(document, place, text, args, item=item, passes=passes)
         yield from _outputs_in_words(document, data, step, (*path, "command"))
-        source = loop_rules.source_of(step)
+        source = _source_of(step)
         yield from _list(document, data, index, (*path, "for_each", "in"), source)
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
         if text_of(step, "command") == CHECKPOINT and isinstance(step.get("with"), dict):
@@ -60,6 +60,7 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
             yield from _when(document, data, index, (*path, "when"), when)
     for place, text in _strings(data.get("outputs"), ("outputs",)):
         yield from _args(document, place, text, args)
+    yield from _loops(document, data, args)
 
 
 def _outputs_in_words(
@@ -246,3 +247,58 @@ def _earlier(
         message = f"`{name}` promises no JSON"
         guidance = f"Write `output: json` in the step `{name}`, or use `${name}.stdout`."
         yield problem_at(document, path, RULE, message, guidance)
+
+
+# ── loops ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _loop_of(step: Thing) -> Thing:
+    loop = step.get("for_each")
+    return loop if isinstance(loop, dict) else {}
+
+
+def _source_of(step: Thing) -> str:
+    """The reference to an earlier step whose list the loop is about; empty for an arg."""
+    source = text_of(_loop_of(step), "in")
+    return "" if arg_of(source) else source
+
+
+def _loops(document: Document, data: Thing, args: Mapping[str, bool]) -> Iterator[Problem]:
+    """Every loop that cannot be run."""
+    for index, step in things(data, "steps"):
+        path: Path = ("steps", index)
+        if loop := _loop_of(step):
+            yield from _loop_source(document, (*path, "for_each", "in"), text_of(loop, "in"), args)
+            yield from _item_name(document, (*path, "for_each", "as"), text_of(loop, "as"), args)
+        if loop and text_of(step, "parallel_group"):
+            message = "a step of a parallel group cannot be a loop"
+            guidance = "Remove `parallel_group`: `at_once` says how many items run together."
+            yield problem_at(document, (*path, "for_each"), RULE, message, guidance, key=True)
+        for key in ("for_each", "until"):
+            if key in step and text_of(step, "command") == CHECKPOINT:
+                message = f"`{key}` has no meaning for a `checkpoint` command"
+                guidance = "Remove it: a checkpoint runs nothing."
+                yield problem_at(document, (*path, key), RULE, message, guidance, key=True)
+
+
+def _loop_source(
+    document: Document, path: Path, source: str, args: Mapping[str, bool]
+) -> Iterator[Problem]:
+    """An arg must be declared; the reference to a step is checked as every other."""
+    arg = arg_of(source)
+    if arg and arg not in args:
+        guidance = did_you_mean(arg, args, "${}")
+        guidance += "Declare it under `args`, or write `$STEP.json` for what a step printed."
+        message = f"`{first_line(source, 60)}` is not a declared arg"
+        yield problem_at(document, path, RULE, message, guidance)
+    elif args.get(arg):
+        message = f"`{first_line(source, 60)}` is secret, and items are journaled"
+        yield problem_at(document, path, RULE, message, "Declare the arg without `secret`.")
+
+
+def _item_name(
+    document: Document, path: Path, name: str, args: Mapping[str, bool]
+) -> Iterator[Problem]:
+    if name in args:
+        message = f"the item has the name of the arg `{first_line(name, 60)}`"
+        yield problem_at(document, path, RULE, message, "Give the item another name.")

@@ -5,6 +5,7 @@ The data may violate the schema elsewhere, so that all problems are reported at 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 
@@ -12,12 +13,20 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, Limits
-from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat
-from playbook_supervisor.project import cache_rules, condition_rules, loop_rules, namespaces
-from playbook_supervisor.project import reference_rules as references
+from playbook_supervisor.kernel.tools import changing
+from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, Condition, OutputFormat
+from playbook_supervisor.project import globs, namespaces, reference_rules
 from playbook_supervisor.project.arguments import typed
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.format_version import text_of, things
+from playbook_supervisor.project.references import names
+from playbook_supervisor.project.requirement import (
+    PARAMETERS,
+    SINCE_LAUNCH,
+    Parameter,
+    flaw_of,
+    stated_conditions,
+)
 from playbook_supervisor.project.schema_problems import RULE, SCHEMA
 from playbook_supervisor.records import fields
 
@@ -58,6 +67,16 @@ _CHILD_RUNS = {
 }
 _CHILD_REFERENCE = r"(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+"
 _NAMESPACE = r"[a-z][a-z0-9_-]{0,60}"
+_AFTER = ("postconditions", "conditions")
+_CACHED = ("cli", "http", "prompt")
+_READING = ("GET", "HEAD")
+_NEED_A_RUN = SINCE_LAUNCH | {
+    Condition.VERDICT_PASS,
+    Condition.AGREEMENT_PASS,
+    Condition.QA_VERDICT_PASS,
+}
+"""The conditions that a run alone can fulfil: a verdict counts only if it was written by it."""
+_NO_CACHE = "Remove `cache` from the step."
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
@@ -72,10 +91,9 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
     yield from _args(document, data)
     yield from _repeated(document, data, "args", "name", "arg")
     yield from _repeated(document, data, "steps", "id", "step")
-    yield from references.violations(data, document)
-    yield from loop_rules.violations(data, document)
-    yield from condition_rules.violations(data, document)
-    yield from cache_rules.violations(data, document)
+    yield from reference_rules.violations(data, document)
+    yield from _conditions(document, data)
+    yield from _caches(document, data)
     yield from _scattered_groups(document, data)
     yield from _unprintable(document, data)
 
@@ -258,8 +276,8 @@ def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
     yield ("description",), text_of(data, "description")
     yield ("owner",), text_of(data, "owner")
     reviewers = data.get("reviewers")
-    for key, names in reviewers.items() if isinstance(reviewers, dict) else ():
-        for index, name in enumerate(names if isinstance(names, list) else ()):
+    for key, people in reviewers.items() if isinstance(reviewers, dict) else ():
+        for index, name in enumerate(people if isinstance(people, list) else ()):
             yield ("reviewers", key, index), name if isinstance(name, str) else ""
     for index, arg in things(data, "args"):
         yield ("args", index, "description"), text_of(arg, "description")
@@ -267,3 +285,105 @@ def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
         for key in ("args", "title", "command", "when"):
             yield ("steps", index, key), text_of(step, key)
         yield ("steps", index, "parallel_group"), text_of(step, "parallel_group")
+
+
+# ── conditions ──────────────────────────────────────────────────────────────────────────────
+
+
+def _conditions(document: Document, data: Thing) -> Iterator[Problem]:
+    """Every parameter that can mean nothing, and every condition that could never be checked."""
+    for index, step in things(data, "steps"):
+        for path, stated in stated_conditions(step):
+            yield from in_list(stated, document, ("steps", index, *path))
+        yield from _outputs(step, document, ("steps", index))
+    yield from _outputs(data, document, ())
+
+
+def in_list(stated: object, document: Document, path: Path) -> Iterator[Problem]:
+    """The rules about a list of conditions; `path` leads to it and ends with its key."""
+    for number, each in enumerate(stated if isinstance(stated, list) else ()):
+        at = (*path, number)
+        for word, value in each.items() if isinstance(each, dict) else [(each, None)]:
+            if isinstance(word, str) and word in set(Condition):
+                yield from _too_early(document, at, Condition(word))
+                yield from _flawed(document, at, Condition(word), value)
+
+
+def _outputs(thing: Thing, document: Document, path: Path) -> Iterator[Problem]:
+    """Files that must exist, as if they were conditions."""
+    stated = thing.get("outputs")
+    for number, each in enumerate(stated if isinstance(stated, list) else ()):
+        if isinstance(each, str) and "{{" not in each and (why := flaw_of(Parameter.PATH, each)):
+            message = f"`outputs`: {first_line(each, 60)!r} {why}"
+            yield problem_at(document, (*path, "outputs", number), RULE, message, "Correct it.")
+
+
+def _too_early(document: Document, path: Path, condition: Condition) -> Iterator[Problem]:
+    if condition in SINCE_LAUNCH and path[-2] not in _AFTER:
+        message = f"`{condition}` compares with the launch of its step"
+        yield problem_at(document, path, RULE, message, "Put it under `postconditions`.")
+
+
+def _flawed(
+    document: Document, path: Path, condition: Condition, value: object
+) -> Iterator[Problem]:
+    values = list(value.values()) if isinstance(value, dict) else value
+    kinds = PARAMETERS.get(condition, ())
+    texts = values if isinstance(values, list) else [values]
+    if len(kinds) == 1:
+        kinds = kinds * len(texts)
+    for kind, text in zip(kinds, texts, strict=False):
+        why = flaw_of(kind, text) if isinstance(text, str) and "{{" not in text else ""
+        if why:
+            message = f"`{condition}`: {first_line(text, 60)!r} {why}"
+            yield problem_at(document, path, RULE, message, "Correct it.")
+
+
+# ── caches ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _caches(document: Document, data: Thing) -> Iterator[Problem]:
+    """Every `cache` at a step whose recorded output could not stand in for a run."""
+    secret = {text_of(arg, "name") for _, arg in things(data, "args") if arg.get("secret") is True}
+    for index, step in things(data, "steps"):
+        if "cache" not in step:
+            continue
+        path: Path = ("steps", index, "cache")
+        if why := _uncacheable(step, secret):
+            yield problem_at(document, path, RULE, f"`cache`: {why}", _NO_CACHE, key=True)
+        cache = step["cache"]
+        files = cache.get("files") if isinstance(cache, dict) else None
+        for number, each in enumerate(files if isinstance(files, list) else ()):
+            why = globs.flaw(each) if isinstance(each, str) else ""
+            if isinstance(each, str) and names(each):
+                why = "names an arg, and only the words of a step can"
+            if why:
+                place = (*path, "files", number)
+                message = f"`cache`: {first_line(each, 60)!r} {why}"
+                yield problem_at(document, place, RULE, message, "Correct it.")
+
+
+def _uncacheable(step: Thing, secret: set[str]) -> str:
+    """Why the step cannot have one; empty if it can."""
+    namespace, *words = text_of(step, "command").split() or [""]
+    if namespace not in _CACHED:
+        return f"only `{'`, `'.join(_CACHED)}` steps can have one"
+    if namespace == "http" and words[:1] and words[0] not in _READING:
+        return f"a {first_line(words[0], 20)} request does more than read"
+    if "outputs" in step:
+        return "the step makes `outputs`, which are not recorded"
+    if "for_each" in step or "until" in step:
+        return "a step that is repeated runs each time"
+    tools = step.get("tools")
+    rules = [each for each in tools if isinstance(each, str)] if isinstance(tools, list) else []
+    if more := changing(rules):
+        return f"the agent may do more than read: {first_line(', '.join(more), 60)}"
+    stated = step.get("postconditions")
+    for each in stated if isinstance(stated, list) else ():
+        word = next(iter(each), "") if isinstance(each, dict) else each
+        if word in _NEED_A_RUN:
+            return f"`{word}` needs a run"
+    text = json.dumps([step.get("command"), step.get("with")], default=str)
+    if any(name in secret or name.startswith("secret:") for name in names(text)):
+        return "the step is given a secret"
+    return ""

@@ -35,7 +35,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Transform,
     Trigger,
 )
-from playbook_supervisor.project import condition_rules, format_version, rules
+from playbook_supervisor.project import format_version, rules
 from playbook_supervisor.project.dialects import registry
 from playbook_supervisor.project.requirement import Requirement, requirement
 from playbook_supervisor.project.schema_problems import RULE, SCHEMA, explain
@@ -102,7 +102,7 @@ def examine_conditions(
     It is read like the `postconditions` of a step. The text of an item with a problem is empty.
     """
     typed = _typed("", stated)
-    found = condition_rules.in_list(typed, document, path)
+    found = rules.in_list(typed, document, path)
     items = typed if isinstance(typed, list) else []
     texts = [_text_of(each) if _conforms(_stating([each])) else "" for each in items]
     if not _conforms(_stating(typed)):
