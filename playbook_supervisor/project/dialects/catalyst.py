@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from playbook_supervisor.formats.located import Document, Path, Plain
+from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, nearest
 from playbook_supervisor.kernel.vocabulary import Transform
 from playbook_supervisor.project import namespaces
@@ -26,10 +26,6 @@ from playbook_supervisor.project.dialects.translation import (
     steps_of,
 )
 from playbook_supervisor.records import Record, field
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.formats.located import Data
 
 KIND = "a Catalyst playbook"
 
@@ -137,8 +133,7 @@ def translate(document: Document) -> Translation:
         _step(draft, ("steps", index), at)
     for key in ("owner", "reviewers", "outputs"):
         draft.copy((key,), (key,))
-    for key, value in NOT_ASKED.items():
-        draft.put(("defaults", key), value, ("steps",))
+    draft.put_defaults()
     _for_a_run(draft)
     draft.note(
         ("inputs",), "`id` is read as `name`, `inputs` as `args`, `type` and `config` as a command"

@@ -190,6 +190,14 @@ class Draft:
             for key in ARG:
                 self.copy((*to, key), (*each, key))
 
+    def put_defaults(self, why: str = "") -> None:
+        """Write what other systems do not know of their steps, with a note if there is a reason."""
+        for key, value in NOT_ASKED.items():
+            self.put(("defaults", key), value, ("steps",))
+        if why:
+            stated = ", ".join(f"`{key}: {value}`" for key, value in NOT_ASKED.items())
+            self.note(("steps",), f"every step has {stated}, {why}")
+
     def refuse_unknown(self, at: Path, known: Collection[str], what: str) -> tuple[str, ...]:
         """Refuse each key of the mapping at this path that the format does not have.
 

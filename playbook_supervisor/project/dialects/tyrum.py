@@ -12,7 +12,6 @@ import re
 from playbook_supervisor.formats.located import Document, Path, Plain
 from playbook_supervisor.project.dialects.translation import (
     MISSING,
-    NOT_ASKED,
     VERSION,
     Draft,
     Translation,
@@ -53,10 +52,7 @@ def translate(document: Document) -> Translation:
     _args(draft)
     for index, at in enumerate(draft.items(("steps",))):
         _step(draft, ("steps", index), at)
-    for key, value in NOT_ASKED.items():
-        draft.put(("defaults", key), value, ("steps",))
-    stated = ", ".join(f"`{key}: {value}`" for key, value in NOT_ASKED.items())
-    draft.note(("steps",), f"every step has {stated}, as such files are run")
+    draft.put_defaults("as such files are run")
     return draft.done(KIND)
 
 
