@@ -247,7 +247,7 @@ def _children(
     playbook: Playbook, document: Document, project: _Project, file: Path, *, in_project: bool
 ) -> Iterator[Problem]:
     """What is wrong with the children: a warning where another project may be meant."""
-    from playbook_supervisor.project.child_lint import lint
+    from playbook_supervisor.project.child_playbooks import lint
 
     if project.children is None:
         return

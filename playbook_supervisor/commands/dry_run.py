@@ -22,8 +22,7 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.project import conditions, features
-from playbook_supervisor.project.child_outline import OutlinedStep, outline
-from playbook_supervisor.project.child_playbooks import given
+from playbook_supervisor.project.child_playbooks import OutlinedStep, given, outline
 from playbook_supervisor.project.loop_items import with_references
 from playbook_supervisor.project.references import interpolate, shown
 from playbook_supervisor.project.session_policy import Effect, Policy, effects

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.arguments import final_value, wanted
 from playbook_supervisor.project.library import Library
 from playbook_supervisor.project.loop_items import with_references
 from playbook_supervisor.project.playbook_file import PlaybookFile
-from playbook_supervisor.project.references import interpolate, is_known, names
+from playbook_supervisor.project.references import interpolate, is_known, is_reference, names
 from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from playbook_supervisor.formats.located import Document
     from playbook_supervisor.formats.located import Path as Place
 
 MOST = 100
 """How many playbooks one tree can have, but for the first."""
+MOST_OUTLINED = 100
+"""How many steps an outline has; what is behind them is left out."""
 _CHILD, _CYCLE = "PB-CHECK-CHILD", "PB-CHECK-CYCLE"
+_FEATURE = "feature"
 
 
 class Fault(Record):
@@ -277,3 +284,99 @@ class _Tree:
 
 def _key(file: Path) -> str:
     return os.path.realpath(file)
+
+
+# ── an outline for people ───────────────────────────────────────────────────────────────────
+
+
+class OutlinedStep(Record):
+    """A step of a child: its id behind those of the steps that lead to it, as in `ship/deploy`.
+
+    `again`: it runs a playbook that is being run on the way to it, so what is below is not said.
+    """
+
+    id: str
+    step: Step
+    again: bool
+
+    @property
+    def depth(self) -> int:
+        """1 for a step of the child itself, 2 for one of its child, and so on."""
+        return 1 + self.id.count("/")
+
+
+def outline(
+    playbook: Playbook, step: Step, children: Mapping[str, Playbook]
+) -> tuple[OutlinedStep, ...]:
+    """At most `MOST_OUTLINED` steps below a step of the playbook, in the order in which they run.
+
+    `children` are the playbooks that it can reach, by name.
+    """
+    return tuple(islice(_steps_below(step, children, "", (playbook.name,)), MOST_OUTLINED))
+
+
+def _steps_below(
+    step: Step, children: Mapping[str, Playbook], prefix: str, path: tuple[str, ...]
+) -> Iterator[OutlinedStep]:
+    child = children.get(step.child)
+    path = (*path, step.child)
+    for each in child.steps if child else ():
+        again = each.child in path
+        yield OutlinedStep(f"{prefix}{each.id}", each, again)
+        if each.child and not again:
+            yield from _steps_below(each, children, f"{prefix}{each.id}/", path)
+
+
+# ── warnings ────────────────────────────────────────────────────────────────────────────────
+
+
+def lint(
+    playbook: Playbook, children: Iterable[ChildStep], document: Document
+) -> Iterator[Problem]:
+    """Warnings about steps whose child probably does not do what their author wants."""
+    for each in children:
+        if each.file is None or each.faults or each.step.autonomy is Autonomy.SKIP:
+            continue
+        path, child = ("steps", each.index, "command"), each.file.playbook
+        for code, message, guidance in (
+            *_may_lack(playbook, each.step, child),
+            *_unseen(each.step, child),
+        ):
+            yield problem_at(document, path, code, message, guidance, severity="warning")
+
+
+def _may_lack(playbook: Playbook, step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:
+    """A required arg that is given nothing but an arg that need not have a value."""
+    stated = mapping(step)
+    optional = {arg.name for arg in playbook.args if not arg.required and not arg.default}
+    for arg in child.args:
+        text = stated.get(arg.name, "").strip()
+        if arg.required and not arg.default and is_reference(text) and names(text)[0] in optional:
+            yield (
+                "PB-CHECK-CHILD",
+                f"the arg {arg.name} of {child.name} is required, and `{text}` may have no value",
+                "Declare that arg as required, or give it a default.",
+            )
+
+
+def _unseen(step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:
+    if any(arg.name == _FEATURE for arg in child.args) and _FEATURE not in mapping(step):
+        yield (
+            "PB-CHECK-LINT-FEATURE",
+            f"{child.name} takes a `feature`, and the step gives it none",
+            "Pass it on: `with: {args: {feature: '{{feature}}'}}`.",
+        )
+    if not step.postconditions and not step.outputs and not _proves(child):
+        yield (
+            "PB-CHECK-LINT-UNSEEN",
+            f"neither `{step.id}` nor the last step of {child.name} has postconditions",
+            "Add a condition that holds once the work is done, if there is one.",
+        )
+
+
+def _proves(child: Playbook) -> bool:
+    """Whether something is proved at its end, or its last steps need no proof."""
+    runs = [step for step in child.phases[-1] if step.autonomy is not Autonomy.SKIP]
+    return bool(child.outputs) or not any(
+        step.needs_agent and not step.postconditions and not step.outputs for step in runs
+    )

@@ -15,7 +15,7 @@ from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
 from playbook_supervisor.kernel.model import SLASH, Limits
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, OutputFormat
 from playbook_supervisor.kernel.when import ARG, parse
-from playbook_supervisor.project.child_outline import OutlinedStep
+from playbook_supervisor.project.child_playbooks import OutlinedStep
 from playbook_supervisor.project.references import output_reference
 from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.preview import message_of
