@@ -16,6 +16,7 @@ from repositories import git, with_a_commit
 
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.system.tree import (
+    Tree,
     Changed,
     TreeChanges,
     changes,
@@ -24,7 +25,6 @@ from playbook_supervisor.system.tree import (
     tree_id,
     tree_of,
 )
-from playbook_supervisor.system.tree_index import Tree
 
 
 @pytest.fixture
