@@ -11,8 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from playbook_supervisor.formats.file_changes import BINARY, MODES, Changes, FileChange
-from playbook_supervisor.formats.unified_diff import parse
+from playbook_supervisor.formats.file_changes import BINARY, MODES, Changes, FileChange, parse
 from playbook_supervisor.records import replace
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.cancellation import Interrupted, within
@@ -24,9 +23,7 @@ from playbook_supervisor.system.tree_git import TreeGit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
-
-    Kind = Literal["changed", "new", "deleted", "renamed"]
+    from playbook_supervisor.formats.file_changes import Kind
 
 LARGEST = 8 << 20
 """Bytes of a file; a larger one is not compared."""

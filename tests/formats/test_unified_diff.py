@@ -19,9 +19,9 @@ from playbook_supervisor.formats.file_changes import (
     DiffLine,
     FileChange,
     Hunk,
+    parse,
     visible,
 )
-from playbook_supervisor.formats.unified_diff import parse
 from playbook_supervisor.system import templates
 
 CHANGED = """\
