@@ -95,10 +95,7 @@ def capped(text: str, cap: int) -> str:
 
 
 def harmless(text: str, secrets: Iterable[str]) -> str:
-    """The text without control characters but tabs and line ends, and then without secrets.
-
-    In this order, because a control character could disguise a secret.
-    """
+    """The text without control characters, which could disguise a secret, then without secrets."""
     shown = "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
     return redact(shown, secrets)
 
@@ -106,10 +103,7 @@ def harmless(text: str, secrets: Iterable[str]) -> str:
 def bad_end(
     program: str, status: int, outputs: Sequence[str], secrets: Iterable[str]
 ) -> tuple[str, str]:
-    """How a program with that exit status ended, in a sentence, and its last lines.
-
-    The lines are of the first of the outputs that is not blank.
-    """
+    """How a program ended, in a sentence, and the last lines of the first output with any."""
     end = (
         f"was killed by {signal_name(status)}" if status < 0 else f"ended with exit status {status}"
     )

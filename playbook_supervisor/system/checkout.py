@@ -157,10 +157,7 @@ def branch_log(here: Checkout) -> Iterator[tuple[int, str, str]]:
 
 
 def worktrees(here: Checkout) -> tuple[Path, ...]:
-    """The folders of the main checkout and the linked worktrees, the main one first.
-
-    A folder may no longer exist, and a bare repository is listed like a checkout.
-    """
+    """The folders of the main checkout, even if bare, and of the linked worktrees, even if gone."""
     return (here.main_root, *(root for _, root in _linked(here)))
 
 

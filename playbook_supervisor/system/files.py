@@ -33,7 +33,7 @@ _IN_THE_WAY = "Move it away; `playbook repair {session} --restore` restores a se
 def write_atomically(
     path: Path, data: bytes, *, durable: bool = True, permissions: int | None = None
 ) -> None:
-    """Replace the content of `path` wholly or not at all (kai NFR2, cat NFR-2.2).
+    """Replace the content of `path` wholly or not at all.
 
     An existing file keeps its permissions unless others are given; a symbolic link is replaced,
     never followed. With `durable`, content and name are on the disk when this returns. On failure:
@@ -303,7 +303,7 @@ def sha256(size: int) -> hashlib._Hash:
 def contained(root: Path, relative: str) -> Path:
     """The real path of `root/relative`, which need not exist, with symbolic links resolved.
 
-    StorageError PB-IO-ESCAPE if it is outside `root` (tyr 26), or not a path at all.
+    StorageError PB-IO-ESCAPE if it is outside `root`, or not a path at all.
     """
     try:
         base = Path(os.path.realpath(root))

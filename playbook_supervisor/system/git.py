@@ -1,4 +1,4 @@
-"""Git for the commands that a person waits for, through GitPython's `Repo` (kai NFR6).
+"""Git for the commands that a person waits for, through GitPython's `Repo`.
 
 The only importer of GitPython. Its users call `repo.git.*`, which runs the git program: reftables
 and SHA-256 repositories work, which GitPython's objects do not read.

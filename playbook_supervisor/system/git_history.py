@@ -43,14 +43,8 @@ def line_times(folder: Path, name: str, chain: str = "") -> tuple[int, ...]:
 def merged_into(folder: Path, name: str, branch: str) -> str:
     """The main branch, other than `branch`, that has the file; empty if none does."""
     try:
-        known = ask(
-            folder,
-            "for-each-ref",
-            "--format=%(refname) %(symref)",
-            "refs/heads/main",
-            "refs/heads/master",
-            "refs/remotes/*/HEAD",
-        )
+        heads = ("refs/heads/main", "refs/heads/master", "refs/remotes/*/HEAD")
+        known = ask(folder, "for-each-ref", "--format=%(refname) %(symref)", *heads)
         for line in known.splitlines():
             reference = line.split()[-1]
             short = re.sub(r"\Arefs/(?:heads|remotes/[^/]+)/", "", reference)

@@ -47,7 +47,10 @@ _ABANDONED = 3600.0  # seconds after which no git of ours can hold a lock any mo
 
 
 class Options(TypedDict, total=False):
-    """What a command of `git` may take: see there."""
+    """The transports, `https` or `ssh`, that a command may use, none by default, and more for it.
+
+    After so many `seconds`, by default `LOCAL`, it is ended, and `timed_out`.
+    """
 
     protocols: Sequence[str]
     env: Mapping[str, str] | None
@@ -55,25 +58,15 @@ class Options(TypedDict, total=False):
     seconds: float
 
 
-def git(
-    cwd: Path,
-    *arguments: str,
-    protocols: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    stdin: bytes = b"",
-    seconds: float = LOCAL,
-) -> Completed:
-    """The result of git in that folder, which may use these transports only: `https`, `ssh`.
-
-    After so many seconds it is ended, and `timed_out`. StorageError if it cannot be started.
-    """
-    allowed = {"GIT_ALLOW_PROTOCOL": ":".join(protocols)}
+def git(cwd: Path, *arguments: str, **options: Unpack[Options]) -> Completed:
+    """The result of git in that folder. StorageError if it cannot be started."""
+    allowed = {"GIT_ALLOW_PROTOCOL": ":".join(options.get("protocols", ()))}
     return run(
         [*command(None, Runs.NOTHING), *_SETTINGS, *arguments],
         cwd=cwd,
-        env={**environment(Runs.NOTHING), **_ENVIRONMENT, **allowed, **(env or {})},
-        stdin=stdin,
-        timeout=seconds,
+        env={**environment(Runs.NOTHING), **_ENVIRONMENT, **allowed, **(options.get("env") or {})},
+        stdin=options.get("stdin", b""),
+        timeout=options.get("seconds", LOCAL),
         cap=_MAX_OUTPUT,
     )
 

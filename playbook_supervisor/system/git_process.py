@@ -157,18 +157,12 @@ def is_ignored(root: Path, path: str) -> bool:
 
 
 def is_ancestor(root: Path, commit: str, of: str) -> bool:
-    """Whether the one commit is the other, or was made before it. Errors as `ask`.
-
-    A commit that the repository does not have is an error.
-    """
+    """Whether `of` is the commit, or was made after it. Errors as `ask`, also if one is missing."""
     return not ask(root, "rev-list", "--max-count=1", "--end-of-options", f"{of}..{commit}", "--")
 
 
 def commit_of(root: Path, reference: str) -> str:
-    """The commit of a branch or tag by its full name, `refs/heads/main`; empty if there is none.
-
-    Errors as `ask`.
-    """
+    """The commit of a full name, `refs/heads/main`; empty if there is none. Errors as `ask`."""
     form = "--format=%(refname) %(objectname) %(*objectname)"
     with understood(root):
         for line in ask(root, "for-each-ref", form, "--", reference).splitlines():

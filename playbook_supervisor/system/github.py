@@ -36,10 +36,7 @@ def is_plain(branch: str) -> bool:
 
 
 def pull_requests(root: Path, branch: str, state: str, *fields: str) -> Completed:
-    """The result of `gh pr list` for that branch; `state` is merged or all.
-
-    StorageError if there is no `gh`.
-    """
+    """The result of `gh pr list`; `state` is merged or all. StorageError if there is no `gh`."""
     from playbook_supervisor.system.processes import run
 
     argv = ["gh", *listing(branch, state, *fields)]

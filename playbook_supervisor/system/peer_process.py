@@ -98,15 +98,10 @@ def _holders(inode: str) -> Iterator[Process]:
     """The processes that have the socket open, as far as we may look."""
     opened = f"socket:[{inode}]"
     with os.scandir(_PROC) as folders:
-        numbers = [folder.name for folder in folders if folder.name.isdecimal()]
+        numbers = [int(folder.name) for folder in folders if folder.name.isdecimal()]
     for number in numbers:
-        with suppress(OSError):  # it has ended, or belongs to another user
-            folder = f"{_PROC}/{number}/fd"
-            for name in os.listdir(folder):  # noqa: PTH208 - thousands of strings
-                with suppress(OSError):
-                    if os.readlink(f"{folder}/{name}") == opened:  # noqa: PTH115
-                        holder = ancestry.process(int(number))
-                        # The number may have been given to another process meanwhile.
-                        if holder and os.readlink(f"{folder}/{name}") == opened:  # noqa: PTH115
-                            yield holder
-                        break
+        if opened in ancestry.open_files(number):
+            holder = ancestry.process(number)
+            # The number may have been given to another process meanwhile.
+            if holder and opened in ancestry.open_files(number):
+                yield holder

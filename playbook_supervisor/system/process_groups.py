@@ -114,12 +114,9 @@ def kill_worker(worker_file: Path) -> None:
             for group in groups:  # members that closed the file and ignored the SIGTERM
                 signal_group(group, SIGKILL)
             return
-    raise StateError(
-        "PB-STATE-BUSY",
-        f"a process that holds {worker_file} cannot be ended",
-        where=str(worker_file),
-        guidance=f"End it by hand; `lsof {worker_file}` names it.",
-    )
+    said = f"a process that holds {worker_file} cannot be ended"
+    cure = f"End it by hand; `lsof {worker_file}` names it."
+    raise StateError("PB-STATE-BUSY", said, where=str(worker_file), guidance=cure)
 
 
 def _groups(worker_file: Path) -> set[int]:

@@ -98,10 +98,7 @@ def replace_process(argv: Sequence[str], *, cwd: Path) -> NoReturn:
 
 
 def run_detached(work: Callable[[], None]) -> None:
-    """Do the work in a detached process, without waiting for it.
-
-    Do nothing if no process can be started. Call it while there is only one thread.
-    """
+    """Do the work in a detached process, if one can be started. Call it in a single thread."""
     with suppress(OSError):
         child = os.fork()
         if child:

@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 class Stamp(Record):
-    """Tells whether a file was written again (kai FR4).
+    """Tells whether a file was written again.
 
     Inode and time detect a rewrite with the same content, the digest one that reset the time. A
     stamp that was made on another machine has the digest alone, and inode and time 0.

@@ -24,12 +24,8 @@ from playbook_supervisor.system.tree_git import TreeGit
 _RAW = r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])"
 _GITLINK = "160000"
 _STAGED = (
-    "diff-index",
-    "--cached",
-    "--name-only",
-    "-z",
-    "--no-renames",
-    "--ignore-submodules=none",
+    *("diff-index", "--cached", "--name-only", "-z"),
+    *("--no-renames", "--ignore-submodules=none"),
 )
 
 
@@ -69,23 +65,16 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
             found.add(path)
         else:
             edited.append(path)
-    found = _outside(found, modules)
+    found = {path for path in found if modules.keys().isdisjoint(map(str, Path(path).parents))}
     for path, commit in modules.items():
         inner = _in_module(root / path, commit)
         found |= {f"{path}/{each}".rstrip("/") for each in inner.paths}
     flagged = _flagged(root, [*edited, *found])
-    found |= _staged(root, head) | _differing(git, here, edited, flagged)
+    staged = ask(root, *_STAGED, head, "--").split("\0")[:-1]
+    found |= {path for path in staged if not path.startswith(f"{SESSIONS_FOLDER}/")}
+    found |= _differing(git, here, edited, flagged)
     hidden = tuple(path for path in flagged if path in found)
     return Uncommitted(tuple(sorted(found)), tree.unreadable, hidden, tree.id)
-
-
-def _outside(paths: set[str], modules: dict[str, str]) -> set[str]:
-    """Those of the paths that are in no submodule."""
-    return {
-        path
-        for path in paths
-        if not any(folder in modules for folder in map(str, Path(path).parents))
-    }
 
 
 def _in_module(root: Path, commit: str) -> Uncommitted:
@@ -97,11 +86,6 @@ def _in_module(root: Path, commit: str) -> Uncommitted:
     inner = uncommitted(root)
     moved = checkout.find(root).head != commit
     return Uncommitted((*([""] if moved else []), *inner.paths), inner.unreadable)
-
-
-def _staged(root: Path, head: str) -> set[str]:
-    listed = ask(root, *_STAGED, head, "--").split("\0")[:-1]
-    return {path for path in listed if not path.startswith(f"{SESSIONS_FOLDER}/")}
 
 
 def _flagged(root: Path, paths: Sequence[str]) -> list[str]:
@@ -148,9 +132,7 @@ def _copied_index(here: Checkout) -> Iterator[Path]:
         with suppress(FileNotFoundError, PlaybookError):
             at = (here.git_dir / "index").stat().st_mtime_ns
             write_atomically(index, read_bytes(here.git_dir / "index"), durable=False)
-            os.utime(
-                index, ns=(at, at)
-            )  # git reads a file again that changed at that time or later
+            os.utime(index, ns=(at, at))  # git reads again what changed at that time or later
         yield index
     finally:
         for left in (index, index.with_name(f"{index.name}.lock")):

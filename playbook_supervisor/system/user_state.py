@@ -48,10 +48,6 @@ def change(name: str, edit: Callable[[object], object]) -> None:
 
 def damaged(name: str, why: str) -> StateError:
     """PB-STATE-CORRUPT: the file is not what we wrote."""
-    file = path(name)
-    return StateError(
-        "PB-STATE-CORRUPT",
-        f"{file} is damaged: {why}",
-        where=str(file),
-        guidance="Remove it, and add again what it held.",
-    )
+    file, cure = path(name), "Remove it, and add again what it held."
+    said = f"{file} is damaged: {why}"
+    return StateError("PB-STATE-CORRUPT", said, where=str(file), guidance=cure)

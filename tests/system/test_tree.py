@@ -16,8 +16,8 @@ from repositories import git, with_a_commit
 
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.system.tree import (
-    Tree,
     Changed,
+    Tree,
     TreeChanges,
     changes,
     pinned_now,
