@@ -49,7 +49,12 @@ class Fields:
 
     def word(self, key: str, words: type[_Word]) -> _Word:
         """A member of the enum."""
-        return _word(key, self.required(key), words)
+        text = self.required(key)
+        try:
+            return words(text)
+        except ValueError:
+            allowed = ", ".join(words)
+            raise UnfitError(key, f"{text[:40]!r} is not one of {allowed}") from None
 
     def maybe_word(self, key: str, words: type[_Word]) -> _Word | None:
         """A member of the enum, or None."""
@@ -175,14 +180,6 @@ class JsonFields(Fields):
     def maybe_time(self, key: str) -> int | None:
         """Milliseconds since the epoch, or None."""
         return self.maybe_integer(key)
-
-
-def _word(key: str, text: str, words: type[_Word]) -> _Word:
-    try:
-        return words(text)
-    except ValueError:
-        allowed = ", ".join(words)
-        raise UnfitError(key, f"{text[:40]!r} is not one of {allowed}") from None
 
 
 def _typed(value: object) -> object:

@@ -19,10 +19,7 @@ def has_front_matter(data: bytes) -> bool:
 
 
 def load_markdown(data: bytes, source: str) -> Document:
-    """The file as a mapping of `front` (empty if it has none) and `body`, with their places.
-
-    CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE as `strict_yaml.load`.
-    """
+    """The file as a mapping of `front`, which may be empty, and `body`. CheckError as `load`."""
     text = decode(data, source, MAX_BYTES)
     if not (opening := re.match(_FENCE, text)):
         return Document({}, source).above(BODY, text, 1)

@@ -78,10 +78,7 @@ class JsonText:
         return value.data if walked == len(path) else None
 
     def append(self, path: Path, item: object) -> JsonText:
-        """Append an item to the array at `path`, which is created if it is missing.
-
-        CheckError if another type of value is in its place.
-        """
+        """Append to the array at `path`, made if missing. CheckError if it is no array."""
         walked, value = self._walk(path)
         opening, wanted = ("[", "a list") if walked == len(path) else ("{", "an object")
         if value.opening != opening:

@@ -68,10 +68,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def last_words(text: str, limit: int = 500) -> str:
-    """The end of the text: its last lines with visible text, at most `limit` characters.
-
-    A line that was cut begins with ….
-    """
+    """The last lines with text, at most `limit` characters; a line that was cut begins with …."""
     kept: list[str] = []
     room = limit
     for line in reversed(re.split(_LINE_BREAK, text)):

@@ -14,10 +14,7 @@ _BLANK = (" ", "\n", "\t", "\r")
 
 
 def read_json(text: str, source: str, max_values: int) -> Document:
-    """The document. CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the position.
-
-    Numbers, `true` and `false` become `Plain`, as typed; `null` the empty `Plain`.
-    """
+    """The document; `null` is the empty `Plain`. CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE."""
     return _JsonReader(text, source, max_values).read()
 
 

@@ -1,4 +1,4 @@
-"""Strict YAML: data with positions, no hostile or ambiguous text (Catalyst FR-1.5, kai NFR10).
+"""Strict YAML: data with positions, no hostile or ambiguous text.
 
 UTF-8, one document, scalars kept as typed; no tags, anchors, aliases, merge keys, directives,
 complex or duplicate keys, tabs as indentation. The size is checked first, the depth at each event
@@ -52,10 +52,7 @@ def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
 
 
 def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
-    """Load a session's file; StateError PB-STATE-CORRUPT for what `load` refuses.
-
-    Authors fix their playbooks; `repair` fixes these files.
-    """
+    """Load a session's file, which `repair` mends: StateError PB-STATE-CORRUPT for a CheckError."""
     try:
         return load(data, source, limit=limit)
     except CheckError as error:

@@ -30,10 +30,7 @@ def duration(ms: int) -> str:
 
 
 def from_time(text: str) -> int | None:
-    """Milliseconds since the epoch of an ISO 8601 time with a zone; None for any other text.
-
-    Kai's own files have whole seconds, other files an offset; both are accepted.
-    """
+    """Milliseconds since the epoch of an ISO 8601 time with a zone; None for any other text."""
     from datetime import UTC, datetime, timedelta
 
     try:

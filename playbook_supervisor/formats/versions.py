@@ -53,20 +53,14 @@ def current(
 def refuse_newer(kind: str, number: int, source: str, document: Document | None = None) -> None:
     """Raise PB-STATE-NEWER as `current` does, for a generated file that needs no migration."""
     if number > NEWEST[kind]:
-        raise StateError(
-            "PB-STATE-NEWER",
-            f"{kind} was made by a newer playbook (its format is {number}, this one reads "
-            f"{NEWEST[kind]}): upgrade this one",
-            where=source,
-            position=document.position(("schema",)) if document else None,
-        )
+        reads = f"its format is {number}, this one reads {NEWEST[kind]}"
+        said = f"{kind} was made by a newer playbook ({reads}): upgrade this one"
+        at = document.position(("schema",)) if document else None
+        raise StateError("PB-STATE-NEWER", said, where=source, position=at)
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether a version of this program, `1.10.0`, is newer than the other.
-
-    One without numbers is older than every other.
-    """
+    """Whether a version of this program, `1.10.0`, is newer; one without numbers is the oldest."""
     return _numbers(version) > _numbers(than)
 
 

@@ -30,10 +30,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def scalar(value: object) -> str:
-    """A string, number or boolean as YAML text on one line.
-
-    NUL and lone surrogates, which no file may contain, become U+FFFD.
-    """
+    """A scalar on one line; NUL and lone surrogates, which no file may contain, become U+FFFD."""
     if isinstance(value, str):
         return _string(str(value))
     if isinstance(value, bool):
