@@ -1,9 +1,9 @@
 """Binds the arguments that a person gave to the declared args.
 
-They are positional in the order of the playbook's `args`, or `name=value` (kai D-A), and each
-must fit the type of its arg (cat FR-2.2), also after the last change to it. One error reports all
-problems. A value stays what was typed, except for a boolean, which becomes `true` or `false`, and
-for an arg with a `transform`.
+They are positional in the order of the playbook's `args`, or `name=value`, and each must fit the
+type of its arg, also after the last change to it. One error reports all problems. A value stays
+what was typed, except for a boolean, which becomes `true` or `false`, and for an arg with a
+`transform`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,7 @@ def bind(
 
 
 def changed(playbook: Playbook, bound: Mapping[str, str], name: str, text: str) -> dict[str, str]:
-    """The values with another one for an arg, which must fit it as one that was given.
-
-    ArgumentError PB-ARG-INVALID.
-    """
+    """The values with another one for an arg, which must fit it. ArgumentError PB-ARG-INVALID."""
     arg = next(arg for arg in playbook.args if arg.name == name)
     try:
         typed(text, arg.type, arg.values)
@@ -75,19 +72,13 @@ def changed(playbook: Playbook, bound: Mapping[str, str], name: str, text: str) 
 
 
 def _refused(playbook: Playbook, faults: Sequence[str]) -> ArgumentError:
-    return ArgumentError(
-        "PB-ARG-INVALID",
-        f"{playbook.name}: {'; '.join(dict.fromkeys(faults))}",
-        guidance=_guidance(playbook),
-        details=tuple(map(wanted, playbook.args)),
-    )
+    said = f"{playbook.name}: {'; '.join(dict.fromkeys(faults))}"
+    takes = tuple(map(wanted, playbook.args))
+    return ArgumentError("PB-ARG-INVALID", said, guidance=_guidance(playbook), details=takes)
 
 
 def by_name(values: Mapping[str, object]) -> list[str]:
-    """The arguments that give each arg its value; None gives none.
-
-    ArgumentError PB-ARG-INVALID for other names, and as `as_text`.
-    """
+    """Arguments that give each arg its value, nothing for None. ArgumentError PB-ARG-INVALID."""
     for name in values:
         if not isinstance(name, str) or not re.match(_ARG_NAME, name):
             shown = first_line(str(name), 40)
@@ -96,10 +87,7 @@ def by_name(values: Mapping[str, object]) -> list[str]:
 
 
 def as_text(value: object) -> str:
-    """A value of a program as a person would type it: JSON, if it is not text.
-
-    ArgumentError PB-ARG-INVALID for what JSON cannot say.
-    """
+    """A value of a program as a person types it, or as JSON. ArgumentError PB-ARG-INVALID."""
     if isinstance(value, str):
         return value
     if (path := getattr(value, "__fspath__", None)) and isinstance(path(), str):
@@ -178,10 +166,7 @@ def final_value(arg: Arg, text: str) -> str:
 
 
 def typed(text: str, kind: str, values: Sequence[str]) -> str:
-    """The text as an arg of this type takes it; `values` are those of an enum.
-
-    ValueError, with the rest of a sentence about the arg.
-    """
+    """The text as an arg of the type takes it. ValueError, with the rest of a sentence about it."""
     match kind:
         case ArgType.NUMBER:
             if not re.match(_NUMBER, text.strip()):
@@ -233,7 +218,6 @@ def transformed(text: str, transform: Transform) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, with their own capitals."""
     shape = "".join(map(_kind, text))
     return [
         text[run.start() + word.start() : run.start() + word.end()]

@@ -39,10 +39,7 @@ def bound(playbook: Playbook, values: Mapping[str, str]) -> Playbook:
 
 
 def bound_step(step: Step, values: Mapping[str, str]) -> Step:
-    """The step with its conditions and outputs bound. A loop stays as it is: its items are bound.
-
-    CheckError as `bound`.
-    """
+    """The step with its conditions and outputs bound; a loop stays as it is. CheckError."""
     made = must_exist(_paths(step.outputs, values))
     return replace(
         step,
@@ -89,7 +86,6 @@ def _of(playbook: Playbook) -> Iterator[str]:
 
 
 def _naming(name: str) -> re.Match[str] | None:
-    """The arg that is the whole check of a condition."""
     import shlex
 
     word, _, rest = name.partition("=")
@@ -118,7 +114,7 @@ def _filled(name: str, values: Mapping[str, str]) -> str:
 
 
 def _program(parameter: str, values: Mapping[str, str]) -> str:
-    """`cli …` in which a value fills exactly one word, whatever it contains (tyr 13)."""
+    """`cli …` in which a value fills exactly one word, whatever it contains."""
     import shlex
 
     argv = words(parameter, values)

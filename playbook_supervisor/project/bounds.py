@@ -1,9 +1,8 @@
 """What the project lets steps use: programs, hosts and tools, by `allow` and `deny` in the config.
 
-A pattern is a glob. `deny` wins, and a playbook cannot widen either (tyr 27). Without both,
-everything passes but shells; a shell must be matched by a pattern of `allow.cli`. No list of the
-programs that start others is complete, so `deny.cli` without `allow.cli` admits only what is known
-to start none.
+A pattern is a glob. `deny` wins, and a playbook cannot widen either. Without both, everything
+passes but shells; a shell must be matched by a pattern of `allow.cli`. No list of the programs that
+start others is complete, so `deny.cli` without `allow.cli` admits only what is known to start none.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from shutil import which
 
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.sanitize import first_line
@@ -88,10 +88,7 @@ def admit_program(
 
 
 def admit_host(config: Config, host: str, port: int | None = None) -> None:
-    """PolicyError PB-POLICY-DENIED if a step may send no request to the host.
-
-    A pattern is compared with `host` and with `host:port`, in lower case.
-    """
+    """PolicyError PB-POLICY-DENIED if a step may send no request to `host`, or to `host:port`."""
     name = host.casefold().removesuffix(".")
     names = [name, *([] if port is None else [f"{name}:{port}"])]
     _admit("http", names, partial(_any_glob, fold=True), config)
@@ -129,8 +126,6 @@ def _refusal(config: Config, names: Sequence[str]) -> str:
 
 def _may_start(word: str, cwd: Path, path: str | None) -> bool:
     """Whether an argument can name a program: not a folder `cmd`, nor a word that is none here."""
-    from shutil import which
-
     if os.sep in word:
         return os.access(cwd / word, os.X_OK) and (cwd / word).is_file()
     return which(word, path=path) is not None or not re.match(_SHELLS, _name(word))
@@ -143,8 +138,6 @@ def _starts_nothing(program: str) -> bool:
 
 def _loads_others(program: str, env: Mapping[str, str | None], path: str | None) -> bool:
     """Whether the variables put another program in its place, or other code into it."""
-    from shutil import which
-
     changed = (name for name, value in env.items() if value != os.environ.get(name))
     return which(program, path=path) != which(program) or any(map(_LOADS.match, changed))
 
@@ -171,8 +164,6 @@ def _matches(names: Iterable[str], pattern: str) -> bool:
 
 def _names(program: str, cwd: Path, path: str | None) -> tuple[str, ...]:
     """The program as it is written, without `..`; where it is found; the file that a link names."""
-    from shutil import which
-
     found = os.path.normpath(cwd / program) if os.sep in program else which(program, path=path)
     found = found or program
     names = (os.path.normpath(program), found, os.path.realpath(found))

@@ -6,19 +6,21 @@ without a shell and ends with all that it has started.
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, ConditionError
-from playbook_supervisor.formats.sanitize import first_line, some, suggestion
+from playbook_supervisor.formats.sanitize import first_line, printable, some, suggestion
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.checkout import NOW, Pinned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from typing import Protocol
 
     from playbook_supervisor.project.config import CheckSpec, Config
@@ -135,10 +137,7 @@ class Checking(Record):
 
 
 def find_check(parameter: str, config: Config) -> CheckSpec:
-    """The check that a condition names: one of the settings, or `cli PROGRAM ARGUMENTS`.
-
-    CheckError PB-CHECK-UNDEFINED names those that there are.
-    """
+    """The check of that name, or `cli PROGRAM ARGUMENTS` itself. CheckError PB-CHECK-UNDEFINED."""
     from playbook_supervisor.project.config import CheckSpec
 
     if parameter in config.checks:
@@ -183,11 +182,6 @@ def run_check(
     PolicyError PB-POLICY-DENIED if the settings do not admit its program; StorageError
     PB-IO-PROGRAM if it cannot be started; Interrupted if a person asked to stop.
     """
-    import os
-    import time
-    from collections import deque
-
-    from playbook_supervisor.formats.sanitize import printable
     from playbook_supervisor.project.bounds import admit_program
     from playbook_supervisor.system.cancellation import Interrupted, ending_on_signals
     from playbook_supervisor.system.capture import Capture, redact
@@ -294,8 +288,6 @@ def prove(
 
 
 def _made(spec: CheckSpec, run: CheckRun, tree: Tree, by: str) -> Proof:
-    import time
-
     status, at = _status(spec, run), time.time_ns() // 1_000_000
     without = tuple(each.path for each in tree.unreadable)
     return Proof(spec.name, key(spec), tree.id, status, run.seconds, run.line, at, by, without)

@@ -1,7 +1,7 @@
 """The playbooks that steps of a playbook run, and all that is wrong with them before a run.
 
 A playbook and the children that it can reach are a tree. It is bounded: a cycle must have a `when`
-on it, and `max_depth` then ends it in a run (cat FR-9.5, NFR-2.4).
+on it, and `max_depth` then ends it in a run.
 """
 
 from __future__ import annotations
@@ -67,10 +67,7 @@ def _stated(step: Step) -> dict[str, Any]:
 
 
 def given(step: Step, values: Mapping[str, str]) -> dict[str, str]:
-    """What the child is given, by the names of its args, as a person would give it (cat FR-9.3).
-
-    `values` are those of the args of the step's playbook. CheckError for an unknown name.
-    """
+    """What the child is given if our args have these values. CheckError for another name."""
     values = with_references(values, step)
     return {name: interpolate(text, values) for name, text in mapping(step).items()}
 
@@ -104,13 +101,9 @@ class Children:
         """The files of all children that it can reach, by name. CheckError for the first fault."""
         tree = _Tree(self, playbook, file.file)
         for fault in tree.faults():
-            error, step = fault.error, playbook.steps[fault.index].id
-            raise CheckError(
-                error.code,
-                f"step {step}: {error.message}",
-                where=file.source,
-                guidance=error.guidance,
-            )
+            error = fault.error
+            said = f"step {playbook.steps[fault.index].id}: {error.message}"
+            raise CheckError(error.code, said, where=file.source, guidance=error.guidance)
         return {child.name: child for child in tree.reachable.values()}
 
     def steps_of(self, file: PlaybookFile) -> tuple[ChildStep, ...]:
@@ -145,7 +138,7 @@ class Children:
 
 
 def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterator[Fault]:
-    """Each required arg is given, and every one that is given is declared and fits (cat FR-9.3)."""
+    """Each required arg is given, and every one that is given is declared and fits."""
     stated, raw = mapping(step), _stated(step)  # what is no text is a fault of its own
     declared = {arg.name: arg for arg in child.args}
     secret = {arg.name for arg in playbook.args if arg.secret}
@@ -308,10 +301,7 @@ class OutlinedStep(Record):
 def outline(
     playbook: Playbook, step: Step, children: Mapping[str, Playbook]
 ) -> tuple[OutlinedStep, ...]:
-    """At most `MOST_OUTLINED` steps below a step of the playbook, in the order in which they run.
-
-    `children` are the playbooks that it can reach, by name.
-    """
+    """At most `MOST_OUTLINED` steps below a step of the playbook, in the order of a run."""
     return tuple(islice(_steps_below(step, children, "", (playbook.name,)), MOST_OUTLINED))
 
 

@@ -127,10 +127,7 @@ def announced(
 
 
 def published(root: Path, base: str) -> tuple[str, ...]:
-    """The files that differ between HEAD and where it left the branch `base`, or the default one.
-
-    GitError with the cure if there is no such branch here.
-    """
+    """The files that HEAD has changed since it left `base`, or the default branch. GitError."""
     name = base or git_process.default_branch(root)
     references = (f"refs/remotes/origin/{name}", f"refs/heads/{name}")
     commit = next(filter(None, (git_process.commit_of(root, each) for each in references)), "")

@@ -1,7 +1,7 @@
 """The conditions and triggers, what each of them looks at, and what it says now.
 
-The answer depends on the files, the record of the launch and nothing else (kai NFR4); only a
-condition that needs the network asks more. What cannot be checked is an error, never a "no".
+The answer depends on the files, the record of the launch and nothing else; only a condition that
+needs the network asks more. What cannot be checked is an error, never a "no".
 A new condition also needs its word in `kernel/vocabulary.py` and `schemas/playbook.json`, and its
 parameters in `requirement.py`.
 """
@@ -19,7 +19,7 @@ from playbook_supervisor.project import probes
 from playbook_supervisor.project.checks import find_check
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
-from playbook_supervisor.project.requirement import SINCE_LAUNCH, Requirement, requirement
+from playbook_supervisor.project.requirement import SINCE_LAUNCH, requirement
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, digest
 from playbook_supervisor.system.stamps import Stamp, stamp
@@ -180,10 +180,7 @@ def run_checks(names: Iterable[str]) -> bool:
 
 
 def artifacts(name: str, workspace: Workspace) -> tuple[str, ...]:
-    """The paths that a condition or trigger looks at, relative to the repository.
-
-    ConditionError PB-COND-UNKNOWN for a word that is neither a condition nor a trigger.
-    """
+    """The paths that a condition or trigger looks at. ConditionError PB-COND-UNKNOWN."""
     config = workspace.config
     names = {"specs": config.specs, "agreements": config.agreements, "qa": config.qa}
     names["feature"] = workspace.feature
@@ -205,13 +202,12 @@ def probe(
     tree: str = "",
     head: str | None = None,
 ) -> Probed:
-    """Whether a condition holds now, with one line of evidence (kai FR3, FR4, FR18, FR19).
+    """Whether a condition holds now, with one line of evidence.
 
     `since` and `since_ms` (milliseconds since the epoch) describe the launch, and so do `tree` and
-    `head`, as in `LaunchRecord`. With either of the first two
-    a *verdict* counts only if its report was written since, and the evidence of a file that merely
-    *exists* says so if it was not. If the record does not know a file, its modification time
-    decides.
+    `head`, as in `LaunchRecord`. With either of the first two a *verdict* counts only if its report
+    was written since, and the evidence of a file that merely *exists* says so if it was not. If the
+    record does not know a file, its modification time decides.
     """
     required = requirement(name)
     known = CONDITIONS[required.condition]
@@ -234,10 +230,7 @@ def finding(
     since: Since | None = None,
     since_ms: int | None = None,
 ) -> tuple[str, str] | None:
-    """Evidence and the report's digest, if a report written since then fires the trigger (kai FR6).
-
-    None for a trigger that looks at no report.
-    """
+    """Evidence and digest of the report, written since then, that fires the trigger; else None."""
     launch = LaunchRecord(since, since_ms)
     for path in artifacts(trigger, workspace):
         report = probes.look(path, workspace.root)
@@ -249,10 +242,7 @@ def finding(
 
 
 def record(names: Iterable[str], workspace: Workspace) -> dict[str, Stamp | None]:
-    """A stamp of every artifact that these conditions and triggers look at, to compare with later.
-
-    None for one that is absent, cannot be read or is outside the repository.
-    """
+    """A stamp of each artifact that they look at, to compare with later; None if there is none."""
     paths = dict.fromkeys(path for name in names for path in artifacts(name, workspace))
     return {path: _stamp(path, workspace.root) for path in paths}
 

@@ -65,7 +65,7 @@ class Claude(Record):
 
 
 class Bounds(Record):
-    """Patterns of programs, hosts and tools; None if the project gives none (tyr 27)."""
+    """Patterns of programs, hosts and tools; None if the project gives none."""
 
     cli: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
@@ -83,10 +83,7 @@ class Inbox(Record):
 
 
 class CheckSpec(Record):
-    """A program of the project's whose exit status proves something.
-
-    It may run for `timeout_seconds`; `env` is added to our environment.
-    """
+    """A program whose exit status proves something; `env` is added to our environment."""
 
     name: str
     argv: tuple[str, ...]
@@ -174,10 +171,7 @@ def text(root: Path) -> bytes | None:
 
 
 def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
-    """The settings that could be read, and all problems.
-
-    CheckError of the YAML reader, StateError PB-STATE-NEWER.
-    """
+    """The settings that could be read, and all problems. CheckError, StateError PB-STATE-NEWER."""
     from playbook_supervisor.formats.checked_mapping import (  # most projects have no file
         Problems,
         Section,
@@ -205,25 +199,9 @@ def _migrated(document: Document, problems: Problems) -> Data:
 
 
 _KEYS = (
-    "schema",
-    "agent",
-    "agents",
-    "secrets",
-    "commit_sessions",
-    "push_sessions",
-    "feedback",
-    "worktrees",
-    "artifacts",
-    "allow",
-    "deny",
-    "checks",
-    "notify",
-    "remind_after",
-    "inbox",
-    "orphans",
-    "permissions",
-    "patience",
-    "fleet",
+    *("schema", "agent", "agents", "secrets", "commit_sessions", "push_sessions", "feedback"),
+    *("worktrees", "artifacts", "allow", "deny", "checks", "notify", "remind_after", "inbox"),
+    *("orphans", "permissions", "patience", "fleet"),
 )
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")

@@ -55,16 +55,13 @@ def resolve(
 
     A number means the only folder of specs that begins with it, or else the only agreement folder,
     QA folder, feature file or branch; `branches` is called only then. If nothing has that name,
-    there is a warning, because the playbook may be about to create it. ArgumentError
-    PB-ARG-FEATURE for an invalid name, and for several candidates (kai data model,
-    `feature`).
+    there is a warning, because the playbook may be about to create it. ArgumentError PB-ARG-FEATURE
+    for an invalid name, and for several candidates (kai data model, `feature`).
     """
     text = given.strip().rstrip("/").removeprefix(f"{config.specs}/")
     if not is_name(text):
-        raise ArgumentError(
-            "PB-ARG-FEATURE",
-            f"{first_line(given, 60)!r} is not a valid feature name: {_ALLOWED}",
-        )
+        said = f"{first_line(given, 60)!r} is not a valid feature name: {_ALLOWED}"
+        raise ArgumentError("PB-ARG-FEATURE", said)
     specs = _folders(root, config.specs)
     if text in specs:
         return Feature(text)
@@ -93,12 +90,9 @@ def _refuse_unnamable(specs: Path, number: str) -> None:
     with suppress(OSError):
         names = (each.name for each in specs.iterdir() if each.is_dir())
         if meant := _beginning(number, (name for name in names if re.match(_OTHER_LETTERS, name))):
-            raise ArgumentError(
-                "PB-ARG-FEATURE",
-                f"{first_line(meant[0], 60)!r} is not a valid feature name: {_ALLOWED}",
-                where=str(specs),
-                guidance="Rename the folder.",
-            )
+            said = f"{first_line(meant[0], 60)!r} is not a valid feature name: {_ALLOWED}"
+            cure = "Rename the folder."
+            raise ArgumentError("PB-ARG-FEATURE", said, where=str(specs), guidance=cure)
 
 
 def current(root: Path, branch: str, config: Config) -> Feature:
@@ -252,12 +246,8 @@ def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> byt
     if (root / _POINTER).exists() or "feature.json" in scripts:
         return _pointed(root, folder)
     if scripts and not (exported and "SPECIFY_FEATURE" in scripts):
-        _require_branch(
-            root,
-            feature,
-            by_number="by_prefix" in scripts,
-            by_last_part="effective_branch" in scripts,
-        )
+        by_number, by_last_part = "by_prefix" in scripts, "effective_branch" in scripts
+        _require_branch(root, feature, by_number=by_number, by_last_part=by_last_part)
     return None
 
 
@@ -275,12 +265,9 @@ def _scripts(root: Path) -> str:
 def _pointed(root: Path, folder: str) -> bytes | None:
     pointer = _pointer_file(root)
     if pointer is None:
-        raise StateError(
-            "PB-STATE-SPECKIT",
-            f"{_POINTER} is not a JSON object, so spec-kit would not find {folder}",
-            where=_POINTER,
-            guidance="Correct the file or remove it; spec-kit notes the current feature in it.",
-        )
+        said = f"{_POINTER} is not a JSON object, so spec-kit would not find {folder}"
+        guidance = "Correct the file or remove it; spec-kit notes the current feature in it."
+        raise StateError("PB-STATE-SPECKIT", said, where=_POINTER, guidance=guidance)
     there = pointer.get(_POINTER_KEY)
     if isinstance(there, str) and normpath(root / there) == normpath(root / folder):
         return None

@@ -55,14 +55,9 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
             guidance = f'Write `version: "{needed}"` at the top of the file.'
             yield problem_at(document, path, VERSION, message, guidance, key=key)
     elif isinstance(version, str) and version not in ("", NEWEST):
-        yield problem_at(
-            document,
-            ("version",),
-            VERSION,
-            f"version `{first_line(version, 20)}` is not known; it is read as {NEWEST}",
-            f'Write `version: "{NEWEST}"`.',
-            severity="warning",
-        )
+        message = f"version `{first_line(version, 20)}` is not known; it is read as {NEWEST}"
+        guidance = f'Write `version: "{NEWEST}"`.'
+        yield problem_at(document, ("version",), VERSION, message, guidance, severity="warning")
 
 
 _Use = tuple[Path, str, bool]
@@ -93,12 +88,10 @@ def _keys(kind: str, thing: Thing, path: Path) -> Iterator[_Use]:
 def _policy(stated: object, path: Path) -> Iterator[_Use]:
     if isinstance(stated, dict):
         yield path, "an error policy for each code", False
-    elif isinstance(stated, str) and _is_later_policy(stated):
+    elif isinstance(stated, str) and (
+        stated in ("continue", "ignore", "fail") or stated.startswith("retry:")
+    ):
         yield path, f"`{first_line(stated, 40)}`", False
-
-
-def _is_later_policy(word: str) -> bool:
-    return word in ("continue", "ignore", "fail") or word.startswith("retry:")
 
 
 def _later_conditions(stated: object, path: Path) -> Iterator[_Use]:

@@ -68,20 +68,15 @@ def read_installation(root: Path) -> Installation:
     try:
         return _read(document)
     except UnfitError as unfit:
+        at = document.position((unfit.key,))
+        cure = "Correct the file or remove it; unchanged files are still recognised as ours."
         raise CheckError(
-            "PB-CHECK-SCHEMA",
-            str(unfit),
-            where=FILE,
-            position=document.position((unfit.key,)),
-            guidance="Correct the file or remove it; unchanged files are still recognised as ours.",
+            "PB-CHECK-SCHEMA", str(unfit), where=FILE, position=at, guidance=cure
         ) from None
 
 
 def refuse_downgrade(made: Installation) -> None:
-    """StateError PB-STATE-NEWER if a later version wrote last.
-
-    A version without numbers counts as older than every other.
-    """
+    """StateError PB-STATE-NEWER if a later version wrote last; without numbers it is older."""
     if is_newer(made.version, than=__version__):
         raise StateError(
             "PB-STATE-NEWER",

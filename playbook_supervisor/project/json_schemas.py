@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -20,8 +21,6 @@ _TOO_DEEP = "it is nested too deeply"
 
 def parsed(text: str) -> Any:
     """The JSON value. ValueError says what is wrong, with line and column."""
-    import json
-
     try:
         return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
@@ -118,8 +117,6 @@ def flaw(schema: Any) -> str:
 
 def place(path: Sequence[str | int]) -> str:
     """`$.items[2].name`; a key that is no name stands in quotes, `$["a b"]`."""
-    import json
-
     steps = (
         f".{one_line(part, 60)}"
         if isinstance(part, str) and re.match(_PLAIN, part)

@@ -1,7 +1,6 @@
 """The playbooks of one project, and their index.
 
-The files are the registry (Catalyst FR-1.1). The index is generated from them, and no command
-needs it.
+The files are the registry. The index is generated from them, and no command needs it.
 """
 
 from __future__ import annotations
@@ -13,11 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from playbook_supervisor.errors import (
-    ArgumentError,
-    StateError,
-    StorageError,
-)
+from playbook_supervisor.errors import ArgumentError, StateError, StorageError
 from playbook_supervisor.formats.front_matter import has_front_matter
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
@@ -37,10 +32,6 @@ from playbook_supervisor.system.files import (
 )
 from playbook_supervisor.system.locks import locked
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 TOP = ".playbooks"
 FOLDER = f"{TOP}/playbooks"
 INDEX = f"{TOP}/_index.yaml"
@@ -55,10 +46,7 @@ _SHOWN = 12
 
 
 def playbooks(root: Path) -> tuple[PlaybookFile, ...]:
-    """All of them, sorted by name and file; one that is not valid has a `problem`.
-
-    StateError PB-STATE-NOT-INITIALISED if the project has no `.playbooks/`.
-    """
+    """All of them by name, valid or with a `problem`. StateError PB-STATE-NOT-INITIALISED."""
     return tuple(sorted(_files(root), key=lambda each: (each.name, each.file)))
 
 
@@ -119,16 +107,17 @@ def is_playbook(markdown: Path) -> bool:
 def find(root: Path, reference: str) -> PlaybookFile:
     """The file that `reference` means. It can be read, but its playbook may be invalid.
 
-    A name is the one that the playbook gives itself (kai FR1; Catalyst FR-1.1). A reference with a
-    `/` or a `.` is a path inside the repository, relative to the current folder (if that is in the
-    repository) or else to `root`.
-    ArgumentError PB-ARG-PLAYBOOK if there is none or if two have the name, StateError
+    A name is the one that the playbook gives itself. A reference with a `/` or a `.` is a path
+    inside the repository, relative to the current folder (if that is in the repository) or else to
+    `root`. ArgumentError PB-ARG-PLAYBOOK if there is none or if two have the name, StateError
     PB-STATE-NOT-INITIALISED for a name in a project without `.playbooks/`, StorageError.
     """
     if not reference.isprintable():
         raise ArgumentError("PB-ARG-PLAYBOOK", f"no playbook is called {printable(reference)!r}")
     if "/" in reference or "." in reference:
-        return _at(root, reference)
+        top, here = Path(os.path.realpath(root)), Path.cwd() / reference
+        from_here = Path.cwd().is_relative_to(top) and os.path.lexists(here)
+        return _at_path(root, reference, here if from_here else top / reference)
     return _named(root, reference, _files(root))
 
 
@@ -161,13 +150,10 @@ def _named(root: Path, reference: str, files: Sequence[PlaybookFile]) -> Playboo
     if not found:
         raise none_called(root, reference, [each.name for each in files])
     if len(found) > 1:
-        raise ArgumentError(
-            "PB-ARG-PLAYBOOK",
-            f"{len(found)} playbooks are called {reference}: "
-            + " and ".join(each.source for each in found),
-            guidance="Rename one of them, or give the path of the one you mean.",
-            details=tuple(each.source for each in found),
-        )
+        sources = tuple(each.source for each in found)
+        said = f"{len(found)} playbooks are called {reference}: {' and '.join(sources)}"
+        cure = "Rename one of them, or give the path of the one you mean."
+        raise ArgumentError("PB-ARG-PLAYBOOK", said, guidance=cure, details=sources)
     return _readable(found[0])
 
 
@@ -177,12 +163,6 @@ def _readable(found: PlaybookFile) -> PlaybookFile:
     return found
 
 
-def _at(root: Path, reference: str) -> PlaybookFile:
-    top, here = Path(os.path.realpath(root)), Path.cwd() / reference
-    from_here = Path.cwd().is_relative_to(top) and os.path.lexists(here)
-    return _at_path(root, reference, here if from_here else top / reference)
-
-
 def _at_path(root: Path, reference: str, path: Path) -> PlaybookFile:
     top, file = Path(os.path.realpath(root)), Path(os.path.realpath(path))
     try:
@@ -190,9 +170,8 @@ def _at_path(root: Path, reference: str, path: Path) -> PlaybookFile:
     except FileNotFoundError:
         stem = Path(reference).stem
         near = "" if "/" in reference else f"To find it in {FOLDER}/, give only its name: `{stem}`."
-        raise ArgumentError(
-            "PB-ARG-PLAYBOOK", f"there is no file {reference}", guidance=near
-        ) from None
+        said = f"there is no file {reference}"
+        raise ArgumentError("PB-ARG-PLAYBOOK", said, guidance=near) from None
     except StorageError as error:
         if error.code != "PB-IO-ESCAPE":
             raise
@@ -221,10 +200,7 @@ def none_called(root: Path, reference: str, names: Sequence[str]) -> ArgumentErr
 
 
 def index_text(root: Path, now_ms: int) -> bytes:
-    """The text of `_index.yaml` (kai FR10): every valid playbook, with paths from `.playbooks/`.
-
-    `now_ms` is milliseconds since the epoch.
-    """
+    """The text of `_index.yaml`: all valid playbooks; `now_ms` is milliseconds since the epoch."""
     lines = [_HEADER, f'{_GENERATED}"{to_time(now_ms)}"\n']
     usable = [each for each in playbooks(root) if not each.problem]
     lines.append("playbooks:\n" if usable else "playbooks: []\n")
@@ -237,10 +213,7 @@ def index_text(root: Path, now_ms: int) -> bytes:
 
 
 def write_index(root: Path, now_ms: int) -> bool:
-    """Update `_index.yaml`. False if only its time is old: then it is not written.
-
-    So worktrees do not conflict on it. StorageError if it cannot be written.
-    """
+    """Update the index. False if only its time is old, so that worktrees do not conflict on it."""
     if not index_is_stale(root):
         return False
     with changing(root):
@@ -250,10 +223,7 @@ def write_index(root: Path, now_ms: int) -> bool:
 
 @contextmanager
 def changing(root: Path) -> Iterator[None]:
-    """Hold the lock for generated and installed files in `.playbooks/`.
-
-    The folder is created if it is missing, and left-over temporary files are removed.
-    """
+    """Hold the lock for what we generate and install in `.playbooks/`, which is made and swept."""
     ensure_folder(contained(root, TOP))
     runtime = checkout.find(root).runtime
     ensure_folder(runtime)
@@ -263,10 +233,7 @@ def changing(root: Path) -> Iterator[None]:
 
 
 def index_is_stale(root: Path) -> str:
-    """Why the index is out of date, as a sentence; empty if it is up to date.
-
-    StateError PB-STATE-NEWER if a newer version of this program generated it.
-    """
+    """Why the index is out of date, in a sentence, or empty. StateError PB-STATE-NEWER."""
     wanted = index_text(root, 0)
     try:
         there = read_bytes(contained(root, INDEX))

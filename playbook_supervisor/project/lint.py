@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from playbook_supervisor.errors import CODES, LASTING, CheckError
-from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.located import Data, Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean
 from playbook_supervisor.kernel.error_policy import Reaction
@@ -31,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.formats.located import Data
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.slash_commands import InstalledCommand
 
@@ -89,27 +88,17 @@ def lint(
     if lookup:
         warnings += _one_way(playbook, lookup)
     problems = (
-        problem_at(
-            document,
-            path,
-            code,
-            message,
-            guidance,
-            severity="note" if code == _ONE_WAY else "warning",
-        )
-        for path, code, message, guidance in warnings
+        problem_at(document, *each, severity="note" if each[1] == _ONE_WAY else "warning")
+        for each in warnings
     )
     return tuple(sorted(problems, key=lambda each: each.position))
 
 
 def _name(playbook: Playbook, stem: str) -> Iterator[_Warning]:
     if stem and stem != playbook.name:
-        yield (
-            ("name",),
-            NAME,
-            f"the file is named `{stem}`, but the playbook `{playbook.name}`",
-            "Use one name for both; `playbook run` expects the name of the playbook.",
-        )
+        message = f"the file is named `{stem}`, but the playbook `{playbook.name}`"
+        guidance = "Use one name for both; `playbook run` expects the name of the playbook."
+        yield ("name",), NAME, message, guidance
 
 
 def _feature(playbook: Playbook) -> Iterator[_Warning]:
@@ -119,12 +108,9 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
     for index, step in enumerate(playbook.steps):
         for key, word in _words(step):
             if needs_feature(word):
-                yield (
-                    ("steps", index, key),
-                    "PB-CHECK-LINT-FEATURE",
-                    f"`{word}` needs a feature, but the playbook has no arg `feature`",
-                    "Declare the arg; without it the name of the branch is used.",
-                )
+                message = f"`{word}` needs a feature, but the playbook has no arg `feature`"
+                guidance = "Declare the arg; without it the name of the branch is used."
+                yield ("steps", index, key), "PB-CHECK-LINT-FEATURE", message, guidance
                 return
 
 
@@ -145,12 +131,10 @@ def _too_early(playbook: Playbook) -> Iterator[_Warning]:
         for number, condition in enumerate(step.preconditions):
             first, *others = providers.get(condition, [step.id])
             if phase_of[first] >= phase_of[step.id] and step.id not in (first, *others):
-                yield (
-                    ("steps", index, "preconditions", number),
-                    "PB-CHECK-LINT-ORDER",
-                    f"`{condition}` is provided by `{first}`, which does not finish before this",
-                    f"Move `{first}` before `{step.id}`, or remove the precondition.",
-                )
+                at = ("steps", index, "preconditions", number)
+                said = f"is provided by `{first}`, which does not finish before this"
+                guidance = f"Move `{first}` before `{step.id}`, or remove the precondition."
+                yield at, "PB-CHECK-LINT-ORDER", f"`{condition}` {said}", guidance
 
 
 def _gate_too_late(playbook: Playbook) -> Iterator[_Warning]:
@@ -159,12 +143,10 @@ def _gate_too_late(playbook: Playbook) -> Iterator[_Warning]:
     gated = [step for step in _running(playbook) if step.autonomy is Autonomy.GATE_ALWAYS]
     published = next((step for step in _running(playbook) if _publishes(step)), None)
     if published and gated and phase_of[gated[0].id] > phase_of[published.id]:
-        yield (
-            ("steps", playbook.steps.index(gated[0]), "autonomy"),
-            "PB-CHECK-LINT-GATE",
-            f"this gate comes after `{published.id}`, which cannot be undone",
-            f"Give `{published.id}` the autonomy `gate_always`.",
-        )
+        at = ("steps", playbook.steps.index(gated[0]), "autonomy")
+        message = f"this gate comes after `{published.id}`, which cannot be undone"
+        guidance = f"Give `{published.id}` the autonomy `gate_always`."
+        yield at, "PB-CHECK-LINT-GATE", message, guidance
 
 
 def _running(playbook: Playbook) -> Iterator[Step]:
@@ -204,7 +186,6 @@ def _one_way(playbook: Playbook, lookup: Lookup) -> Iterator[_Warning]:
 
 
 def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
-    """A check that the settings do not define."""
     for place, parameter in named_checks(step):
         try:
             find_check(parameter, config)
@@ -215,35 +196,22 @@ def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:
     trigger = Trigger.POSTCONDITION_FAIL
     if trigger in step.escalation_triggers and not step.postconditions:
-        yield (
-            (*path, "escalation_triggers", step.escalation_triggers.index(trigger)),
-            "PB-CHECK-LINT-TRIGGER",
-            f"`{trigger}` can never fire: the step has no postconditions",
-            "Add postconditions, or remove the trigger.",
-        )
+        at = (*path, "escalation_triggers", step.escalation_triggers.index(trigger))
+        message = f"`{trigger}` can never fire: the step has no postconditions"
+        yield at, "PB-CHECK-LINT-TRIGGER", message, "Add postconditions, or remove the trigger."
 
 
 def _idle_retry(step: Step, path: Path) -> Iterator[_Warning]:
     """Triggers come before the error policy: if they catch every failure, nothing is retried."""
-
     triggers = step.escalation_triggers
     caught = Trigger.SUBAGENT_ERROR in triggers and (
         Trigger.POSTCONDITION_FAIL in triggers or not step.postconditions
     )
-    if caught and step.error_policy.reacts(Reaction.RETRY):
-        yield (
-            (*path, "error_policy"),
-            "PB-CHECK-LINT-RETRY",
-            f"`{_retrying(step)}` has no effect: the triggers catch every failure",
-            "Remove a trigger, or write `gate` or `stop`.",
-        )
-
-
-def _retrying(step: Step) -> str:
-    """The first word of the error policy that retries."""
-    return next(
-        each.word for each in step.error_policy.handlings if each.reaction is Reaction.RETRY
-    )
+    retries = (each for each in step.error_policy.handlings if each.reaction is Reaction.RETRY)
+    if caught and (first := next(retries, None)):
+        message = f"`{first.word}` has no effect: the triggers catch every failure"
+        guidance = "Remove a trigger, or write `gate` or `stop`."
+        yield (*path, "error_policy"), "PB-CHECK-LINT-RETRY", message, guidance
 
 
 def _defaults(playbook: Playbook, document: Document) -> Iterator[_Warning]:
@@ -259,7 +227,6 @@ def _defaults(playbook: Playbook, document: Document) -> Iterator[_Warning]:
 
 
 def _data(document: Document, path: Path) -> Mapping[str, Data]:
-    """The mapping at the path; empty if there is none."""
     data: Any = document.data
     for part in path:
         data = data.get(part, {}) if isinstance(data, dict) else data[part]
@@ -298,14 +265,10 @@ def _codes(steps: Sequence[Step], path: Path) -> Iterator[_Warning]:
 
 def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
     """Only an agent's word can be wrong: what the others report is what they have done."""
-    proven = step.judging or step.outputs
-    if step.namespace in AGENT_NAMESPACES and not proven:
-        yield (
-            (*path, "id"),
-            "PB-CHECK-LINT-UNSEEN",
-            f"`{step.id}` has no postconditions: only the agent says that it is done",
-            "Add a condition that holds once the work is done, if there is one.",
-        )
+    if step.namespace in AGENT_NAMESPACES and not (step.judging or step.outputs):
+        message = f"`{step.id}` has no postconditions: only the agent says that it is done"
+        guidance = "Add a condition that holds once the work is done, if there is one."
+        yield (*path, "id"), "PB-CHECK-LINT-UNSEEN", message, guidance
 
 
 def _refused(step: Step, path: Path) -> Iterator[_Warning]:
@@ -325,9 +288,6 @@ def _refused(step: Step, path: Path) -> Iterator[_Warning]:
 
 def _asks(step: Step, path: Path) -> Iterator[_Warning]:
     if step.command in ASKS_QUESTIONS:
-        yield (
-            (*path, "command"),
-            "PB-CHECK-LINT-ASKS",
-            f"`{step.command}` asks questions, which a subagent cannot do",
-            "Run it yourself before you start the playbook.",
-        )
+        message = f"`{step.command}` asks questions, which a subagent cannot do"
+        guidance = "Run it yourself before you start the playbook."
+        yield (*path, "command"), "PB-CHECK-LINT-ASKS", message, guidance

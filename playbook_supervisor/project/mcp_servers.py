@@ -47,21 +47,49 @@ def declared(root: Path, name: str, variables: Mapping[str, str]) -> Server:
 
     Errors of `contained` and `read_bytes` but FileNotFoundError.
     """
-    return _declaration(root, name).server(variables)
+    argv, env = _declaration(root, name)
+    shown = one_line(name, 40)
+
+    def value(found: re.Match[str]) -> str:
+        variable, optional, default = found.groups()
+        if variable not in variables and not optional:
+            _wrong(shown, f"needs the variable {variable}", f"Set {variable} in the environment.")
+        return variables.get(variable, default)
+
+    return Server(
+        shown,
+        tuple(re.sub(_VARIABLE, value, each) for each in argv),
+        {key: re.sub(_VARIABLE, value, each) for key, each in env.items()},
+        tuple(dict.fromkeys(_confidential(env.values(), variables))),
+    )
 
 
 def require(root: Path, name: str) -> None:
     """The errors of `declared`, but for variables of the environment."""
-    _declaration(root, name).parts()
+    _declaration(root, name)
 
 
-def _declaration(root: Path, name: str) -> _Declaration:
-    servers = _servers(root)
+def _declaration(root: Path, name: str) -> tuple[list[str], dict[str, str]]:
+    """The argv and the environment of the server as they are written."""
+    servers, shown = _servers(root), one_line(name, 40)
     if name not in servers:
         there = ", ".join(one_line(each, 40) for each in sorted(servers)) or "no server"
-        shown = one_line(name, 40)
         _refuse(f"there is no MCP server {shown!r}{suggestion(shown, servers)}", f"It has {there}.")
-    return _Declaration(name, servers[name])
+    given = servers[name]
+    if not isinstance(given, dict):
+        _wrong(shown, "must be a mapping")
+    if given.get("type", "stdio") != "stdio" or "url" in given:
+        cure = "Only servers with a `command` can be called from a step."
+        _wrong(shown, "is no program", cure)
+    command, args, env = (given.get(key) for key in ("command", "args", "env"))
+    args, env = [] if args is None else args, {} if env is None else env
+    if not isinstance(command, str) or not command:
+        _wrong(shown, "has no `command`")
+    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+        _wrong(shown, "needs a list of texts as `args`")
+    if not isinstance(env, dict) or not all(isinstance(each, str) for each in env.values()):
+        _wrong(shown, "needs texts as values of `env`")
+    return [command, *args], env
 
 
 def _servers(root: Path) -> dict[str, Any]:
@@ -81,51 +109,6 @@ def _servers(root: Path) -> dict[str, Any]:
     return servers
 
 
-class _Declaration:
-    """One entry of `mcpServers`, read by name."""
-
-    def __init__(self, name: str, given: Any) -> None:
-        self._name, self._given = one_line(name, 40), given
-
-    def server(self, variables: Mapping[str, str]) -> Server:
-        argv, env = self.parts()
-        return Server(
-            self._name,
-            tuple(self._expanded(each, variables) for each in argv),
-            {name: self._expanded(value, variables) for name, value in env.items()},
-            tuple(dict.fromkeys(_confidential(env.values(), variables))),
-        )
-
-    def parts(self) -> tuple[list[str], dict[str, str]]:
-        """The argv and the environment as they are written."""
-        if not isinstance(self._given, dict):
-            self._wrong("must be a mapping")
-        kind = self._given.get("type", "stdio")
-        if kind != "stdio" or "url" in self._given:
-            self._wrong("is no program", "Only servers with a `command` can be called from a step.")
-        command, args, env = (self._given.get(key) for key in ("command", "args", "env"))
-        args, env = [] if args is None else args, {} if env is None else env
-        if not isinstance(command, str) or not command:
-            self._wrong("has no `command`")
-        if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
-            self._wrong("needs a list of texts as `args`")
-        if not isinstance(env, dict) or not all(isinstance(each, str) for each in env.values()):
-            self._wrong("needs texts as values of `env`")
-        return [command, *args], env
-
-    def _expanded(self, text: str, variables: Mapping[str, str]) -> str:
-        def value(found: re.Match[str]) -> str:
-            name, optional, default = found.groups()
-            if name not in variables and not optional:
-                self._wrong(f"needs the variable {name}", f"Set {name} in the environment.")
-            return variables.get(name, default)
-
-        return re.sub(_VARIABLE, value, text)
-
-    def _wrong(self, what: str, cure: str = "Correct the JSON there.") -> NoReturn:
-        _refuse(f"the MCP server {self._name!r} {what}", cure)
-
-
 def _confidential(texts: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:
     """The values that the texts take from variables, unless they are too short to hide."""
     for text in texts:
@@ -133,6 +116,10 @@ def _confidential(texts: Iterable[str], variables: Mapping[str, str]) -> Iterato
             value = variables.get(name, "")
             if name not in _COMMON and len(value) >= SHORTEST:
                 yield value
+
+
+def _wrong(shown: str, what: str, cure: str = "Correct the JSON there.") -> NoReturn:
+    _refuse(f"the MCP server {shown!r} {what}", cure)
 
 
 def _refuse(what: str, cure: str = _CURE) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PlaybookFile(Record, slots=False):
-    """A playbook file (Catalyst FR-1.4). It is read and parsed when it is first needed, once.
+    """A playbook file. It is read and parsed when it is first needed, once.
 
     Of a playbook that was given as `text`, the file exists only in messages.
     """
@@ -33,7 +34,7 @@ class PlaybookFile(Record, slots=False):
 
     @cached_property
     def data(self) -> bytes:
-        """Its bytes. StorageError, also for a symbolic link out of the repository (tyr 26)."""
+        """Its bytes. StorageError, also for a symbolic link out of the repository."""
         if self.text is not None:
             return self.text
         relative = os.path.relpath(self.file, self.root)
@@ -62,8 +63,6 @@ class PlaybookFile(Record, slots=False):
             return self.translation.text.encode()
         if self.file.suffix != ".json":
             return self.data
-        import json
-
         # JSON without tabs and escapes is YAML.
         data = json.loads(self.data.decode("utf-8-sig"))
         return json.dumps(data, indent=2, ensure_ascii=False).encode()

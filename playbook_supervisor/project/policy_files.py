@@ -1,6 +1,6 @@
 """`.playbooks/policies/`: what a team requires of every playbook.
 
-Each file is one rule or a list of rules (kai P3-2). An unknown key is an error: otherwise a
+Each file is one rule or a list of rules. An unknown key is an error: otherwise a
 misspelt rule would be silently ignored.
 """
 

@@ -1,7 +1,7 @@
 """How a condition is probed: by files, the verdicts of reports, the forge, checks and git.
 
-The evidence strings are stored in journals and read again by the audit. Nothing is written but git's
-objects that no commit contains. What cannot be told is an error, never a "no".
+The evidence strings are stored in journals and read again by the audit. Nothing is written but
+objects of git that no commit contains. What cannot be told is an error, never a "no".
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def passes(
 def pull_request(
     required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
-    """Whether the forge knows an open or merged pull request of the branch (kai D-C4)."""
+    """Whether the forge knows an open or merged pull request of the branch."""
     from playbook_supervisor.system import github
 
     branch = workspace.branch

@@ -13,7 +13,7 @@ from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 from playbook_supervisor.kernel.vocabulary import ArgType, OutputFormat
-from playbook_supervisor.kernel.when import ARG, WhenError, parse
+from playbook_supervisor.kernel.when import ARG, When, WhenError, parse
 from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.loop_items import arg_of
 from playbook_supervisor.project.references import (
@@ -29,8 +29,6 @@ from playbook_supervisor.project.schema_problems import RULE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from playbook_supervisor.kernel.when import When
 
     Thing = Mapping[str, Any]
 
@@ -67,10 +65,8 @@ def _outputs_in_words(
     document: Document, data: Thing, step: Thing, path: Path
 ) -> Iterator[Problem]:
     """`$step.json` in a word, where it would reach the program as it is written."""
-    command, ids = (
-        text_of(step, "command"),
-        {text_of(each, "id") for _, each in things(data, "steps")},
-    )
+    command = text_of(step, "command")
+    ids = {text_of(each, "id") for _, each in things(data, "steps")}
     for found in re.finditer(rf"{OUTPUT}\b", command) if not command.startswith("/") else ():
         if found[1] in ids:
             message = f"`{found[0]}` is not replaced in a command: it would be passed on as it is"
@@ -92,7 +88,7 @@ def _texts(step: Thing, path: Path) -> Iterator[tuple[Path, str]]:
         if key != "command" or not text_of(step, key).startswith("/"):
             yield from _strings(step.get(key), (*path, key))
     for where, stated in stated_conditions(step):
-        for index, each in enumerate(_items(stated)):
+        for index, each in enumerate(stated if isinstance(stated, list) else ()):
             if isinstance(each, dict):
                 yield from _strings(each, (*path, *where, index))
 
@@ -107,10 +103,6 @@ def _strings(value: object, path: Path) -> Iterator[tuple[Path, str]]:
         case list():
             for index, each in enumerate(value):
                 yield from _strings(each, (*path, index))
-
-
-def _items(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _runs_child(step: Thing) -> bool:
@@ -170,7 +162,7 @@ def _declare(name: str, declared: Mapping[str, bool]) -> str:
 
 
 def _when(document: Document, data: Thing, index: int, path: Path, text: str) -> Iterator[Problem]:
-    """An expression of the grammar, about an earlier step that has such an output (tyr 24)."""
+    """An expression of the grammar, about an earlier step that has such an output."""
     try:
         when = parse(text)
     except WhenError as error:

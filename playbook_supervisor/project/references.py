@@ -2,7 +2,7 @@
 
 One pass: `{{…}}` in a value is not replaced. An unknown name is an error, never an empty string
 (kai data model, Step `args`). A secret, `{{secret:NAME}}` or the arg that names one, may stand
-only in values of `env` and `headers` (tyr 28): everything else is journaled, logged or shown.
+only in values of `env` and `headers`: everything else is journaled, logged or shown.
 """
 
 from __future__ import annotations
@@ -122,15 +122,12 @@ def _filled(value: Any, values: Mapping[str, str]) -> Any:
 
 
 def split(command: str) -> tuple[str, ...]:
-    """A command's words behind its namespace, by POSIX quoting; a reference is never divided.
-
-    CheckError PB-CHECK-RULE for a quotation mark that is not closed.
-    """
+    """The words behind the namespace; a reference is never divided. CheckError PB-CHECK-RULE."""
     return _split(re.sub(_REFERENCE, lambda match: "{{" + match[1].strip() + "}}", command))[1:]
 
 
 def words(command: str, values: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of a command behind its namespace, with each `{{name}}` replaced (tyr 13).
+    """The words of a command behind its namespace, with each `{{name}}` replaced.
 
     The command is split first, so that a value fills exactly one word, whatever it contains. A
     word that is only an arg that was not given is dropped. An arg that is all there is

@@ -101,10 +101,7 @@ class Requirement(Record):
 
 @lru_cache(maxsize=1024)
 def requirement(name: str) -> Requirement:
-    """The requirement with this canonical text.
-
-    ConditionError PB-COND-UNKNOWN for a word that is no condition, or quotes that do not close.
-    """
+    """The requirement with this canonical text. ConditionError PB-COND-UNKNOWN."""
     word, equals, rest = name.partition("=")
     if word not in set(Condition):
         near = suggestion(word, list(Condition))

@@ -1,4 +1,4 @@
-"""The rules of a playbook that its schema cannot express (kai FR8, Catalyst FR-1.3).
+"""The rules of a playbook that its schema cannot express.
 
 The data may violate the schema elsewhere, so that all problems are reported at once.
 """
@@ -229,19 +229,15 @@ def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -
     for index, each in things(data, key):
         value = text_of(each, name)
         if value in seen:
-            yield problem_at(
-                document,
-                (key, index, name),
-                RULE,
-                f"{kind} {seen[value] + 1} already has the {name} `{first_line(value, 60)}`",
-                f"Give each {kind} a different {name}.",
-            )
+            message = f"{kind} {seen[value] + 1} already has the {name} `{first_line(value, 60)}`"
+            guidance = f"Give each {kind} a different {name}."
+            yield problem_at(document, (key, index, name), RULE, message, guidance)
         elif value:
             seen[value] = index
 
 
 def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
-    """The steps of a parallel group must be next to each other (kai FR7)."""
+    """The steps of a parallel group must be next to each other."""
     closed: set[str] = set()
     former = ""
     for index, step in things(data, "steps"):
@@ -249,13 +245,11 @@ def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
         if group != former:
             closed.add(former)
             if group and group in closed:
-                yield problem_at(
-                    document,
-                    ("steps", index, "parallel_group"),
-                    RULE,
-                    f"this step is separated from the rest of the group `{first_line(group, 60)}`",
-                    "Put the steps of a group next to each other, or use two group names.",
-                )
+                shown = first_line(group, 60)
+                message = f"this step is separated from the rest of the group `{shown}`"
+                guidance = "Put the steps of a group next to each other, or use two group names."
+                at = ("steps", index, "parallel_group")
+                yield problem_at(document, at, RULE, message, guidance)
         former = group
 
 
@@ -263,13 +257,8 @@ def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
     """Text for terminals and agents has no control characters except line ends and tabs."""
     for path, text in _free_texts(data):
         if found := re.search(_CONTROL, text):
-            yield problem_at(
-                document,
-                path,
-                RULE,
-                f"`{path[-1]}` contains the control character U+{ord(found[0]):04X}",
-                "Remove it.",
-            )
+            message = f"`{path[-1]}` contains the control character U+{ord(found[0]):04X}"
+            yield problem_at(document, path, RULE, message, "Remove it.")
 
 
 def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:

@@ -1,4 +1,4 @@
-"""Turns data into a `Playbook`, or reports all violations with their places (kai FR8, NFR3).
+"""Turns data into a `Playbook`, or reports all violations with their places.
 
 A generated validator only says yes or no; jsonschema is imported to explain a "no". `check`, `run`
 and editors use the same schema.
@@ -6,12 +6,13 @@ and editors use the same schema.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path as FilePath
 
 from playbook_supervisor.errors import ArgumentError, CheckError
-from playbook_supervisor.formats.located import yaml_values
+from playbook_supervisor.formats.located import Data, Path, yaml_values
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, once, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -45,7 +46,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.formats.located import Data, Path
     from playbook_supervisor.project.dialects.translation import Translation
 
 _SCHEMAS = FilePath(__file__).parent / "schemas"
@@ -73,9 +73,7 @@ def examine(data: bytes, source: str) -> Examined:
     return *examine_translation(translation), translation.document
 
 
-def examine_translation(
-    translation: Translation,
-) -> tuple[Playbook | None, tuple[Problem, ...]]:
+def examine_translation(translation: Translation) -> tuple[Playbook | None, tuple[Problem, ...]]:
     """The playbook (None if there is an error), and all problems by place."""
     document = translation.document
     if translation.refused:
@@ -188,8 +186,6 @@ def _texts(value: Any) -> Any:
 
 
 def _schema() -> dict[str, Any]:
-    import json
-
     schema: dict[str, Any] = json.loads(schema_text("playbook"))
     return schema
 
@@ -217,24 +213,18 @@ def _violations(
 
 
 def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:
-    """Each problem once, up to MAX_PROBLEMS."""
-    first = set(_first(found, document.source))
+    """Each problem once, up to MAX_PROBLEMS, and one that says that there are more."""
+    left = iter(found)
+    first = set(islice(left, MAX_PROBLEMS))
+    if next(left, None):
+        message = f"there are more than {MAX_PROBLEMS} problems; these are the first"
+        guidance = "Fix them, then check again."
+        first.add(Problem(document.source, (1, 1), "error", SCHEMA, message, guidance))
     return tuple(sorted(first, key=lambda each: (each.position, each.message)))
 
 
-def _first(found: Iterable[Problem], source: str) -> Iterator[Problem]:
-    """At most MAX_PROBLEMS of them, and one that says that there are more."""
-    for number, problem in enumerate(found):
-        if number == MAX_PROBLEMS:
-            message = f"there are more than {MAX_PROBLEMS} problems; these are the first"
-            guidance = "Fix them, then check again."
-            yield Problem(source, (1, 1), "error", SCHEMA, message, guidance)
-            return
-        yield problem
-
-
 def _playbook(data: dict[str, Any]) -> Playbook:
-    defaults = data.get("defaults", {})
+    defaults, people = data.get("defaults", {}), data.get("reviewers", {})
     return Playbook(
         name=data["name"],
         description=data["description"],
@@ -242,15 +232,11 @@ def _playbook(data: dict[str, Any]) -> Playbook:
         args=tuple(map(_arg, data["args"])),
         steps=tuple(_step({**defaults, **step}) for step in data["steps"]),
         owner=data.get("owner", ""),
-        reviewers=_reviewers(data.get("reviewers", {})),
+        reviewers=Reviewers(tuple(people.get("required", ())), tuple(people.get("optional", ()))),
         outputs=tuple(data.get("outputs", ())),
         limits=_limits(data.get("limits", {})),
         max_depth=data.get("limits", {}).get("max_depth", MAX_DEPTH),
     )
-
-
-def _reviewers(data: dict[str, Any]) -> Reviewers:
-    return Reviewers(tuple(data.get("required", ())), tuple(data.get("optional", ())))
 
 
 def _arg(data: dict[str, Any]) -> Arg:
@@ -319,11 +305,7 @@ def _limits(data: dict[str, Any]) -> Limits:
 
 
 def _json(value: object) -> str:
-    if value is None:
-        return ""
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _conditions(data: dict[str, Any], key: str) -> tuple[str, ...]:

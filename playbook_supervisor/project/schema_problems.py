@@ -5,7 +5,7 @@ Terms of JSON Schema (`additionalProperties`, `is a required property`) never ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
@@ -39,7 +39,37 @@ def explain(
     keyword: str, document: Document, path: Path, instance: Any, schema: Schema
 ) -> Iterator[Problem]:
     """The problems of the `instance` at `path`, which violates the `keyword` of `schema`."""
-    yield from _EXPLANATIONS[keyword](document, path, instance, schema)
+    match keyword:
+        case "additionalProperties":
+            yield from _unknown_keys(document, path, instance, schema)
+            return
+        case "required":
+            yield from _missing_keys(document, path, instance, schema)
+            return
+        case "type":
+            yield from _wrong_type(document, path, instance, schema)
+            return
+        case "enum":
+            yield from _not_allowed(document, path, instance, schema)
+            return
+        case "pattern":
+            message = f"{shown(instance)} is not a valid `{_key(path)}` of {_a(_kind(path))}"
+            guidance = schema["patternErrorMessage"]
+        case "minLength":
+            message, guidance = f"{_name(path)} is empty", f"Write {_wanted(schema)}."
+        case "minItems":
+            message, guidance = f"{_name(path)} is empty", "A playbook has at least one step."
+        case "maxLength":
+            message = f"{_name(path)} has {len(instance):,} characters"
+            guidance = f"At most {schema['maxLength']} are allowed."
+        case "minimum" | "exclusiveMinimum" | "maximum":
+            bounds = [f"{word} {schema[key]:,}" for key, word in _BOUNDS.items() if key in schema]
+            message = f"{_name(path)} is {shown(instance)}"
+            guidance = f"Write a number {' and '.join(bounds)}."
+        case _:  # the number of properties
+            message = f"{_name(path)} has {len(instance)} conditions, not one"
+            guidance = "Write each condition as its own item."
+    yield problem_at(document, path, SCHEMA, message, guidance)
 
 
 def shown(value: object) -> str:
@@ -111,41 +141,6 @@ def in_short(words: Sequence[str]) -> list[str]:
     return [*others, f"{retries[0]} to {retries[-1]}"] if retries else others
 
 
-def _wrong_form(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
-    message = f"{shown(instance)} is not a valid `{_key(path)}` of {_a(_kind(path))}"
-    yield problem_at(document, path, SCHEMA, message, schema["patternErrorMessage"])
-
-
-def _too_short(document: Document, path: Path, _instance: Any, schema: Schema) -> Iterator[Problem]:
-    yield problem_at(document, path, SCHEMA, f"{_name(path)} is empty", f"Write {_wanted(schema)}.")
-
-
-def _too_few(document: Document, path: Path, _instance: Any, _schema: Schema) -> Iterator[Problem]:
-    guidance = "A playbook has at least one step."
-    yield problem_at(document, path, SCHEMA, f"{_name(path)} is empty", guidance)
-
-
-def _too_long(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
-    message = f"{_name(path)} has {len(instance):,} characters"
-    guidance = f"At most {schema['maxLength']} are allowed."
-    yield problem_at(document, path, SCHEMA, message, guidance)
-
-
-def _out_of_range(
-    document: Document, path: Path, instance: Any, schema: Schema
-) -> Iterator[Problem]:
-    bounds = [f"{word} {schema[key]:,}" for key, word in _BOUNDS.items() if key in schema]
-    message = f"{_name(path)} is {shown(instance)}"
-    yield problem_at(document, path, SCHEMA, message, f"Write a number {' and '.join(bounds)}.")
-
-
-def _not_one_key(
-    document: Document, path: Path, instance: Any, _schema: Schema
-) -> Iterator[Problem]:
-    message = f"{_name(path)} has {len(instance)} conditions, not one"
-    yield problem_at(document, path, SCHEMA, message, "Write each condition as its own item.")
-
-
 def _key(path: Path) -> str:
     """The key of a value, or of the list that contains it."""
     return next((part for part in reversed(path) if isinstance(part, str)), "")
@@ -189,18 +184,3 @@ _TYPES = {
 }
 _BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to"}
 _SKELETON = "A playbook has `name:`, `description:`, `version:`, `args:` and `steps:`."
-_EXPLANATIONS: Mapping[str, Callable[[Document, Path, Any, Schema], Iterator[Problem]]] = {
-    "additionalProperties": _unknown_keys,
-    "required": _missing_keys,
-    "type": _wrong_type,
-    "enum": _not_allowed,
-    "pattern": _wrong_form,
-    "minLength": _too_short,
-    "minItems": _too_few,
-    "maxLength": _too_long,
-    "minimum": _out_of_range,
-    "exclusiveMinimum": _out_of_range,
-    "maximum": _out_of_range,
-    "minProperties": _not_one_key,
-    "maxProperties": _not_one_key,
-}

@@ -1,4 +1,4 @@
-"""Finds values in a playbook that look like secrets (tyr 28): it names secrets, and has none.
+"""Finds values in a playbook that look like secrets: it names secrets, and has none.
 
 What a secret looks like is decided by detect-secrets, which is imported only if a cheap test finds
 something that could be one: most playbooks have nothing of the kind.

@@ -1,4 +1,4 @@
-"""Secrets by handle (tyr 28): a playbook and a session name a secret and never contain it.
+"""Secrets by handle: a playbook and a session name a secret and never contain it.
 
 A handle is a name under `secrets` in the config, whose program prints the value, or else an
 environment variable. A value is looked up when a step starts that needs it, and nothing keeps it.

@@ -69,10 +69,7 @@ class Effect(Record):
 
 
 class Policy(Record):
-    """All demands on the steps of one session, in the order of the policy files.
-
-    Those on the steps of its children are kept with them, for the sessions of the children.
-    """
+    """All demands on a session's steps, and on those of its children, in the order of the files."""
 
     demands: tuple[Demand, ...] = ()
 

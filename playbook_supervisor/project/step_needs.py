@@ -42,10 +42,7 @@ class Lack(Record):
 
 
 def named_checks(step: Step) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The checks that the conditions of a step name, with their paths in it.
-
-    What an arg names is known when it has a value.
-    """
+    """The checks that a step's conditions name, with their paths in it, but for what args name."""
     listed: dict[tuple[str, ...], tuple[str, ...]] = {(key,): getattr(step, key) for key in LISTS}
     for place, names in {**listed, ("until", "conditions"): step.until}.items():
         for number, name in enumerate(names):
@@ -87,8 +84,11 @@ def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
                 yield Lack(index, message, "Install it, or put it on PATH.", fatal)
         if _pushes(step) and not _remotes(root):
             message = f"{step.id} needs a remote to push to, and the repository has none"
-            earlier = playbook.steps[:index]
-            yield Lack(index, message, _ADD_REMOTE, fatal and not any(map(_adds_remote, earlier)))
+            adds = any(
+                each.namespace == "cli" and _ADDS_REMOTES & set(each.command.split())
+                for each in playbook.steps[:index]
+            )
+            yield Lack(index, message, _ADD_REMOTE, fatal and not adds)
 
 
 def _may_be_left_out(step: Step) -> bool:
@@ -100,10 +100,6 @@ def _may_be_left_out(step: Step) -> bool:
 def _pushes(step: Step) -> bool:
     options = json.loads(step.options or "{}")
     return step.namespace == "pr" or (step.namespace == "commit" and options.get("push") is True)
-
-
-def _adds_remote(step: Step) -> bool:
-    return step.namespace == "cli" and bool(_ADDS_REMOTES & set(step.command.split()))
 
 
 def _remotes(root: Path) -> str:

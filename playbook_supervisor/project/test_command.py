@@ -69,7 +69,6 @@ class _Files:
         self._root = root
 
     def first(self, *names: str) -> str:
-        """The first of these that is a file, or empty."""
         return next((name for name in names if (self._root / name).is_file()), "")
 
     def text(self, name: str) -> str:
@@ -108,16 +107,13 @@ def _make(files: _Files) -> Iterator[Proposal]:
             yield Proposal(("make", "test"), name)
 
 
-def _just(files: _Files) -> Iterator[Proposal]:
-    name = files.first("justfile", "Justfile", ".justfile")
-    if name and files.says(name, _RECIPE):
-        yield Proposal(("just", "test"), name)
-
-
-def _task(files: _Files) -> Iterator[Proposal]:
-    name = files.first("Taskfile.yml", "Taskfile.yaml")
-    if name and files.says(name, _TASKFILE):
-        yield Proposal(("task", "test"), name)
+def _just_or_task(files: _Files) -> Iterator[Proposal]:
+    for program, pattern, *names in (
+        ("just", _RECIPE, "justfile", "Justfile", ".justfile"),
+        ("task", _TASKFILE, "Taskfile.yml", "Taskfile.yaml"),
+    ):
+        if (name := files.first(*names)) and files.says(name, pattern):
+            yield Proposal((program, "test"), name)
 
 
 # ── languages ───────────────────────────────────────────────────────────────────────────────
@@ -173,4 +169,4 @@ def _default(files: _Files) -> Iterator[Proposal]:
         yield Proposal(("dotnet", "test"), name)
 
 
-_RULES = (_make, _just, _task, _node, _python, _ruby, _php, _default)
+_RULES = (_make, _just_or_task, _node, _python, _ruby, _php, _default)

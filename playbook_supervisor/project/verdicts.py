@@ -107,7 +107,7 @@ class _Statement(Record):
 
 
 def read_report(text: str, *, yaml: bool) -> Reading:
-    """Read a report (kai FR3, FR6; data model `agreement_pass`, `qa_verdict_pass`).
+    """Read a report.
 
     `yaml`: the text is a YAML mapping; otherwise it is Markdown, which may have front matter. If
     the key `verdict` has no valid value, the report is unfinished, whatever its body says.
@@ -153,10 +153,7 @@ def _reading(found: list[_Statement], unclosed: str, breaking: str, hint: str) -
 
 
 def _split(text: str) -> tuple[str, str, int]:
-    """Front matter, body, and the line of the body.
-
-    A first line of dashes without a key after it is just a rule.
-    """
+    """Front matter, body and its line; a first line of dashes without a key after it is a rule."""
     first, _, rest = text.partition("\n")
     if first.rstrip() != "---":
         return "", text, 1
@@ -232,8 +229,10 @@ def _in_body(lines: Lines) -> Iterator[_Statement]:
             yield from _statements(number, found, decides=True)
             continue
         against = list(_in_row(number, text, columns) if columns else _in_line(number, text))
-        if failed and not heading and (item := _ITEM.match(text)):
-            against += _of_list(number, failed, text[item.end() :])
+        if failed and not heading and (marker := _ITEM.match(text)):
+            item = text[marker.end() :]
+            if not is_none(item) and not is_settled(item):
+                against.append(_Statement(number, FAIL, quoted(f"{failed}: {item}")))
         tally = label != "pass" and (_FAILED.fullmatch(label) or _PASSED.fullmatch(label))
         counted = tally and (is_some(value) or is_none(value))
         begun = [] if against or counted else stated(row, strict=True)
@@ -311,16 +310,8 @@ def _in_row(line: int, text: str, columns: tuple[str, ...]) -> Iterator[_Stateme
             yield from _contradicting(line, column, ", ".join(cells[index:]))
 
 
-def _of_list(line: int, label: str, item: str) -> Iterator[_Statement]:
-    if not is_none(item) and not is_settled(item):
-        yield _Statement(line, FAIL, quoted(f"{label}: {item}"))
-
-
 def _contradicting(line: int, label: str, value: str) -> Iterator[_Statement]:
-    """What a key or a label other than the verdict says against PASS.
-
-    A line can have several, as in `Passed: 10, Failed: 2`.
-    """
+    """What keys or labels but the verdict say against PASS, as in `Passed: 10, Failed: 2`."""
     if not label or PAST.search(label) or _ELSEWHERE.match(label):
         return
     for part in CLAUSES.split(f"{label}: {value}"[:LONGEST]):

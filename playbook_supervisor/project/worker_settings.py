@@ -96,12 +96,9 @@ def load(*, shared: bool = False) -> WorkerSettings:
     else:
         settings = _of(data, str(file))
     if shared and settings.repositories is None:
-        raise FleetError(
-            CODE,
-            "the database is shared, and `repositories` does not say which ones a worker may run",
-            where=str(file),
-            guidance="List them there, as in `repositories: [https://github.com/acme/*]`.",
-        )
+        said = "the database is shared, and `repositories` does not say which ones a worker may run"
+        cure = "List them there, as in `repositories: [https://github.com/acme/*]`."
+        raise FleetError(CODE, said, where=str(file), guidance=cure)
     return settings
 
 
@@ -109,11 +106,9 @@ def pool_names(names: Sequence[str]) -> tuple[str, ...]:
     """The names of pools, each once. ArgumentError PB-ARG-INVALID if one is no such name."""
     for name in names:
         if not re.match(POOL, name):
-            raise ArgumentError(
-                "PB-ARG-INVALID",
-                f"{first_line(name, 40)!r} is no name of a pool",
-                guidance="Use up to 32 of a-z, 0-9 and -, as in `default`.",
-            )
+            said = f"{first_line(name, 40)!r} is no name of a pool"
+            cure = "Use up to 32 of a-z, 0-9 and -, as in `default`."
+            raise ArgumentError("PB-ARG-INVALID", said, guidance=cure)
     return tuple(dict.fromkeys(names))
 
 

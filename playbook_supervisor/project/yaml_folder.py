@@ -10,10 +10,7 @@ ENDINGS = (".yaml", ".yml", ".json")
 
 
 def names(folder: Path, endings: tuple[str, ...] = ENDINGS) -> list[str]:
-    """Their names, sorted; none if the folder does not exist.
-
-    Hidden files, such as those of editors, are skipped. StorageError PB-IO-READ.
-    """
+    """Their names, sorted, without hidden files; none without a folder. StorageError."""
     try:
         found = sorted(path.name for path in folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):

@@ -20,7 +20,6 @@ from playbook_supervisor.project.dialects.translation import (
     VERSION,
     Draft,
     Translation,
-    mapping,
 )
 from playbook_supervisor.project.references import SECRET, places
 
@@ -36,7 +35,9 @@ KEYS = ("name", "description", *_ARGS, *_OF_STEP, *_OF_PLAYBOOK)
 
 def recognises(document: Document) -> bool:
     """The reader of Markdown files has found a front matter and a body."""
-    return document.source.endswith(".md") and mapping(document.data).keys() == {FRONT, BODY}
+    data = document.data
+    is_read = isinstance(data, dict) and data.keys() == {FRONT, BODY}
+    return is_read and document.source.endswith(".md")
 
 
 def translate(document: Document) -> Translation:

@@ -10,7 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.dialects.translation import Dialect
 
-
 _OURS = frozenset({"autonomy", "error_policy", "preconditions", "postconditions"})
 """Keys of a step that no other system has."""
 
@@ -24,22 +23,17 @@ def read(data: bytes, source: str) -> Translation:
     if source.endswith(".md"):
         from playbook_supervisor.formats.front_matter import load_markdown
 
-        return translated(load_markdown(data, source))
-    return translated(load(data, source))
+        document = load_markdown(data, source)
+    else:
+        document = load(data, source)
+    if not _is_ours(document):
+        for dialect in _dialects():
+            if dialect.recognises(document):
+                return dialect.translate(document)
+    return Translation(document)
 
 
-def translated(document: Document) -> Translation:
-    """The same for a document that has been read."""
-    found = None if _is_ours(document) else recognised(document)
-    return Translation(document) if found is None else found.translate(document)
-
-
-def recognised(document: Document) -> Dialect | None:
-    """The dialect of a file; None for one of ours, or of no system that is known."""
-    return next((each for each in dialects() if each.recognises(document)), None)
-
-
-def dialects() -> tuple[Dialect, ...]:
+def _dialects() -> tuple[Dialect, ...]:
     """All of them. No two recognise the same file.
 
     Each goes by the shape of a file, so that one wrong word does not make it one of ours.

@@ -17,10 +17,7 @@ _BUILTINS = frozenset(_NO_PROGRAMS.split())
 
 
 def argv(text: str) -> str:
-    """The line as the words of a `cli` step, which mean to it what they mean to a shell.
-
-    ValueError, with the reason, for what only a shell can do.
-    """
+    """The line as words of a `cli` step. ValueError, with the reason, if it needs a shell."""
     text = text.strip()
     if why := needs_shell(re.sub(_REFERENCE, "x", text)):
         raise ValueError(why)

@@ -96,10 +96,7 @@ class Workflow:
             self.draft.refuse(at, str(error), error.guidance, key=False)
 
     def require_shapes(self, at: Path, kind: str, keys: Iterable[str]) -> bool:
-        """Refuse each value of these keys at a place that is not what its key takes.
-
-        Whether all are.
-        """
+        """Refuse each value at a place that is not what its key takes; whether all keys fit."""
         fitting = True
         for key in keys:
             wanted = (
@@ -176,12 +173,14 @@ def _inputs(draft: Draft) -> None:
         said = draft.text((*at, "prompt")) or draft.text((*at, "description")) or name
         draft.put((*to, "description"), said, at)
         has_default = draft.value((*at, "default")) is not MISSING
-        if has_default or draft.value((*at, "required")) is MISSING:
+        stated = draft.value((*at, "required"))
+        if has_default or stated is MISSING:
             draft.put((*to, "required"), plain(value=False), at)
         else:
             draft.copy((*to, "required"), (*at, "required"))
         draft.copy((*to, "default"), (*at, "default"))
-        if not has_default and draft.text((*at, "type")) == "boolean" and not _needed(draft, at):
+        needed = isinstance(stated, Plain) and stated.value is True
+        if draft.text((*at, "type")) == "boolean" and not (has_default or needed):
             draft.put((*to, "default"), "false", at)
             draft.note(at, f"`{first_line(name, 60)}` is false unless it is given")
         if draft.value((*at, "enum")) is MISSING:
@@ -191,13 +190,7 @@ def _inputs(draft: Draft) -> None:
             draft.copy((*to, "values"), (*at, "enum"))
 
 
-def _needed(draft: Draft, at: Path) -> bool:
-    stated = draft.value((*at, "required"))
-    return isinstance(stated, Plain) and stated.value is True
-
-
 def _promises(workflow: Workflow) -> None:
-    """Steps whose JSON is read promise it."""
     for step in sorted(workflow.scope.promised):
         if to := workflow.places.get(step):
             workflow.draft.put((*to, "output"), "json", workflow.origins[step])

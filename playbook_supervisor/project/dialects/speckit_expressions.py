@@ -100,10 +100,7 @@ Expression: TypeAlias = "Literal | ListOf | Reference | Not | Both | Comparison 
 
 
 def template(text: str) -> tuple[str | Expression, ...]:
-    """The parts of a text: what stands outside `{{ }}` as it is, and the expressions.
-
-    ExpressionError.
-    """
+    """The parts of a text: what is outside `{{ }}`, and the expressions. ExpressionError."""
     parts: list[str | Expression] = []
     at = 0
     while (begin := text.find("{{", at)) >= 0:
@@ -194,7 +191,8 @@ class _Reader:
         kind, token = self._kind, self._token
         if kind in ("text", "number"):
             self._advance()
-            return Literal(_text(token) if kind == "text" else _number(token))
+            number = float if "." in token else int
+            return Literal(_text(token) if kind == "text" else number(token))
         if self._takes("("):
             inner = self.expression()
             self._expect(")")
@@ -265,12 +263,5 @@ class _Reader:
 
 
 def _text(token: str) -> str:
-    return re.sub(r"(?s)\\(.)", _unescaped, token[1:-1])
-
-
-def _number(token: str) -> int | float:
-    return float(token) if "." in token else int(token)
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    return {"n": "\n", "t": "\t"}.get(escape[1], escape[1])
+    escapes = {"n": "\n", "t": "\t"}
+    return re.sub(r"(?s)\\(.)", lambda found: escapes.get(found[1], found[1]), token[1:-1])

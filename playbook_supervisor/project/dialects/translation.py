@@ -6,7 +6,7 @@ reported there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
@@ -16,7 +16,6 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from typing import Protocol
 
     from playbook_supervisor.errors import TextPosition
@@ -80,10 +79,7 @@ class Translation(Record):
 
 
 class Draft:
-    """A translation in the making.
-
-    Paths `to` are those of the playbook, paths `at` those of the file.
-    """
+    """A translation in the making; paths `to` are those of the playbook, `at` those of the file."""
 
     def __init__(self, document: Document) -> None:
         self.original = document
@@ -145,18 +141,11 @@ class Draft:
 
     def note(self, at: Path, message: str, guidance: str = "") -> None:
         """Say what something was read as. A note that is made again keeps its first place."""
-        self._problems.setdefault(
-            message,
-            problem_at(
-                self.original,
-                self._written(at),
-                TRANSLATED,
-                message,
-                guidance,
-                key=True,
-                severity="note",
-            ),
+        place = self._written(at)
+        problem = problem_at(
+            self.original, place, TRANSLATED, message, guidance, key=True, severity="note"
         )
+        self._problems.setdefault(message, problem)
 
     def refuse(self, at: Path, message: str, guidance: str, *, key: bool = True) -> None:
         """Report what cannot be translated, at its place: its key, or its value."""
@@ -217,25 +206,16 @@ class Draft:
 
     def done(self, kind: str) -> Translation:
         """The translation of a file of this kind."""
-        source = self.original.source
-        self._problems = {
-            "": problem_at(
-                self.original,
-                (),
-                TRANSLATED,
-                f"read as {kind}: translated to version {VERSION}",
-                f"`playbook import {source}` writes the playbook that it is read as.",
-                severity="note",
-            ),
-            **self._problems,
-        }
+        said = f"read as {kind}: translated to version {VERSION}"
+        cure = f"`playbook import {self.original.source}` writes the playbook that it is read as."
+        first = problem_at(self.original, (), TRANSLATED, said, cure, severity="note")
         data = _ordered(self._data, _TOP)
         if isinstance(steps := data.get("steps"), list):
             data["steps"] = [
                 _ordered(step, _STEP) if isinstance(step, dict) else step for step in steps
             ]
         document = self.original.translated(data, self._origins)
-        return Translation(document, tuple(self._problems.values()), kind)
+        return Translation(document, (first, *self._problems.values()), kind)
 
 
 def meant(data: Data | Mapping[str, Data], names: Collection[str]) -> dict[str, Data]:
@@ -276,8 +256,3 @@ def _ordered(data: dict[str, Data], first: tuple[str, ...]) -> dict[str, Data]:
 def plain(value: bool | float) -> Plain:
     """A boolean or a number as data of a document."""
     return Plain(str(value).lower())
-
-
-def mapping(data: Data) -> Mapping[str, Data]:
-    """The data if they are a mapping, else an empty one."""
-    return data if isinstance(data, dict) else {}
