@@ -58,12 +58,12 @@ WAY_DOWN = (
     ("drivers.claude_code.turns", "recognises the return of an agent and its step"),
     ("drivers.claude_code.context", "knows the session and its supervisor"),
     ("sessions.supervisor", "makes the observation `Returned`"),
-    ("sessions.judge", "writes what was learned, and answers every `Check` itself"),
+    ("sessions.engine", "writes what was learned, and answers every `Check` itself"),
     ("kernel.machine", "finds the rows of `table` that decide, and returns events"),
 )
 """The modules that an agent's return passes, from the hook to the kernel."""
 WAY_TO_DISK = (
-    ("sessions.judge", "takes the events into the open session"),
+    ("sessions.engine", "takes the events into the open session"),
     ("sessions.session", "writes ahead: the local state first, then `journal.yaml`"),
     ("sessions.local_state", "what this machine must know, with the digest of the next journal"),
     ("system.ab_file", "overwrites the older of two files"),

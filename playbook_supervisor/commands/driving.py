@@ -39,7 +39,7 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import creation, principal, publishing, selection, tree
+from playbook_supervisor.sessions import creation, principal, publishing, selection
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -140,8 +140,8 @@ def resume(
     if on_this_branch:
         driver_lock.require_no_runner(supervisor.private)
         _require_no_other(store, session_id)
-        tree.move_here(supervisor, _person(store))
-    tree.require_branch(supervisor)
+        supervisor.move_here(_person(store))
+    supervisor.require_branch()
     _require_no_other(store, session_id)
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))

@@ -42,9 +42,10 @@ def store(cwd: Path | None = None) -> DiskStore:
 
 def supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """The supervisor for one command, which keeps copies of what it journals."""
+    from playbook_supervisor.sessions.engine import EngineOptions
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-    return Supervisor(store, session_id, copies=True)
+    return Supervisor(store, session_id, EngineOptions(copies=True))
 
 
 def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
@@ -53,9 +54,11 @@ def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
     StateError `PB-STATE-DRIVEN` while a runner drives it.
     """
     from playbook_supervisor.drivers import driver_lock
+    from playbook_supervisor.sessions.engine import EngineOptions
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-    found = Supervisor(store, session_id, exports=False, runs_checks=False, copies=True)
+    options = EngineOptions(exports=False, runs_checks=False, copies=True)
+    found = Supervisor(store, session_id, options)
     driver_lock.require_no_runner(found.private)
     return found
 

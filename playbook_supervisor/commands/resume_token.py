@@ -19,7 +19,7 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import principal, tokens, tree
+from playbook_supervisor.sessions import principal, tokens
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.tokens import Token
@@ -81,7 +81,7 @@ def _decide(store: DiskStore, session_id: str, text: str, *, approve: bool) -> S
             _require_waiting(snapshot, token)
             if approve:
                 _require_approvable(snapshot)
-                tree.require_branch(supervisor)
+                supervisor.require_branch()
             known.put(replace(token, decision=decision))
     if approve and token.gate and _gate(snapshot) == token.gate:
         by = principal.local(store.checkout.root, "a token")

@@ -29,6 +29,7 @@ from playbook_supervisor.kernel.directives import Attempt, Check, Run
 from playbook_supervisor.kernel.model import NO_LIMITS
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
+from playbook_supervisor.sessions.engine import EngineOptions
 from playbook_supervisor.sessions.snapshot import Snapshot, due_children, for_us, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -109,8 +110,8 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
     driver_lock.require_no_runner(private)  # a runner that starts later ends this process
     bound = binding.load(private)
     _take_environment(bound)
-    supervisor = Supervisor(store, session_id, exports=False, copies=True)
-    supervisor.watch = partial(showing_check, LiveOutput(private))
+    supervisor = Supervisor(store, session_id, EngineOptions(exports=False, copies=True))
+    supervisor.engine.watch = partial(showing_check, LiveOutput(private))
     with cancelled_by(_Abandoned(supervisor, _driver(bound))):
         snapshot = supervisor.advance()
         if isinstance(snapshot.directive, Run) and for_us(snapshot):

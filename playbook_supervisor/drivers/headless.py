@@ -102,7 +102,7 @@ class Runner(Record, frozen=False):
                 ),
                 cancelled_by(self._is_interrupted),
             ):
-                self.supervisor.watch = self._watch_check
+                self.supervisor.engine.watch = self._watch_check
                 snapshot, result = self._interruptible(lambda: (first(), None))
                 while result is None:
                     for event in snapshot.events:
@@ -308,7 +308,7 @@ class Runner(Record, frozen=False):
             self.supervisor.end_workers()  # those of an earlier runner
             return self.supervisor.abort(request.text, Principal(request.by, "request")), None
         if request.what == "proof":
-            if evidence := self.supervisor.keep_proof(request.text):
+            if evidence := self.supervisor.engine.keep_proof(request.text):
                 self.observer.on_notice(evidence)
             return snapshot.without_events(), None
         self._pausing = True

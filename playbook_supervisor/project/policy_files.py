@@ -94,6 +94,17 @@ def merged(
 # ── the files ───────────────────────────────────────────────────────────────────────────────
 
 
+def in_force(
+    root: Path, playbook: Playbook, settings: Config, children: Iterable[Playbook] = ()
+) -> Policy | None:
+    """What the project's policies ask of a playbook and its children; None where it has none.
+
+    CheckError PB-CHECK-POLICY where one of them is not valid.
+    """
+    rules = project_rules(root, settings)
+    return merged(rules, playbook, children) if rules else None
+
+
 def project_rules(root: Path, config: Config | None) -> tuple[PolicyRule, ...]:
     """All rules of the project, by file and place; () if it has none.
 

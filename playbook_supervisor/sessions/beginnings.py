@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
 from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.model import Step
-from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.local_state import Launch
+from playbook_supervisor.system.files import write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.session import OpenSession
+
+
+UNCOMMITTED = "uncommitted.json"
+"""The paths that were not committed when the session began, in its local folder."""
 
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
@@ -35,7 +39,6 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     A child holds to the ignore rules of its parent, and its changes are those of its parent.
     """
     from playbook_supervisor.project.commit_files import COMMIT
-    from playbook_supervisor.sessions import session_changes
     from playbook_supervisor.system import checkout
     from playbook_supervisor.system.uncommitted import uncommitted
 
@@ -52,7 +55,8 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     if any(step.namespace == COMMIT for each in playbooks for step in each.steps):
         with suppress(PlaybookError):
             found = uncommitted(workspace.root, opened.runtime.pinned)
-            session_changes.keep_uncommitted(opened.private, found.paths)
+            paths = json.dumps(found.paths).encode()
+            write_atomically(opened.private / UNCOMMITTED, paths, durable=False)
             tree = found.tree
     else:
         tree = tree_of(replace(workspace, pinned=opened.runtime.pinned))
@@ -67,15 +71,6 @@ def pin(opened: OpenSession, root: Path) -> None:
     if begun is not None and not begun.rules:
         with suppress(PlaybookError):
             opened.runtime.begun = replace(begun, rules=pinned_now(root).rules)
-
-
-def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> None:
-    """Note of which tree the reports speak that made a step done."""
-    done = [event for event in events if event.change is Change.DONE]
-    if any(opened.playbook.step(event.entry.step_id).postconditions for event in done):
-        from playbook_supervisor.sessions import proofs
-
-        proofs.date_verdicts(opened, done, root)
 
 
 def tree_of(workspace: Workspace) -> str:

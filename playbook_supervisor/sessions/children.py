@@ -21,6 +21,7 @@ from playbook_supervisor.project.bound_conditions import without_absent_checks
 from playbook_supervisor.project.references import fill
 from playbook_supervisor.sessions import step_data
 from playbook_supervisor.sessions.manifest import Inherited
+from playbook_supervisor.sessions.output_files import last_speaker
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_process import branches
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook, Step
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session import OpenSession
-    from playbook_supervisor.sessions.supervisor import Supervisor
+    from playbook_supervisor.sessions.store import DiskStore
 
 _BELOW = r"(?s)the child session (\S+) failed at (.*)"
 """The error of a step whose child has failed."""
@@ -40,25 +41,27 @@ _BELOW = r"(?s)the child session (\S+) failed at (.*)"
 # ── its beginning ───────────────────────────────────────────────────────────────────────────
 
 
-def create_missing(parent: Supervisor, child: Supervisor, attempt: Attempt) -> Failure | None:
+def create_missing(
+    store: DiskStore, child: str, parent: str, top: str, attempt: Attempt
+) -> Failure | None:
     """Create the child's session unless it is there; why that cannot be, if it cannot.
 
-    A process that was killed may have left the child's id in the parent's journal, and no child.
+    `top` is the session that a person began. A process that was killed may have left the child's id
+    in the parent's journal, and no child.
     """
-    store = parent.store
-    with store.open(parent.id) as opened:
+    with store.open(parent) as opened:
         manifest, playbook, config = opened.manifest, opened.playbook, opened.config
         settings = opened.pinned.files.get(session_settings.FILE)
-    with store.open(parent.top.id) as opened:
+    with store.open(top) as opened:
         pinned = opened.pinned
     with store.creating():
-        if store.drives(child.id) or child.id in store.ids():
+        if store.drives(child) or child in store.ids():
             return None
         try:
             values = playbook.values(manifest.args, attempt.step)
             found = pinned.child(attempt.step.child)
             given = _mapped(attempt.step, values)
-            feature, args = _args(parent, found.playbook, given, config)
+            feature, args = _args(store, found.playbook, given, config)
         except (ArgumentError, CheckError, StateError) as error:
             message = f"its child session cannot begin: {error.message}"
             return Failure(CHILD, message, error.guidance, error.code, lasts=True)
@@ -69,8 +72,8 @@ def create_missing(parent: Supervisor, child: Supervisor, attempt: Attempt) -> F
             args=args,
             definition=found.playbook,
             policy=found.policy,
-            session_id=child.id,
-            inherited=Inherited(f"{parent.id}/{attempt.own_id}", settings),
+            session_id=child,
+            inherited=Inherited(f"{parent}/{attempt.own_id}", settings),
         )
     return None
 
@@ -89,12 +92,11 @@ def _mapped(step: Step, values: Mapping[str, str]) -> list[str]:
 
 
 def _args(
-    parent: Supervisor, playbook: Playbook, given: list[str], config: Config
+    store: DiskStore, playbook: Playbook, given: list[str], config: Config
 ) -> tuple[str, dict[str, str]]:
     """The child's feature and the values of its args, as for a session that a person begins."""
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, config))
-    root = parent.root
-    branch = checkout.refreshed(parent.store.checkout).branch
+    root, branch = store.checkout.root, checkout.refreshed(store.checkout).branch
     feature = features.current(root, branch, config).name
     if "feature" in args:
         found = features.resolve(root, args["feature"], config, lambda: branches(root))
@@ -106,24 +108,24 @@ def _args(
 # ── its end ─────────────────────────────────────────────────────────────────────────────────
 
 
-def outcome(child: Supervisor, ended: Snapshot) -> Outcome:
+def outcome(store: DiskStore, ended: Snapshot) -> Outcome:
     """What the end of the child means for its parent's step.
 
     Its data are `session`, `status` and `output`. The cause of a failure is the child's own error
     code, so that the step's error policy can name it.
     """
-    with child.store.open(child.id) as opened:
+    with store.open(ended.session_id) as opened:
         opened.copy()  # the last time: nothing opens it again
         text, output = _last_output(opened)
-    data = {"session": child.id, "status": ended.manifest.status.value, "output": output}
+    data = {"session": ended.session_id, "status": ended.manifest.status.value, "output": output}
     if ended.manifest.status is SessionStatus.COMPLETED:
         return Outcome(output=text, data=data)
     entry = _failing(ended)
     code = entry.error_codes[0]
     failure = Failure(
         CHILD,
-        _what_failed(child.id, entry),
-        entry.error_guidance or f"`playbook show {child.id}` has its steps.",
+        _what_failed(ended.session_id, entry),
+        entry.error_guidance or f"`playbook show {ended.session_id}` has its steps.",
         code,
         entry.error_lasts,
     )
@@ -149,7 +151,7 @@ def _last_output(opened: OpenSession) -> tuple[str, Any]:
 
     It is kept for the last step; of another one, if that left none, the journal has the last words.
     """
-    found = step_data.data_of(opened, step_data.last_speaker(opened.playbook))
+    found = step_data.data_of(opened, last_speaker(opened.playbook))
     if found is not None and found.stdout is not None:
         return found.stdout, found.json if found.has_json else found.stdout
     said = [entry.output for entry in step_data.entries_of(opened) if entry.output]

@@ -69,7 +69,7 @@ def _put_back(held: OpenSession) -> None:
 def _with_answers(held: OpenSession) -> Runtime:
     """The runtime state as last written, with the answers that the journal now has."""
     runtime = Runtime.parse(held.written.runtime, held.place)
-    opened = OpenSession(
+    replayed = OpenSession(
         held.folder,
         held.private,
         held.pinned,
@@ -80,6 +80,7 @@ def _with_answers(held: OpenSession) -> Runtime:
         held.place,
         held.written.manifest,
     )
+    opened = opening.with_items(replayed)
     if isinstance(machine.directive(opened.state), Ask):
         entries = {entry.id: entry for entry in _entries(held)}
         answered = False

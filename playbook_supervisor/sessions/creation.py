@@ -10,7 +10,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
-from playbook_supervisor.project import arguments, config, features, library, secrets
+from playbook_supervisor.project import arguments, config, features, library, policy_files, secrets
 from playbook_supervisor.project.bound_conditions import bound, without_absent_checks
 from playbook_supervisor.project.commit_files import left_alone
 from playbook_supervisor.project.conditions import (
@@ -130,7 +130,8 @@ def prepare(
     if start and start not in playbook:
         raise _unknown_step(playbook, start)
     children = _children(root, playbook, found_file)
-    policy = policy_in_force(root, playbook, settings, children)
+    below = [child.playbook for child in children.values()]
+    policy = policy_files.in_force(root, playbook, settings, below)
     if policy is not None:
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
@@ -185,23 +186,6 @@ def _children(root: Path, playbook: Playbook, file: PlaybookFile) -> Mapping[str
     from playbook_supervisor.project.child_playbooks import Children
 
     return Children(root).required(playbook, file)
-
-
-def policy_in_force(
-    root: Path,
-    playbook: Playbook,
-    settings: Config,
-    children: Mapping[str, PlaybookFile] = NO_CHILDREN,
-) -> Policy | None:
-    """What the project's policies ask of a playbook and its children; None where it has none.
-
-    CheckError PB-CHECK-POLICY where one of them is not valid.
-    """
-    from playbook_supervisor.project import policy_files
-
-    rules = policy_files.project_rules(root, settings)
-    below = [child.playbook for child in children.values()]
-    return policy_files.merged(rules, playbook, below) if rules else None
 
 
 def begin(

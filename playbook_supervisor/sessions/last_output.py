@@ -18,19 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from playbook_supervisor.sessions.session import OpenSession
+    from playbook_supervisor.kernel.model import Step
 
 _FILE = "output.json"
 _LARGEST = 64_000_000  # bytes of the file
 
 
-def keep(opened: OpenSession, attempt: str, outcome: Outcome) -> None:
-    """Keep the output of an attempt that returned: its data if it promised JSON, else its lines.
+def keep(private: Path, step: Step, outcome: Outcome) -> None:
+    """Keep the output of an attempt at the step: its data if it promised JSON, else its lines.
 
     A list of data is kept as its items. A child session keeps its own. No step needs this file, so
     a full disk is no error.
     """
-    step = opened.state.playbook.step(attempt.partition("#")[0])
     if not outcome.output or step.has_child:
         return
     if outcome.ok and outcome.data is not None:
@@ -39,7 +38,7 @@ def keep(opened: OpenSession, attempt: str, outcome: Outcome) -> None:
         values = outcome.output.rstrip("\n").split("\n")
     with suppress(StorageError):
         text = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        write_atomically(opened.private / _FILE, text, durable=False)
+        write_atomically(private / _FILE, text, durable=False)
 
 
 def read(privates: Iterable[Path]) -> list[Any]:

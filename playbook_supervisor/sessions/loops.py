@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Attempt, Check, Probed
-from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.model import Loop, Step, base_of, item_number
 from playbook_supervisor.kernel.state import ITEMS, State
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project import loop_items
 from playbook_supervisor.project.bound_conditions import bound_step
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import step_data
 from playbook_supervisor.sessions.attempt_log import secret_values
 
 TYPE_CHECKING = False
@@ -30,9 +31,9 @@ _SHOWN = 200  # characters of an item in the journal
 _KEPT = 64  # bound steps; more than run at once
 
 
-def with_items(opened: OpenSession) -> Playbook:
-    """The session's playbook, whose items have the values of their item in conditions and texts."""
-    return replace(opened.playbook, bind=_Items(opened).bind)
+def bind_items(opened: OpenSession) -> None:
+    """Let the items of the session have the values of their item in conditions and texts."""
+    opened.bind_steps(_Items(opened).bind)
 
 
 class _Items:
@@ -62,8 +63,6 @@ class _Items:
 
     def _list(self, name: str, loop: Loop) -> list[Any]:
         if name not in self._lists:
-            from playbook_supervisor.sessions import step_data
-
             facts = step_data.facts(self._opened)
             self._lists[name] = loop_items.items(loop, self._values, facts)
         return self._lists[name]

@@ -70,12 +70,14 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
         manifest, data = load_manifest(folder, runtime)
         portable_records.load(folder, runtime)
         if integrity.outputs(runtime.digests):
-            from playbook_supervisor.sessions import step_data
+            from playbook_supervisor.sessions import output_files
 
-            step_data.require_unchanged(folder, runtime)
+            output_files.require_unchanged(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
-    opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
+    opened = with_items(
+        OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
+    )
     opened.restate(
         replace(
             manifest,
@@ -108,8 +110,8 @@ def create(
     write_atomically(folder / "session.yaml", manifest_text)
     runtime.digests[JOURNAL] = [digest(EMPTY)]
     runtime.digests["session.yaml"] = [digest(manifest_text)]
-    opened = OpenSession(
-        folder, private, pinned, state, manifest, text, runtime, place, manifest_text
+    opened = with_items(
+        OpenSession(folder, private, pinned, state, manifest, text, runtime, place, manifest_text)
     )
     opened.write()
     return opened
@@ -134,15 +136,26 @@ def adopt(
     keep(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
-    from playbook_supervisor.sessions import step_data
+    from playbook_supervisor.sessions import output_files
 
-    step_data.adopt(folder, pinned.playbook, runtime, child=bool(known.parent))
+    output_files.adopt(folder, pinned.playbook, runtime, child=bool(known.parent))
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
-    opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)
+    opened = with_items(
+        OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)
+    )
     if accepted is not None:
         opened.confirm(accepted)
     opened.write()
+    return opened
+
+
+def with_items(opened: OpenSession) -> OpenSession:
+    """The session, whose steps of a loop's items know their item."""
+    if any(step.for_each for step in opened.playbook.steps):
+        from playbook_supervisor.sessions import loops
+
+        loops.bind_items(opened)
     return opened
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
-from playbook_supervisor.kernel.model import base_of, item_id, item_number
+from playbook_supervisor.kernel.model import Playbook, base_of, item_id, item_number
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
+from playbook_supervisor.kernel.when import JSON
+from playbook_supervisor.project.references import named_outputs
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import integrity
 from playbook_supervisor.system.files import digest
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.sessions.local_state import Runtime
-    from playbook_supervisor.sessions.session import OpenSession
 
 FORMAT = NEWEST["outputs"]
 _HEAD = b'{\n "schema": %d,\n "items": [\n' % FORMAT
@@ -191,15 +192,6 @@ def _encoded(text: str) -> bytes:
 # ── the outputs of a loop ───────────────────────────────────────────────────────────────────
 
 
-def with_output(opened: OpenSession, output: StepData) -> LoopFile:
-    """What is kept of the loop, with the output of one more item."""
-    waiting = opened.unwritten.get(output.file)
-    if isinstance(waiting, LoopFile):
-        return waiting.with_output(output)
-    written = kept_bytes(opened.folder, opened.runtime, output.step)
-    return LoopFile(base_of(output.step), written).with_output(output)
-
-
 def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> StepData | None:
     """The outputs of all items as one; None if the loop had none."""
     of_items = (entry for entry in entries if entry.items and base_of(entry.step_id) == loop)
@@ -219,3 +211,41 @@ def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> Ste
         has_json=any(each and each.has_json for each in outputs),
         json=[each.json if each else None for each in outputs],
     )
+
+
+# ── what something else did to the files ────────────────────────────────────────────────────
+
+
+def require_unchanged(folder: Path, runtime: Runtime) -> None:
+    """StateError PB-STATE-TAMPERED if something else changed an output.
+
+    One that is gone, with its copy too, is forgotten: a step that reads it then fails.
+    """
+    for name in integrity.outputs(runtime.digests):
+        if (data := content(folder, name)) is None:
+            del runtime.digests[name]
+        else:
+            require_ours(data, name, folder, runtime)
+
+
+def adopt(folder: Path, playbook: Playbook, runtime: Runtime, *, child: bool = False) -> None:
+    """Record the outputs that are there, in a worktree that knows nothing of the session."""
+    for step_id in read_later(playbook, child=child):
+        name = file_of(step_id)
+        if (data := content(folder, name)) is not None:
+            read(data, integrity.shown(folder, name))
+            runtime.digests[name] = [digest(data)]
+
+
+def read_later(playbook: Playbook, *, child: bool) -> dict[str, frozenset[str]]:
+    """Step id → the parts of its output that are read later: by a step, or by a child's parent."""
+    named = named_outputs(playbook)
+    if child:
+        named[last_speaker(playbook)] = frozenset(("stdout", JSON))
+    return named
+
+
+def last_speaker(playbook: Playbook) -> str:
+    """The last step that can have an output; its output is that of a child session."""
+    speaking = [step.id for step in playbook.steps if not step.is_checkpoint]
+    return (speaking or [playbook.steps[-1].id])[-1]

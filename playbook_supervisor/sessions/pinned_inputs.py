@@ -172,9 +172,9 @@ def substitute(root: Path, folder: Path, manifest: Manifest) -> PlaybookFile | N
 def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
     """Pin the playbook that `substitute` finds. CheckError if it is not valid."""
     if found := substitute(root, folder, manifest):
-        from playbook_supervisor.sessions.creation import policy_in_force
+        from playbook_supervisor.project import policy_files
 
-        policy = policy_in_force(root, found.playbook, config.load(root))
+        policy = policy_files.in_force(root, found.playbook, config.load(root))
         write(folder, found.kept, policy)
 
 

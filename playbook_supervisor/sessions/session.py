@@ -7,7 +7,7 @@ durable.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
@@ -40,7 +40,7 @@ from playbook_supervisor.system.files import digest, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.model import Playbook, Step
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.session_policy import Policy
     from playbook_supervisor.sessions.output_files import LoopFile, StepData
@@ -79,12 +79,12 @@ class OpenSession(Record, frozen=False):
 
     def __post_init__(self) -> None:
         self._entered = self.state.entries
-        if any(step.for_each for step in self.playbook.steps):
-            from playbook_supervisor.sessions.loops import with_items
 
-            playbook = with_items(self)
-            self.pinned = replace(self.pinned, playbook=playbook)
-            self.state = replace(self.state, playbook=playbook)
+    def bind_steps(self, bind: Callable[[Step], Step]) -> None:
+        """Let the steps of a loop's items be what `bind` makes of them."""
+        playbook = replace(self.playbook, bind=bind)
+        self.pinned = replace(self.pinned, playbook=playbook)
+        self.state = replace(self.state, playbook=playbook)
 
     @property
     def playbook(self) -> Playbook:

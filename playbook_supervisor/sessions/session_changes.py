@@ -14,9 +14,10 @@ from pathlib import Path
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.beginnings import UNCOMMITTED
 from playbook_supervisor.system.cancellation import within
 from playbook_supervisor.system.checkout import NOW
-from playbook_supervisor.system.files import read_bytes, write_atomically
+from playbook_supervisor.system.files import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system.checkout import Checkout
 
-_FILE = "uncommitted.json"
 _ELSEWHERE = "the session began on another machine, and did not record its beginning"
 
 
@@ -62,18 +62,13 @@ def _top(store: DiskStore, session_id: str) -> str:
     return session_id
 
 
-def keep_uncommitted(private: Path, paths: tuple[str, ...]) -> None:
-    """Keep what was not committed when the session began."""
-    write_atomically(private / _FILE, json.dumps(paths).encode(), durable=False)
-
-
 def before(store: DiskStore, session_id: str) -> Before:
     """What was there when the session began."""
     begun, paths = beginning(store, session_id), None
     if begun is None:
         return Before()
     with suppress(OSError, PlaybookError, ValueError):  # as where it began on another machine
-        kept = json.loads(read_bytes(store.runtime(_top(store, session_id)) / _FILE))
+        kept = json.loads(read_bytes(store.runtime(_top(store, session_id)) / UNCOMMITTED))
         paths = tuple(map(str, kept))
     return Before(begun.tree, begun.pinned, paths)
 

@@ -15,12 +15,13 @@ from playbook_supervisor.system.files import digest, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from playbook_supervisor.kernel.directives import Ask
     from playbook_supervisor.kernel.vocabulary import Resolution
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.principal import Principal
     from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.sessions.supervisor import Supervisor
 
 _SHOWN = 160  # characters of a value in a sentence
 _MOST_LINES, _LONGEST = 8, 200  # of a difference at a gate: what is longer is not offered there
@@ -76,19 +77,22 @@ def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
     return tuple(printable(_redacted(line)) for line in lines)
 
 
-def take(supervisor: Supervisor, asked: Ask, seen: str, decided: Resolution, by: Principal) -> None:
+def take(
+    store: DiskStore, line: Sequence[str], asked: Ask, seen: str, decided: Resolution, by: Principal
+) -> None:
     """Let the session of this gate, and those above it, run under the project's settings.
 
+    `line` are the ids of these sessions, from the top one down to the gate's own.
     `seen` is the digest, or its first digits, of those that the person has seen: ArgumentError
     PB-ARG-ANSWER without one, StateError PB-STATE-CHANGED if they are others now. PolicyError where
     a policy does not let `by` answer; CheckError for settings that are not valid.
     """
-    own = supervisor.of(asked.member)
-    data = session_settings.text(supervisor.root)
+    root = store.checkout.root
+    data = session_settings.text(root)
     session_settings.read_settings(data, config.FILE)
-    with own.store.open(own.id) as opened:
+    with store.open(line[-1]) as opened:
         opened.policy.admit(asked.member.step.id, asked.reason, decided, by.name, by.role)
-        found = change(own.root, opened.folder, opened.config)
+        found = change(root, opened.folder, opened.config)
     if found is None:
         raise StateError(
             "PB-STATE-CHANGED", "the project's settings are those of the session: nothing to take"
@@ -104,11 +108,8 @@ def take(supervisor: Supervisor, asked: Ask, seen: str, decided: Resolution, by:
             f"the project's settings differ from the session's by {what}",
             guidance=f"Answer `{found.words}` once you have seen them in {config.FILE}.",
         )
-    above = [own]
-    while above[-1].parent is not None:
-        above.append(above[-1].parent)
-    for each in reversed(above):  # the gate's own last: until then it still offers them
-        accept(each.store, each.id, by, data)
+    for session_id in line:  # the gate's own last: until then it still offers them
+        accept(store, session_id, by, data)
 
 
 def difference(store: DiskStore, session_id: str) -> tuple[str, bytes | None]:

@@ -7,20 +7,16 @@ that a full disk or a power cut left out, are not believed: the journal is parse
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.kernel.state import Change, Entry, Event
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.local_state import JOURNAL, Launch, Runtime
 from playbook_supervisor.sessions.serialize import entry_from_json, entry_to_json
 from playbook_supervisor.system.files import digest, read_bytes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.store import DiskStore
 
 _NAME = "settled.jsonl"
 
@@ -85,21 +81,3 @@ def _chained(former: str, lines: Iterable[bytes]) -> str:
     for line in lines:
         former = digest(b"%b\n%b" % (former.encode(), line))
     return former
-
-
-def settled_events(store: DiskStore, session_id: str, attempts: Collection[str]) -> list[Event]:
-    """How those of the attempts have ended that are settled; a child's by its path, `a#1/b#1`."""
-    if not attempts:
-        return []
-    return list(_settled(store, session_id, "", frozenset(attempts)))
-
-
-def _settled(
-    store: DiskStore, session_id: str, within: str, attempts: frozenset[str]
-) -> Iterator[Event]:
-    for entry in store.journal(session_id).entries:
-        path = f"{within}/{entry.id}" if within else entry.id
-        if entry.session and any(each.startswith(f"{path}/") for each in attempts):
-            yield from _settled(store, entry.session, path, attempts)
-        if path in attempts and entry.completed_at is not None:
-            yield Event(Change(entry.status.value), entry, within)

@@ -20,13 +20,12 @@ from playbook_supervisor.kernel.state import DATA, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
 from playbook_supervisor.kernel.when import ARG, JSON
 from playbook_supervisor.project.arguments import value_of
-from playbook_supervisor.project.references import named_outputs, output_reference
+from playbook_supervisor.project.references import output_reference
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity, last_output, output_files, settled_entries
 from playbook_supervisor.sessions.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.local_state import JOURNAL
-from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData, file_of
-from playbook_supervisor.system.files import digest
+from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +54,8 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
     if kept is not None and events:
         opened.keep(kept)
     if events:
-        last_output.keep(opened, returned.id, full)
+        step = opened.playbook.step(returned.id.partition("#")[0])
+        last_output.keep(opened.private, step, full)
     opened.accept(events)
     return events
 
@@ -66,25 +66,15 @@ def _with_loop(
     """The same, with what is kept of the whole loop for an item of one."""
     if kept is None or not item_number(kept.step):
         return outcome, kept
-    loop = output_files.with_output(opened, kept)
+    loop = opened.unwritten.get(kept.file)
+    if not isinstance(loop, LoopFile):
+        written = output_files.kept_bytes(opened.folder, opened.runtime, kept.step)
+        loop = LoopFile(base_of(kept.step), written)
+    loop = loop.with_output(kept)
     if len(loop.emit()) <= output_files.MOST:
         return outcome, loop
     message = f"the outputs of its loop have more than {output_files.MOST:,} bytes"
     return _broken(outcome, message), None
-
-
-def read_later(playbook: Playbook, *, child: bool) -> dict[str, frozenset[str]]:
-    """Step id → the parts of its output that are read later: by a step, or by a child's parent."""
-    named = named_outputs(playbook)
-    if child:
-        named[last_speaker(playbook)] = frozenset(("stdout", JSON))
-    return named
-
-
-def last_speaker(playbook: Playbook) -> str:
-    """The last step that can have an output; its output is that of a child session."""
-    speaking = [step.id for step in playbook.steps if not step.is_checkpoint]
-    return (speaking or [playbook.steps[-1].id])[-1]
 
 
 def judged(
@@ -105,7 +95,7 @@ def judged(
         outcome = _silent(outcome)
     if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)
-    named = read_later(playbook, child=child).get(base_of(step_id), frozenset())
+    named = output_files.read_later(playbook, child=child).get(base_of(step_id), frozenset())
     kept = _kept(returned.id, step, outcome, named, cap) if named else None
     return outcome, kept
 
@@ -288,27 +278,3 @@ def _of_loop(
     found: StepData | LoopData | None, loop: str, entries: Sequence[Entry]
 ) -> StepData | None:
     return output_files.combined(found if isinstance(found, LoopData) else None, loop, entries)
-
-
-# ── what something else did to the files ────────────────────────────────────────────────────
-
-
-def require_unchanged(folder: Path, runtime: Runtime) -> None:
-    """StateError PB-STATE-TAMPERED if something else changed an output.
-
-    One that is gone, with its copy too, is forgotten: a step that reads it then fails.
-    """
-    for name in integrity.outputs(runtime.digests):
-        if (data := output_files.content(folder, name)) is None:
-            del runtime.digests[name]
-        else:
-            output_files.require_ours(data, name, folder, runtime)
-
-
-def adopt(folder: Path, playbook: Playbook, runtime: Runtime, *, child: bool = False) -> None:
-    """Record the outputs that are there, in a worktree that knows nothing of the session."""
-    for step_id in read_later(playbook, child=child):
-        name = file_of(step_id)
-        if (data := output_files.content(folder, name)) is not None:
-            output_files.read(data, integrity.shown(folder, name))
-            runtime.digests[name] = [digest(data)]

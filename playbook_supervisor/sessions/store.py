@@ -8,11 +8,12 @@ repeats what the journal says; it is written last and repaired at the next openi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.sessions import (
     continuation,
@@ -199,6 +200,19 @@ class DiskStore:
                 said = f"session {session_id} has no journal.yaml"
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
+    def settled_events(self, session_id: str, attempts: Collection[str]) -> list[Event]:
+        """How those of the attempts ended that are settled; a child's by its path, `a#1/b#1`."""
+        wanted = frozenset(attempts)
+        return list(self._settled(session_id, "", wanted)) if wanted else []
+
+    def _settled(self, session_id: str, within: str, wanted: frozenset[str]) -> Iterator[Event]:
+        for entry in self.journal(session_id).entries:
+            path = f"{within}/{entry.id}" if within else entry.id
+            if entry.session and any(each.startswith(f"{path}/") for each in wanted):
+                yield from self._settled(entry.session, path, wanted)
+            if path in wanted and entry.completed_at is not None:
+                yield Event(Change(entry.status.value), entry, within)
+
     def reading(self, session_id: str) -> Path:
         """The folder from which the session's files are read: of the work tree, else the copies."""
         folder = self.folder(session_id)
@@ -331,6 +345,16 @@ class DiskStore:
             integrity.copy_all(opened.private, folder, opened.runtime.digests)
             opened.folder, opened.runtime.away = folder, {}
 
+    def bring_children(self, opened: OpenSession) -> None:
+        """Take the files of ended children along: the journal names them on this branch, too."""
+        for name in filter(self.drives, self.found()):
+            with suppress(StateError):  # one that cannot be read stays away, and the audit says so
+                known = self.manifest(name)
+                if known.parent_session == opened.manifest.session_id and known.status in ENDED:
+                    with self.open(name) as child:
+                        self.settle(child)
+                        self.bring_children(child)
+
     def hold(self, session_id: str) -> None:
         """Drive the session alone from here on: what this process wrote counts, not the disk.
 
@@ -386,7 +410,7 @@ class DiskStore:
         self._note_restored(session_id, integrity.restore_missing(folder, private))
         opened = opening.load(folder, private, runtime, place)
         if away:  # also after a kill within a move
-            session_branch.bring_children(self, opened)
+            self.bring_children(opened)
             opened.save()
         return opened
 

@@ -28,6 +28,7 @@ from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.project.session_policy import Demand, Policy
 from playbook_supervisor.sessions import session_clock
+from playbook_supervisor.sessions.engine import EngineOptions
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -93,7 +94,7 @@ class Fleet:
         self._epoch += 1
         tip = self.mirror.claim(self.mirror.tip(session_id), self._epoch, f"w{self._epoch}")
         clone = self.mirror.checkout(tip, self._path(f"w{self._epoch}"))
-        work(Supervisor(self._store(clone), session_id, copies=True))
+        work(Supervisor(self._store(clone), session_id, EngineOptions(copies=True)))
         self.patch.setenv("GIT_COMMITTER_DATE", f"@{(self.now - self.behind) // 1000} +0000")
         tip = clone.snapshot(tip)
         self.patch.delenv("GIT_COMMITTER_DATE")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions import output_files
 from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData
-from playbook_supervisor.sessions.session import OpenSession
 
 
 def kept(file: LoopFile) -> list[tuple[str, str | None]]:
@@ -86,8 +83,7 @@ def test_a_file_of_something_else_is_refused(data: bytes) -> None:
 
 def test_two_outputs_that_are_still_to_be_written_are_both_kept() -> None:
     waiting = of_outputs(("build[1]#1", "one"))
-    opened = cast(OpenSession, SimpleNamespace(unwritten={waiting.file: waiting}))
-    both = output_files.with_output(opened, StepData("build[2]#1", "two"))
+    both = waiting.with_output(StepData("build[2]#1", "two"))
     assert kept(both) == [("build[1]#1", "one"), ("build[2]#1", "two")]
 
 

@@ -16,7 +16,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Check, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
-from playbook_supervisor.sessions import children, selection, tree
+from playbook_supervisor.sessions import children, selection
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_clock import SessionClock
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -459,7 +459,7 @@ def test_a_child_that_was_created_and_did_not_begin_begins(
 ) -> None:
     define(scene, "child", "plan")
     top = parent(scene, calls())
-    mocker.patch.object(tree, "_advanced", side_effect=KeyboardInterrupt)
+    mocker.patch.object(Supervisor, "_advanced", side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         top.begin()
     mocker.stopall()

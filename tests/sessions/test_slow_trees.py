@@ -15,7 +15,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.checks import Proof
-from playbook_supervisor.sessions import judge
+from playbook_supervisor.sessions import engine
 from playbook_supervisor.sessions.proofs import standings
 from playbook_supervisor.sessions.snapshot import for_us
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -53,7 +53,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowGit:
     monkeypatch.setenv("PATH", f"{tmp_path / 'slow'}:{os.environ['PATH']}")
-    monkeypatch.setattr(judge, "_LOOKING_IN_HOOK", 0.3)
+    monkeypatch.setattr(engine, "_LOOKING_IN_HOOK", 0.3)
     return SlowGit(tmp_path / "slow")
 
 

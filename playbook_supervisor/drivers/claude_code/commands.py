@@ -33,7 +33,7 @@ from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation, principal, selection, settings_in_force, tree
+from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
 from playbook_supervisor.sessions.snapshot import Snapshot, for_us, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -179,8 +179,8 @@ def _resume(typed: TypedCommand) -> HookReply:
         if not (failed and retry):
             session_control.require_open(snapshot)
         if moves and typed.interactive:
-            tree.move_here(supervisor, principal.local(supervisor.root, "Claude Code"))
-        tree.require_branch(supervisor)
+            supervisor.move_here(principal.local(supervisor.root, "Claude Code"))
+        supervisor.require_branch()
         if not (failed or snapshot.pending):
             _recover(supervisor, snapshot, former, typed)
         settings = _settings(typed, supervisor, accepts=accepts)

@@ -12,6 +12,7 @@ from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.engine import EngineOptions
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import ancestry
@@ -110,9 +111,8 @@ class HookContext(Record, frozen=False):
 
 def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
-    return Supervisor(
-        store, session_id, exports=False, runs_programs=False, runs_checks=False, copies=True
-    )
+    options = EngineOptions(exports=False, runs_programs=False, runs_checks=False, copies=True)
+    return Supervisor(store, session_id, options)
 
 
 def process(environment: Mapping[str, str]) -> int:

@@ -37,7 +37,6 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.settled_entries import settled_events
 from playbook_supervisor.sessions.snapshot import for_us
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
@@ -138,7 +137,7 @@ def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | Non
     bound, snapshot = hook.bound, reply.snapshot
     if bound.unseen:
         reported = {event.id for event in snapshot.events} if snapshot else set()
-        settled = settled_events(hook.store, bound.session, bound.unseen)
+        settled = hook.store.settled_events(bound.session, bound.unseen)
         gone = {event.id for event in settled}
         bound.unseen = [id_ for id_ in bound.unseen if id_ not in gone]
         closed = tuple(event for event in settled if event.id not in reported)

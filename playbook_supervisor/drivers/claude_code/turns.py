@@ -17,7 +17,6 @@ from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import tree
 from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
 
 TYPE_CHECKING = False
@@ -37,7 +36,7 @@ def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
     """Allow an agent's call and replace its whole input: prompt, description, type, model."""
     assert isinstance(snapshot.directive, Run)  # noqa: S101 - only a member of a run is due
     (member,) = (each for each in snapshot.directive.members if each.id == attempt_id)
-    tree.require_branch(hook.supervisor)
+    hook.supervisor.require_branch()
     work = hook.supervisor.work(snapshot, member)
     tools = None if work.tools is None else list(work.tools)
     hook.bound.workers[attempt_id] = Subagent(

@@ -23,6 +23,7 @@ from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError,
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.sessions.engine import EngineOptions
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.selection import OPEN
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -190,15 +191,10 @@ class Driven:
     def _supervisor(self) -> Supervisor:
         """The session as the worker looks at it: it starts no program in the clone, for an agent
         may have chosen it, and it would run without a leash."""
-        return Supervisor(
-            DiskStore(self._clone.here()),
-            self._session,
-            exports=False,
-            runs_programs=False,
-            runs_checks=False,
-            copies=True,
-            commits=False,
+        options = EngineOptions(
+            exports=False, runs_programs=False, runs_checks=False, copies=True, commits=False
         )
+        return Supervisor(DiskStore(self._clone.here()), self._session, options)
 
 
 def _in_background(work: Callable[..., None], *arguments: object) -> None:

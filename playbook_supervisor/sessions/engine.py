@@ -1,7 +1,8 @@
-"""From an observation to what is due: the part of a supervisor that accepts and that judges.
+"""One session: it accepts observations, journals them, and answers every `Check` itself.
 
-Everything that is learned is written before anything follows from it. A check is answered under the
-session's lock if it only looks at files, and without it if it starts a program.
+Every call takes the lock and returns the snapshot that follows. Everything that is learned is
+written before anything follows from it. A check is answered under the lock if it only looks at
+files, and without it if it starts a program. Child sessions are known by their ids alone.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
     Attempt,
+    Begun,
     Check,
     Checked,
+    Lost,
     Observation,
-    Outcome,
     Returned,
     TakenUp,
 )
 from playbook_supervisor.kernel.state import Change, Event, State
-from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.sessions import beginnings, session_branch
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import beginnings, branch_admission
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.session_branch import refusal
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.cancellation import within
@@ -33,13 +36,14 @@ from playbook_supervisor.system.checkout import NOW, Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.checks import Checking
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.sessions.checking import Watch
     from playbook_supervisor.sessions.evidence import CheckInputs
     from playbook_supervisor.sessions.local_state import Launch
+    from playbook_supervisor.sessions.manifest import Driver
     from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.sessions.supervisor import Supervisor
 
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.
@@ -55,123 +59,178 @@ def _unwatched(_attempt: Attempt, _check: str) -> AbstractContextManager[Callabl
     return nullcontext(lambda _: None)
 
 
-class Untold(Record, frozen=False):
-    """What has happened and no snapshot of the tree has reported yet: an error came between.
+class EngineOptions(Record):
+    """What the driver of a session does itself, and what it can wait for.
 
-    `below` are the snapshots of the children to which the events belong.
+    `exports`: it gives `environment` to its workers. `runs_programs` and `runs_checks`: it may wait
+    for programs that conditions start, and for the project's own checks, which may take an hour; a
+    check that it cannot wait for is left outstanding. `copies`: keep copies of the files with each
+    change; a long drive makes them when it waits. `commits`: commit the session's folder where the
+    settings call for it; git then runs the hooks and filters of the repository.
     """
 
-    events: list[Event] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    below: dict[str, Snapshot] = field(default_factory=dict)
+    exports: bool = True
+    runs_programs: bool = True
+    runs_checks: bool = True
+    copies: bool = False
+    commits: bool = True
 
 
-class Judge:
+ALL = EngineOptions()
+
+
+class SessionEngine:
     """Accepts observations of one session and answers its checks.
 
-    `parent` is the supervisor of the session that a child works for, and `place` the attempt there.
-    `exports` says whether the driver gives `environment` to its workers. `runs_programs` and
-    `runs_checks` say whether it may wait for programs that conditions start, and for the project's
-    own checks, which may take an hour (if not, such a check is left outstanding).
-    `copies`: keep copies of the files with each change; a long drive makes them when it waits.
-    `commits`: commit the session's folder where the settings call for it; git then runs the hooks
-    and filters of the repository.
+    `depth` sessions are above it, and `max_depth` may be, as the top playbook says; 0: this is the
+    top.
     """
 
     def __init__(
         self,
         store: DiskStore,
         session_id: str,
+        options: EngineOptions,
         *,
-        parent: Supervisor | None = None,
-        place: str = "",
-        exports: bool = True,
-        runs_programs: bool = True,
-        runs_checks: bool = True,
-        copies: bool = False,
-        commits: bool = True,
+        depth: int = 0,
+        max_depth: int = 0,
     ) -> None:
-        self.store, self.id = store, session_id
-        self.exports, self.copies, self.commits = exports, copies, commits
-        self.runs_programs, self.runs_checks = runs_programs, runs_checks
+        self.store, self.id, self.options = store, session_id, options
+        self.depth, self.max_depth = depth, max_depth
         self.root = store.checkout.root
         self.watch: Watch = _unwatched
         """Entered while a check of the project runs."""
-        self.parent, self.place = parent, place
-        self.children: dict[str, Supervisor] = {}
-        """Those of the attempts that are under way, by the attempt's own id."""
-        self.untold = Untold()
-        self.held = self.exists = False
-        self.max_depth = 0
-        """How many sessions may be above one, as the top playbook says; 0: this is the top."""
-
-    @property
-    def depth(self) -> int:
-        """How many sessions are above it."""
-        return self.parent.depth + 1 if self.parent else 0
-
-    def tell(self, place: str, below: Snapshot) -> None:
-        """Let the next snapshot of the tree report what the snapshot of a child does."""
-        for event in below.events:
-            within = f"{place}/{event.within}".rstrip("/")
-            self.untold.events.append(replace(event, within=within))
-        self.untold.notices += below.notices
-        known, below = self.untold.below, below.without_events()
-        known[place] = below.after(known[place]) if place in known else below
-
-    def returned(self, place: str, outcome: Outcome) -> Snapshot:
-        """Journal the end of a child; the snapshot of this session alone."""
-        returned = Returned(self.store.clock(), place, outcome)
-        return self._advance(lambda _: returned)
 
     @property
     def private(self) -> Path:
         """The session's local folder, in the git directory."""
         return self.store.runtime(self.id)
 
-    def worker_file(self, attempt: Attempt) -> Path:
+    def worker_file(self, attempt_id: str) -> Path:
         """The file that every process of the attempt's worker inherits, open and locked."""
-        return self.private / f"worker-{attempt.id}"
+        return self.private / f"worker-{attempt_id}"
 
-    def _record(
+    # ── what is observed ────────────────────────────────────────────────────────────────────
+
+    def look(self) -> Snapshot:
+        """What is outstanding now, with nothing answered and nothing launched."""
+        with self.store.open(self.id) as opened:
+            return take_snapshot(self.store, opened)
+
+    def remember(self, driver: Driver) -> Snapshot:
+        """Note how the session is driven, so that `resume` needs no arguments; then as `look`."""
+        with self.store.open(self.id) as opened:
+            if opened.manifest.driver != driver:
+                opened.write(driver)
+            return take_snapshot(self.store, opened)
+
+    def begin(self, start: str, above: Launch | None) -> Snapshot:
+        """Begin a pending session, at a later step if a person asked for it (`--from`).
+
+        A person may have asked for it when the session was created, in a process that died.
+        `above` is the beginning of its parent.
+        """
+        from playbook_supervisor.sessions import principal
+
+        def begun(opened: OpenSession) -> Begun:
+            now = self.store.clock()
+            first, playbook = start or opened.manifest.driver.start, opened.playbook
+            opened.policy.admit_start(playbook, first, lambda: principal.local(self.root).name)
+            self._record_begin(opened, now, above)
+            return Begun(now, first)
+
+        return self.advance(begun)
+
+    def lose(self, attempt: Attempt) -> Snapshot:
+        """A launched attempt's worker has gone: its postconditions say whether it had finished."""
+        from playbook_supervisor.sessions import evidence
+
+        with self.store.open(self.id) as opened:
+            branch_admission.admit(self.store, opened, Lost(self.store.clock(), attempt.id, False))
+            workspace = self._workspace(opened, self._checkout())
+            known = opened.runtime.launches.get(attempt.id)
+        # Its postconditions may start programs, so the lock is not held meanwhile.
+        checking, done = self._checking if self.options.runs_checks else None, False
+        with suppress(TimeoutError), self._looking():
+            ahead = self.store.clock.ahead
+            done = evidence.had_finished(attempt, workspace, known, checking, ahead)
+        lost = Lost(self.store.clock(), attempt.id, done)
+        return self.advance(lost)
+
+    # ── what a worker needs ─────────────────────────────────────────────────────────────────
+
+    def input_of(self, step: Step) -> str:
+        """What the step reads of an earlier step's output; StepError PB-STEP-DATA."""
+        from playbook_supervisor.sessions import step_data
+
+        with self.store.open(self.id) as opened:
+            return step_data.input_of(opened, step)
+
+    def environment(self, known: Snapshot) -> dict[str, str]:
+        """Variables that point the project's own tools at the session's feature."""
+        return self._point_speckit(self._workspace(known, self._checkout()))
+
+    def keep_proof(self, made: str) -> str:
+        """Keep what a person has proved by hand, as JSON; its evidence, empty for anything else."""
+        import json
+
+        from playbook_supervisor.project.checks import Proof
+        from playbook_supervisor.sessions.proofs import SessionProofs
+
+        try:
+            proof = Proof(**json.loads(made))
+        except (ValueError, TypeError):
+            return ""
+        SessionProofs(self.store, self.id).keep(proof)
+        return proof.evidence
+
+    # ── from an observation to what is due ──────────────────────────────────────────────────
+
+    def record(
         self, *observations: Observation, commits: bool = True, anywhere: bool = False
     ) -> Snapshot:
-        """Journal them; what ends something may be journaled `anywhere`, on another branch too."""
+        """Journal them, and judge and launch nothing yet; `commits`: also commit the session.
+
+        What ends something may be journaled `anywhere`, on another branch too.
+        """
         events: tuple[Event, ...] = ()
         with self.store.open(self.id) as opened:
             for seen in observations:
                 if not anywhere:
-                    session_branch.admit(self.store, opened, seen)
+                    branch_admission.admit(self.store, opened, seen)
                 events += self._accept(opened, seen)
             opened.write(launching=False)
             snapshot, away = self._snapshot(opened, events), opened.standing.instead
         return self._published(snapshot) if commits and not away else snapshot
 
     def _snapshot(self, opened: OpenSession, events: tuple[Event, ...]) -> Snapshot:
-        if events and self.copies:
+        if events and self.options.copies:
             opened.copy()
         return take_snapshot(self.store, opened, events)
 
     def _published(self, snapshot: Snapshot) -> Snapshot:
-        if not snapshot.events or not self.commits:
+        if not snapshot.events or not self.options.commits:
             return snapshot
         from playbook_supervisor.sessions import publishing
 
-        return publishing.published(snapshot, timeout=self._git_timeout)
+        return publishing.published(snapshot, timeout=self.git_timeout)
 
     @property
-    def _git_timeout(self) -> float:
-        return _GIT_TIMEOUT if self.runs_programs else _GIT_TIMEOUT_IN_HOOK
+    def git_timeout(self) -> float:
+        """Seconds that git may take to commit and push."""
+        return _GIT_TIMEOUT if self.options.runs_programs else _GIT_TIMEOUT_IN_HOOK
 
-    def _advance(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
-        """Accept an observation and answer checks until a driver must act.
+    def advance(
+        self, observe: Observation | Observe | None = None, events: tuple[Event, ...] = ()
+    ) -> Snapshot:
+        """Accept an observation, journal it, and answer checks until a driver must act.
 
         One that starts a program is answered without the lock. Another process may do so meanwhile,
         so the session is opened again, and what is due then counts.
         """
         with self.store.open(self.id) as opened:
-            seen = None if observe is None else observe(opened)
-            here = session_branch.admit(self.store, opened, seen)
+            seen = observe(opened) if callable(observe) else observe
+            here = branch_admission.admit(self.store, opened, seen)
             accepted = () if seen is None else self._accept(opened, seen)
             if here:
                 events += accepted + self._answer_checks(opened, observed=bool(accepted))
@@ -182,21 +241,21 @@ class Judge:
             asking = here and isinstance(asked, Check) and self._may_answer(asked, opened.state)
             inputs = self._check_inputs(opened) if asking else None
         if accepted and not here:
-            raise session_branch.refusal(self.store.checkout, snapshot.manifest, now)
+            raise refusal(self.store.checkout, snapshot.manifest, now)
         if inputs is None or not isinstance(asked, Check):
             return self._published(snapshot) if here else snapshot
         from playbook_supervisor.sessions import evidence
 
         checked, failing = evidence.answer(asked, inputs, self.store.clock)
         with self.store.open(self.id) as opened:
-            session_branch.admit(self.store, opened, checked)
+            branch_admission.admit(self.store, opened, checked)
             if machine.directive(opened.state) == asked:
                 opened.runtime.failing.update(failing)
                 events += self._accept(opened, checked)
                 opened.write()
-        return self._advance(events=events)
+        return self.advance(events=events)
 
-    def _delay(self, state: State) -> float:
+    def delay(self, state: State) -> float:
         """How many seconds a retry that is due next in this session still waits; 0 for none."""
         asked = machine.directive(state)
         until = asked.not_before if isinstance(asked, Check) else None
@@ -209,9 +268,11 @@ class Judge:
         """Whether the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions import evidence
 
-        if self._delay(state):
+        if self.delay(state):
             return False
-        return self.runs_checks if evidence.runs_checks(check) else self.runs_programs
+        return (
+            self.options.runs_checks if evidence.runs_checks(check) else self.options.runs_programs
+        )
 
     def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
         """Answer the checks that only look at files; what follows from them is one write.
@@ -224,7 +285,7 @@ class Judge:
             while isinstance(asked := machine.directive(opened.state), Check):
                 from playbook_supervisor.sessions import evidence
 
-                if evidence.runs_programs(asked) or self._delay(opened.state):
+                if evidence.runs_programs(asked) or self.delay(opened.state):
                     break
                 if evidence.asks_nothing(asked, opened.playbook):
                     checked = evidence.empty_answer(asked, self.store.clock())
@@ -247,7 +308,7 @@ class Judge:
 
         The check then stays outstanding, and `playbook next --wait` answers it.
         """
-        return nullcontext() if self.runs_programs else within(_LOOKING_IN_HOOK)
+        return nullcontext() if self.options.runs_programs else within(_LOOKING_IN_HOOK)
 
     def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
         if observation.at < opened.manifest.started_at:  # the clock was set back
@@ -271,10 +332,18 @@ class Judge:
             opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
-        beginnings.date_verdicts(opened, events, self.root)
+        self._date_verdicts(opened, events)
         if any(opened.playbook.step(each.entry.step_id).cache is not None for each in events):
             events += self._recorded(opened, events, observation.at)
         return events
+
+    def _date_verdicts(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
+        """Note of which tree the reports speak that made a step done."""
+        done = [event for event in events if event.change is Change.DONE]
+        if any(opened.playbook.step(event.entry.step_id).postconditions for event in done):
+            from playbook_supervisor.sessions import proofs
+
+            proofs.date_verdicts(opened, done, self.root)
 
     def _recorded(
         self, opened: OpenSession, events: tuple[Event, ...], at: int
@@ -347,7 +416,9 @@ class Judge:
     def _point_speckit(self, world: Workspace) -> dict[str, str]:
         from playbook_supervisor.project.features import point_speckit
 
-        return dict(point_speckit(self.root, world.feature, world.config, exported=self.exports))
+        return dict(
+            point_speckit(self.root, world.feature, world.config, exported=self.options.exports)
+        )
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions import step_data
@@ -364,7 +435,7 @@ class Judge:
         from playbook_supervisor.sessions import checking, proofs
 
         kept = proofs.SessionProofs(self.store, self.id)
-        return checking.checking(kept, attempt, self.worker_file(attempt), self.watch)
+        return checking.checking(kept, attempt, self.worker_file(attempt.id), self.watch)
 
     def _checkout(self) -> Checkout:
         """The checkout as it is now, read each time: steps may commit and switch branches."""
