@@ -72,6 +72,11 @@ def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
     return tuple([line for line in lines if line][-count:])
 
 
+def begins_check(line: str) -> bool:
+    """Whether the line only says that the output of a check follows."""
+    return re.fullmatch(_BEGINS, line) is not None
+
+
 def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
     """What the log of a failed attempt says of each check that its error names, in few lines."""
     if not (failed := re.findall(_FAILED_CHECK, entry.error)):
@@ -83,7 +88,7 @@ def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
         begins = [at for at, line in enumerate(logged) if line == f"check {name}:"]
         if not begins:  # it was proved before, for another attempt
             continue
-        printed = takewhile(lambda line: not re.fullmatch(_BEGINS, line), logged[begins[-1] + 1 :])
+        printed = takewhile(lambda line: not begins_check(line), logged[begins[-1] + 1 :])
         lines = [line for line in checks.faults(printed, most + 1) if line not in entry.error]
         if lines:
             found += [f"check {name} printed:", *(f"  {line}" for line in lines[:most])]

@@ -209,7 +209,8 @@ def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
     """Of a step that has run, from its log if its result had no words."""
     text = entry.output
     if not text and not entry.recovered:
-        text = "\n".join(attempt_log.last_lines(private, entry.id, _LOGGED_LINES))
+        lines = attempt_log.last_lines(private, entry.id, _LOGGED_LINES)
+        text = "\n".join(line for line in lines if not attempt_log.begins_check(line))
     by_agent = playbook.step(entry.step_id).needs_agent
     return Words(entry.id, last_words(text), by_agent) if text else Words()
 

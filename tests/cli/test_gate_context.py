@@ -220,6 +220,18 @@ def test_a_gate_tells_steps_without_an_agent_from_agents(project: Project) -> No
     assert "<dd>Ship it.</dd>" in project.playbook("show", "--html", "-").out
 
 
+def test_a_check_that_printed_nothing_is_not_quoted(project: Project) -> None:
+    project.write(".playbooks/config.yaml", 'checks: {silent: {run: ["false"]}}\n')
+    step = "{id: build, command: cli true, error_policy: gate, postconditions: [%s]}"
+    head = LENIENT.partition("  - ")[0]
+    silent = f"{head}  - {step % 'command_succeeds: silent'}\n"
+    project.write(".playbooks/playbooks/lenient.yaml", silent)
+    assert project.process("run", "lenient").code == 4
+    shown = project.playbook("status").out
+    assert "check silent: exit 1" in shown
+    assert "printed last" not in shown
+
+
 def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:
     waived.playbook("resume")
     with Terminal(waived, "resume") as terminal:
