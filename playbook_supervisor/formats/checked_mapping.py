@@ -26,10 +26,7 @@ _EMPTY = "Give it a value, or remove the key."
 
 
 class Problems:
-    """Collects what is wrong with a document, up to MAX_PROBLEMS.
-
-    `guidance` is for problems that are reported without guidance of their own.
-    """
+    """Collects up to MAX_PROBLEMS of a document; `guidance` is for those without their own."""
 
     def __init__(self, document: Document, code: str, guidance: str) -> None:
         self._document, self._code, self._guidance = document, code, guidance

@@ -79,10 +79,7 @@ class FileChange(Record):
 
 
 class Changes(Record):
-    """All files; `left_out_files` are counted in the totals, but not listed.
-
-    Unless `exact`, the totals are lower bounds.
-    """
+    """All files; `left_out_files` are in the totals only, which are lower bounds unless `exact`."""
 
     files: tuple[FileChange, ...] = ()
     added: int = 0

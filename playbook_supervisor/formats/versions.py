@@ -40,10 +40,7 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Data], Data]] = {}
 def current(
     kind: str, number: int, data: Data, source: str, document: Document | None = None
 ) -> Data:
-    """The data of a file of that kind and version, migrated to the newest version.
-
-    StateError PB-STATE-NEWER if the version is newer than ours, at `schema` in the `document`.
-    """
+    """The data, migrated to the newest version. StateError PB-STATE-NEWER, at `schema`."""
     refuse_newer(kind, number, source, document)
     for step in range(number, NEWEST[kind]):
         data = MIGRATIONS[kind, step](data)

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from shutil import which
 
@@ -90,28 +89,26 @@ def admit_program(
 def admit_host(config: Config, host: str, port: int | None = None) -> None:
     """PolicyError PB-POLICY-DENIED if a step may send no request to `host`, or to `host:port`."""
     name = host.casefold().removesuffix(".")
-    names = [name, *([] if port is None else [f"{name}:{port}"])]
-    _admit("http", names, partial(_any_glob, fold=True), config)
+    _admit(config, "http", [name, *([] if port is None else [f"{name}:{port}"])], str.casefold)
 
 
 def admit_tool(config: Config, server: str, tool: str) -> None:
     """PolicyError PB-POLICY-DENIED if a step may not call `SERVER.TOOL`."""
-    _admit("mcp", [f"{server}.{tool}"], partial(_any_glob, fold=False), config)
+    _admit(config, "mcp", [f"{server}.{tool}"])
 
 
 def _admit(
-    kind: Kind, names: list[str], matches: Callable[[list[str], str], bool], config: Config
+    config: Config, kind: Kind, names: list[str], spelled: Callable[[str], str] = str
 ) -> None:
+    def among(patterns: Iterable[str]) -> bool:
+        return any(fnmatchcase(name, spelled(each)) for each in patterns for name in names)
+
     allow: tuple[str, ...] | None = getattr(config.allow, kind)
     deny: tuple[str, ...] | None = getattr(config.deny, kind)
-    if any(matches(names, pattern) for pattern in deny or ()):
+    if among(deny or ()):
         raise _denied(kind, names[-1], f"`deny.{kind}` of the project's config forbids it")
-    if allow is not None and not any(matches(names, pattern) for pattern in allow):
+    if allow is not None and not among(allow):
         raise _denied(kind, names[-1], f"`allow.{kind}` of the project's config does not name it")
-
-
-def _any_glob(names: list[str], pattern: str, *, fold: bool) -> bool:
-    return any(fnmatchcase(name, pattern.casefold() if fold else pattern) for name in names)
 
 
 def _refusal(config: Config, names: Sequence[str]) -> str:

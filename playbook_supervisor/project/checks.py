@@ -297,21 +297,16 @@ def _unsteady(spec: CheckSpec, root: Path, before: str, after: str) -> Condition
     from playbook_supervisor.system.tree import changes
 
     changed = ", ".join(first_line(path, 60) for path in changes(root, before, after).paths[:3])
-    return ConditionError(
-        "PB-COND-CHECK",
-        f"check {spec.name}: it changes the tree that it is to prove: {changed}",
-        guidance="Add what it writes to .gitignore.",
-    )
+    said = f"check {spec.name}: it changes the tree that it is to prove: {changed}"
+    return ConditionError("PB-COND-CHECK", said, guidance="Add what it writes to .gitignore.")
 
 
 def _status(spec: CheckSpec, run: CheckRun) -> int:
     took = duration(run.seconds)
     if run.status is None:
-        raise ConditionError(
-            "PB-COND-CHECK",
-            f"check {spec.name}: it did not end within {took}",
-            guidance="Find out what it waits for, or raise its `timeout_seconds`.",
-        )
+        said = f"check {spec.name}: it did not end within {took}"
+        cure = "Find out what it waits for, or raise its `timeout_seconds`."
+        raise ConditionError("PB-COND-CHECK", said, guidance=cure)
     if run.status < 0:
         import signal
 

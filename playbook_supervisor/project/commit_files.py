@@ -91,11 +91,9 @@ def taken(root: Path, paths: Sequence[str], also: str, before: Before | None) ->
     left: list[str] = []
     if before is not None and also != ALSO:
         if not before.tree:
-            raise GitError(
-                "PB-GIT-FAILED",
-                "it is not known what was here before the session",
-                guidance="Commit by hand, or let the step say `also: uncommitted`.",
-            )
+            said = "it is not known what was here before the session"
+            cure = "Commit by hand, or let the step say `also: uncommitted`."
+            raise GitError("PB-GIT-FAILED", said, guidance=cure)
         tree.require(root, before.tree, before.pinned.head)
         changed = tree.changes(root, before.tree, found.tree).paths
         folders = {str(folder) for path in changed for folder in PurePosixPath(path).parents}

@@ -74,12 +74,9 @@ def resolve(
             return Feature(text)
         found = _beginning(text, others)
     if len(found) > 1:
-        raise ArgumentError(
-            "PB-ARG-FEATURE",
-            f"{text} is ambiguous: {_some(found)}",
-            guidance=f"Give the full name, as in `{found[0]}`.",
-            details=tuple(found),
-        )
+        said = f"{text} is ambiguous: {_some(found)}"
+        cure = f"Give the full name, as in `{found[0]}`."
+        raise ArgumentError("PB-ARG-FEATURE", said, guidance=cure, details=tuple(found))
     if not found:
         _refuse_unnamable(root / config.specs, text)
     return Feature(found[0]) if found else Feature(text, _unknown(text, specs | others))
@@ -282,8 +279,6 @@ def _require_branch(root: Path, feature: str, *, by_number: bool, by_last_part: 
     if read == feature or (by_number and leading and read.startswith(f"{leading[0]}-")):
         return
     here = f"the branch is {first_line(branch, 60)}" if branch else "no branch is checked out"
-    raise StateError(
-        "PB-STATE-SPECKIT",
-        f"this project's spec-kit takes its feature from the branch, but {here}, not {feature}",
-        guidance=f"Switch to it: git switch {feature} (with -c to create it)",
-    )
+    said = f"this project's spec-kit takes its feature from the branch, but {here}, not {feature}"
+    cure = f"Switch to it: git switch {feature} (with -c to create it)"
+    raise StateError("PB-STATE-SPECKIT", said, guidance=cure)

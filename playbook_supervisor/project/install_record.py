@@ -78,11 +78,8 @@ def read_installation(root: Path) -> Installation:
 def refuse_downgrade(made: Installation) -> None:
     """StateError PB-STATE-NEWER if a later version wrote last; without numbers it is older."""
     if is_newer(made.version, than=__version__):
-        raise StateError(
-            "PB-STATE-NEWER",
-            f"playbook {first_line(made.version, 20)} wrote here, and this is {__version__}",
-            where=FILE,
-        )
+        said = f"playbook {first_line(made.version, 20)} wrote here, and this is {__version__}"
+        raise StateError("PB-STATE-NEWER", said, where=FILE)
 
 
 def _read(document: Document) -> Installation:

@@ -67,10 +67,7 @@ def file_names(folder: Path) -> list[str]:
 
 
 def passed_over(root: Path) -> tuple[str, ...]:
-    """The names of what is in the folder of playbooks, and is none that is read.
-
-    Text for people and for `markdown` steps is not meant to be one. StorageError PB-IO-READ.
-    """
+    """What is in the folder of playbooks and is not read, but for text for people. StorageError."""
     folder = contained(root, FOLDER)
     read = set(file_names(folder))
     return tuple(

@@ -43,10 +43,7 @@ class Server(Record):
 
 
 def declared(root: Path, name: str, variables: Mapping[str, str]) -> Server:
-    """The server of this name. StepError PB-STEP-INPUT says what is missing or not as it must be.
-
-    Errors of `contained` and `read_bytes` but FileNotFoundError.
-    """
+    """The server of this name. StepError PB-STEP-INPUT; errors of `contained` and `read_bytes`."""
     argv, env = _declaration(root, name)
     shown = one_line(name, 40)
 

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 class PlaybookFile(Record, slots=False):
-    """A playbook file. It is read and parsed when it is first needed, once.
-
-    Of a playbook that was given as `text`, the file exists only in messages.
-    """
+    """A playbook, read and parsed once when needed; the file of a `text` is only in messages."""
 
     file: Path
     root: Path = field(repr=False)

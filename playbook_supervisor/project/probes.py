@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.verdicts import Reading
-    from playbook_supervisor.system.processes import Completed
     from playbook_supervisor.system.tree import TreeChanges, Unreadable
 
     Ask = Callable[["Requirement", "Workspace", "LaunchRecord"], tuple[bool, str]]
@@ -307,7 +306,10 @@ def pull_request(
             required, f"gh did not answer within {github.DEADLINE:g} s", "look at the network"
         )
     if done.returncode != 0:
-        return _refused(required, done)
+        output = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
+        logged_out = github.is_logged_out(done)
+        cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
+        return _unasked(required, f"gh failed ({output})", cure)
     pulls = _by_state(github.parse_list(done.stdout))
     if pulls is None:
         return _unasked(required, "gh answered with no list of pull requests", "update gh")
@@ -316,15 +318,6 @@ def pull_request(
             answer = Answer.NOT_HELD if state == "closed" else Answer.HELD
             return Probed(required.name, answer, pulls[state])
     return Probed(required.name, Answer.NOT_HELD, f"no pull request of branch {branch}")
-
-
-def _refused(required: Requirement, done: Completed) -> Probed:
-    from playbook_supervisor.system import github
-
-    output = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
-    logged_out = github.is_logged_out(done)
-    cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
-    return _unasked(required, f"gh failed ({output})", cure)
 
 
 def _by_state(pulls: list[dict[str, Any]] | None) -> dict[str, str] | None:

@@ -43,13 +43,13 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
     yield from _defaults(document, data, args)
     for index, step in things(data, "steps"):
         path: Path = ("steps", index)
-        item = text_of(_loop_of(step), "as")
+        loop = _loop_of(step)
         for place, text in _texts(step, path):
-            passes = _is_passed(step, place, text)
-            yield from _args(document, place, text, args, item=item, passes=passes)
+            mapped = place[2:4] == ("with", "args") and _runs_child(step)
+            passes = mapped and is_reference(text.strip())
+            yield from _args(document, place, text, args, item=text_of(loop, "as"), passes=passes)
         yield from _outputs_in_words(document, data, step, (*path, "command"))
-        source = _source_of(step)
-        yield from _list(document, data, index, (*path, "for_each", "in"), source)
+        yield from _list(document, data, index, (*path, "for_each", "in"), text_of(loop, "in"))
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
         if text_of(step, "command") == CHECKPOINT and isinstance(step.get("with"), dict):
             shown = text_of(step["with"], "preview")
@@ -112,12 +112,6 @@ def _runs_child(step: Thing) -> bool:
 def _has_data(step: Thing) -> bool:
     """Whether its output is JSON; that of a child is what it ended with."""
     return _runs_child(step) or step.get("output") == OutputFormat.JSON
-
-
-def _is_passed(step: Thing, path: Path, text: str) -> bool:
-    """Whether the text is an arg of a child, and nothing but one of ours."""
-    mapped = path[2:4] == ("with", "args") and _runs_child(step)
-    return mapped and is_reference(text.strip())
 
 
 def _args(
@@ -247,12 +241,6 @@ def _earlier(
 def _loop_of(step: Thing) -> Thing:
     loop = step.get("for_each")
     return loop if isinstance(loop, dict) else {}
-
-
-def _source_of(step: Thing) -> str:
-    """The reference to an earlier step whose list the loop is about; empty for an arg."""
-    source = text_of(_loop_of(step), "in")
-    return "" if arg_of(source) else source
 
 
 def _loops(document: Document, data: Thing, args: Mapping[str, bool]) -> Iterator[Problem]:

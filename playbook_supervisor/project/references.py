@@ -71,12 +71,10 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
     """`text` with each `{{name}}` replaced by its value; CheckError for a name without one."""
     unknown = [name for name in names(text) if name not in values]
     if unknown:
+        said = f"unknown arg {', '.join('{{' + name[:60] + '}}' for name in unknown)}"
         declared = ", ".join(values) or "none"
-        raise CheckError(
-            "PB-CHECK-RULE",
-            f"unknown arg {', '.join('{{' + name[:60] + '}}' for name in unknown)}",
-            guidance=f"Declare it under `args`, or use a declared one: {declared}.",
-        )
+        cure = f"Declare it under `args`, or use a declared one: {declared}."
+        raise CheckError("PB-CHECK-RULE", said, guidance=cure)
     return re.sub(_REFERENCE, lambda match: values[match[1].strip()], text)
 
 
@@ -161,11 +159,9 @@ def _split(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise CheckError(
-            "PB-CHECK-RULE",
-            f"cannot split {text[:60]!r} into words: {error}",
-            guidance="Close every quotation mark; in single quotes every character is text.",
-        ) from error
+        said = f"cannot split {text[:60]!r} into words: {error}"
+        cure = "Close every quotation mark; in single quotes every character is text."
+        raise CheckError("PB-CHECK-RULE", said, guidance=cure) from error
 
 
 def is_reference(template: str) -> bool:

@@ -110,10 +110,7 @@ def requirement(name: str) -> Requirement:
 
 
 def joined(parameters: Iterable[str]) -> str:
-    """The parameters as one text; quoted only where it could not be taken apart again.
-
-    A pattern stays readable, `src/**`: this is a text for people, and not for a shell.
-    """
+    """The parameters as one text for people, quoted only where it could not be taken apart."""
     import shlex
 
     return " ".join(

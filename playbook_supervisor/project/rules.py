@@ -294,7 +294,9 @@ def in_list(stated: object, document: Document, path: Path) -> Iterator[Problem]
         at = (*path, number)
         for word, value in each.items() if isinstance(each, dict) else [(each, None)]:
             if isinstance(word, str) and word in set(Condition):
-                yield from _too_early(document, at, Condition(word))
+                if Condition(word) in SINCE_LAUNCH and path[-1] not in _AFTER:
+                    message = f"`{word}` compares with the launch of its step"
+                    yield problem_at(document, at, RULE, message, "Put it under `postconditions`.")
                 yield from _flawed(document, at, Condition(word), value)
 
 
@@ -305,12 +307,6 @@ def _outputs(thing: Thing, document: Document, path: Path) -> Iterator[Problem]:
         if isinstance(each, str) and "{{" not in each and (why := flaw_of(Parameter.PATH, each)):
             message = f"`outputs`: {first_line(each, 60)!r} {why}"
             yield problem_at(document, (*path, "outputs", number), RULE, message, "Correct it.")
-
-
-def _too_early(document: Document, path: Path, condition: Condition) -> Iterator[Problem]:
-    if condition in SINCE_LAUNCH and path[-2] not in _AFTER:
-        message = f"`{condition}` compares with the launch of its step"
-        yield problem_at(document, path, RULE, message, "Put it under `postconditions`.")
 
 
 def _flawed(

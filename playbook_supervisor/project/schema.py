@@ -143,11 +143,9 @@ def schema_names() -> tuple[str, ...]:
 def schema_text(name: str) -> str:
     """The text of a JSON Schema (draft-07). ArgumentError PB-ARG-USAGE."""
     if name not in (known := schema_names()):
-        raise ArgumentError(
-            "PB-ARG-USAGE",
-            f"there is no schema of that name; there are {', '.join(known)}",
-            guidance="`playbook schema NAME` prints a schema.",
-        )
+        said = f"there is no schema of that name; there are {', '.join(known)}"
+        cure = "`playbook schema NAME` prints a schema."
+        raise ArgumentError("PB-ARG-USAGE", said, guidance=cure)
     return (_SCHEMAS / f"{name}.json").read_text("utf-8")
 
 

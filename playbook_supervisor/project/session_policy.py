@@ -124,10 +124,7 @@ class Policy(Record):
             _admit(restricted, step_id, by, "PB-POLICY-ANSWER", "answer for", role)
 
     def admit_start(self, playbook: Playbook, start: str, who: Callable[[], str]) -> None:
-        """PolicyError PB-POLICY-SKIP unless `who` may skip the steps before `start` (`--from`).
-
-        `who` is called only if one of them is restricted.
-        """
+        """PolicyError PB-POLICY-SKIP unless `who` may skip the steps before `start` (`--from`)."""
         passed = [step.id for step in playbook.steps]
         passed = passed[: passed.index(start)] if start in passed else []
         if guarded := [step_id for step_id in passed if self.people(step_id)]:

@@ -131,10 +131,7 @@ def _updated(git: Git, how: Sequence[str], lines: str) -> bool:
 
 
 def _differing(git: Git, base: str) -> Iterator[tuple[str, str]]:
-    """The paths whose index entry is not that of `base`, each after the mode and id it has there.
-
-    A mode of 0 removes it.
-    """
+    """Paths whose index entry is not that of `base`, each after its mode (or 0) and id there."""
     fields = iter(_names(git, *_STAGED, base))
     for about, path in zip(fields, fields, strict=False):
         mode, _, blob, *_ = about.removeprefix(":").split()

@@ -27,11 +27,8 @@ def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
     try:
         while (descriptor := _try_lock(path)) is None:
             if time.monotonic() >= deadline:
-                raise StateError(
-                    "PB-STATE-BUSY",
-                    f"another process has held {path} for {timeout:g} seconds",
-                    where=str(path),
-                )
+                said = f"another process has held {path} for {timeout:g} seconds"
+                raise StateError("PB-STATE-BUSY", said, where=str(path))
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
     except OSError as error:

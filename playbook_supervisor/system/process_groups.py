@@ -155,10 +155,7 @@ def _recorded(worker_file: Path) -> set[int]:
 
 
 def lock_worker_file(worker_file: Path) -> int:
-    """A locked descriptor of a new worker file, for the worker to inherit.
-
-    StateError PB-STATE-DRIVEN if the file's last worker lives; StorageError PB-IO-WRITE.
-    """
+    """A locked descriptor of a new worker file. StateError PB-STATE-DRIVEN if its worker lives."""
     import fcntl
 
     if worker_alive(worker_file):

@@ -89,11 +89,8 @@ class TreeGit(Record):
         if not rules or _name(excluded) != rules:
             excluded = _rules_now(here)
             if rules and _name(excluded) != rules:
-                raise GitError(
-                    "PB-GIT-FAILED",
-                    "the ignore rules that held when the session began are gone",
-                    where=str(git.git_dir),
-                )
+                said = "the ignore rules that held when the session began are gone"
+                raise GitError("PB-GIT-FAILED", said, where=str(git.git_dir))
             git = cls(here.root, folder / _name(excluded), folder / "objects")
         git._furnish(here, excluded)
         return git

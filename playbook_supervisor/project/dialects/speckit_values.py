@@ -122,10 +122,7 @@ def read_list(expression: Expression, scope: Scope) -> str:
 
 
 def when(expression: Expression, scope: Scope, *, holds: bool) -> str:
-    """The `when` of the steps that run if the expression is true, or if it is false.
-
-    UntranslatableError for all that one comparison cannot say.
-    """
+    """The `when` of the steps that run if the expression is true, or false. UntranslatableError."""
     match expression:
         case Not(operand=operand):
             return when(operand, scope, holds=not holds)
