@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor import __version__
-from playbook_supervisor.errors import CheckError, StateError
+from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.fields import Fields, UnfitError
-from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
-from playbook_supervisor.formats.versions import NEWEST, current, is_newer
+from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import contained, digest, read_bytes
@@ -73,13 +71,6 @@ def read_installation(root: Path) -> Installation:
         raise CheckError(
             "PB-CHECK-SCHEMA", str(unfit), where=FILE, position=at, guidance=cure
         ) from None
-
-
-def refuse_downgrade(made: Installation) -> None:
-    """StateError PB-STATE-NEWER if a later version wrote last; without numbers it is older."""
-    if is_newer(made.version, than=__version__):
-        said = f"playbook {first_line(made.version, 20)} wrote here, and this is {__version__}"
-        raise StateError("PB-STATE-NEWER", said, where=FILE)
 
 
 def _read(document: Document) -> Installation:

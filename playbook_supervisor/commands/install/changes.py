@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from playbook_supervisor import __version__
 from playbook_supervisor.drivers.claude_code import settings
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
+from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.project import library
 from playbook_supervisor.project.install_record import (
     FILE,
@@ -20,7 +23,6 @@ from playbook_supervisor.project.install_record import (
     as_fingerprint,
     emit_installation,
     read_installation,
-    refuse_downgrade,
 )
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.session_clock import system_clock
@@ -101,7 +103,8 @@ def previous_installation(root: Path) -> Installation:
     """What was installed before; an empty record if nothing was.
 
     StorageError if our folder's name is taken by something else, StateError PB-STATE-NEWER if a
-    later version was installed, CheckError if install.yaml cannot be read.
+    later version was installed (one without numbers counts as older than every other), CheckError
+    if install.yaml cannot be read.
     """
     if os.path.lexists(root / library.TOP) and not (root / library.TOP).is_dir():
         raise StorageError(
@@ -111,7 +114,12 @@ def previous_installation(root: Path) -> Installation:
             guidance=f"Move {library.TOP} away, then repeat.",
         )
     record = read_installation(root)
-    refuse_downgrade(record)
+    if is_newer(record.version, than=__version__):
+        raise StateError(
+            "PB-STATE-NEWER",
+            f"playbook {first_line(record.version, 20)} wrote here, and this is {__version__}",
+            where=FILE,
+        )
     return record
 
 
