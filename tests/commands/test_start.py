@@ -518,7 +518,7 @@ def test_a_full_disk_at_any_write_takes_it_all_back(
 
         return write
 
-    mocker.patch("playbook_supervisor.commands.worktrees.git_export.write_atomically", _plain_write)
+    mocker.patch("playbook_supervisor.commands.worktrees.start.write_atomically", _plain_write)
     before, number = made(installed), 0
     while True:
         writes = 0

@@ -7,15 +7,14 @@ What only the worktree has of a session is first brought home, to a checkout tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import driving, locate, overview
 from playbook_supervisor.commands.worktrees import (
     journal_home,
     merge_detection,
-    obstacles,
     start_point,
     worktree,
 )
@@ -25,15 +24,19 @@ from playbook_supervisor.commands.worktrees.merge_detection import (
     MergeTarget,
     MergeTargets,
 )
+from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import GitError, StateError
-from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import session_ids
 from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.selection import OPEN, open_here
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout, git, git_history, git_process, git_unattended
+from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import rename_folder
+from playbook_supervisor.system.git_unattended import UNDER_WAY
 
 _REMOVED = "removed"
 _STILL = "what was written of session {} is not what was read again"
@@ -99,8 +102,6 @@ def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
     GitError PB-GIT-UNFINISHED, with every obstacle, before anything is changed; PB-GIT-FAILED if
     git refuses, StorageError PB-IO-WRITE if a session cannot be brought home.
     """
-    from playbook_supervisor.commands import driving
-
     if plan.unsafe or (plan.obstacles and not force):
         raise _unfinished(plan, (*plan.obstacles, *plan.unsafe))
     if not plan.gone:
@@ -150,12 +151,10 @@ def _remove(plan: FinishPlan) -> tuple[str, ...]:
     return notices
 
 
-# ── planning ────────────────────────────────────────────────────────────────────────────────
+# ── planning ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _with_worktrees(store: DiskStore) -> list[str]:
-    from playbook_supervisor.commands import overview
-
     seen = [each for each in overview.sessions(store) if each.manifest is not None]
     return [each.session_id for each in seen if _owns_worktree(each.store, each.session_id)]
 
@@ -177,8 +176,6 @@ def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
 
 def _driving(store: DiskStore, session_id: str) -> DiskStore:
     """The store of the worktree that drives the session, which may have lost its files."""
-    from playbook_supervisor.commands import overview
-
     here = store.checkout
     lost = [DiskStore(each) for each in checkout.lost_worktrees(here)]
     linked = [each for each in overview.stores(store) if each.checkout.root != here.main_root]
@@ -198,14 +195,14 @@ def plan_worktree(store: DiskStore, session_id: str, *, discards: bool = False) 
     if not (stays := here.branch in targets.kept):
         targets, merged = _merged(main, targets, here.branch, here.head, started)
     found = [
-        *obstacles.open_sessions(store, session_id if discards else ""),
-        *obstacles.local_changes(here),
+        *_open_sessions(store, session_id if discards else ""),
+        *_local_changes(here),
     ]
     if not stays and not merged:
         if discards:
             stays = True
         else:
-            found += obstacles.unmerged(main, targets, here.head)
+            found += _unmerged(main, targets, here.head)
     branch = "" if stays else here.branch
     leaving = _leaving(main, store, targets, merged, MergeTarget(here.branch, here.head), branch)
     leaving = replace(leaving, discarded=session_id if discards else "")
@@ -292,7 +289,7 @@ def _plan_without_worktree(
     merged = None
     if removed:
         targets, merged = _merged(main, targets, branch, commit)
-    found = obstacles.unmerged(main, targets, commit) if removed and not merged else ()
+    found = _unmerged(main, targets, commit) if removed and not merged else ()
     tip = MergeTarget(branch, commit)
     leaving = _leaving(main, store if lost else None, targets, merged, tip, removed)
     return _planned(store, session_id, root, removed, merged, found, leaving, gone=True)
@@ -326,3 +323,65 @@ def _merged_here(main: Path, targets: MergeTargets, commit: str) -> Merged | Non
         if how := merge_detection.merged(main, commit, target):
             return Merged(how, target)
     return None
+
+
+# ── obstacles ────────────────────────────────────────────────────────────────────────────────
+
+
+def _open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
+    """The sessions of the worktree that are open or driven, but not `without`."""
+    for name in open_here(store):
+        if name == without:
+            continue
+        known = store.manifest(name)
+        if known.gate is not None:
+            ways = f"playbook answer {name} …, then playbook resume {name}, or abort it"
+            asked = first_line(known.gate.question, 400)
+            yield f"session {name} waits for an answer at {known.gate.id}: {ways}; it asks: {asked}"
+            continue
+        at = f" at {known.current_step}" if known.current_step else ""
+        ways = "resume it to its end, or abort it"
+        if known.status is SessionStatus.PENDING:
+            ways = f"begin it, or take it away: playbook abort --clean {name}"
+        yield f"session {name} is {known.status}{at}: {ways}"
+    for name in store.ids():
+        if name == without or not store.drives(name):
+            continue
+        if driver := driver_lock.living(store.runtime(name)):
+            yield f"session {name} is being driven by process {driver.pid}"
+
+
+def _local_changes(here: Checkout) -> Iterator[str]:
+    """What is not committed in the worktree, or not finished."""
+    for name, what in {**UNDER_WAY, "BISECT_LOG": "a bisection"}.items():
+        if (here.git_dir / name).exists():
+            yield f"{what} is in progress in the worktree"
+    if (here.git_dir / "locked").exists():
+        yield "the worktree is locked: unlock it with `git worktree unlock`"
+    if _has_submodules(here):
+        ways = "push them, then run `git submodule deinit --all`"
+        yield f"submodules are checked out, and their own commits cannot be compared: {ways}"
+    for change in start_point.changes(here.root):
+        yield f"not committed: {change.strip()}"
+
+
+def _has_submodules(here: Checkout) -> bool:
+    """Whether any is checked out; git keeps its folder for deinitialised ones."""
+    if not (here.git_dir / "modules").is_dir():
+        return False
+    try:
+        with git.repository(here.root) as repo:
+            listed = repo.git.submodule("status")
+    except GitError:
+        return True
+    return any(not line.startswith("-") for line in listed.splitlines())
+
+
+def _unmerged(main: Path, targets: MergeTargets, commit: str) -> Iterator[str]:
+    """The commits that no target has."""
+    if not targets.targets:
+        yield "there is no other branch that it could have been merged into"
+        return
+    target = targets.targets[0]
+    for line in merge_detection.missing_commits(main, commit, target) or (commit[:7],):
+        yield f"not merged into {target.name}: {line}"
