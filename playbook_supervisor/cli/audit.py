@@ -11,7 +11,7 @@ import click
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import findings
-from playbook_supervisor.commands.audit import audit as audit_sessions
+from playbook_supervisor.commands.session_files import audit as audit_sessions
 from playbook_supervisor.formats.problems import FileReport, Problem
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import replace

@@ -8,7 +8,7 @@ import click
 
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import metrics_tables
-from playbook_supervisor.commands.metrics import metrics as measure_sessions
+from playbook_supervisor.commands.session_files import metrics as measure_sessions
 
 
 @options.command

@@ -6,8 +6,10 @@ changes no session.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
@@ -16,8 +18,8 @@ from typing import Literal
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude import TESTED
-from playbook_supervisor.commands import hook_trial, locate
-from playbook_supervisor.commands.diagnosis import Diagnosis, completed, program_path
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.diagnosis import TIMEOUT, Diagnosis, completed, program_path
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
@@ -35,6 +37,8 @@ from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.files import ensure_folder, write_atomically
+from playbook_supervisor.system.processes import Completed, run
 
 _INSTALL = "Install it: uv tool install playbook-supervisor."
 _NO_SHELL_LINES = "2.1.331"  # the last client without the event PreSkillShellCommand
@@ -171,7 +175,7 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     if disabled := permissions.hooks_disabled(here.root, home):
         yield Diagnosis("hooks", "wrong", "all hooks are disabled", f"Remove {disabled}.")
         return
-    if problem := hook_trial.problem(here.root, data):
+    if problem := _problem_of_hooks(here.root, data):
         marker = here.git_dir / settings.MARKER
         release = f" Or remove {marker} to release its session." if marker.is_file() else ""
         yield Diagnosis("hooks", "wrong", problem, f"Fix what is named.{release}")
@@ -334,3 +338,51 @@ def _demanded(root: Path) -> Iterator[tuple[str, str]]:
             for check in checks(step.conditions):
                 if "{{" not in check and check.partition(" ")[0] != CLI:
                     yield each.name, check
+
+
+# ── firing the installed hooks, as the client does ───────────────────────────────────────────
+
+
+def _problem_of_hooks(root: Path, data: bytes) -> str:
+    """What the installed hooks do wrong; empty if they pass, block and answer as they should.
+
+    They run in a scratch folder, and in the repository with an event that changes no session.
+    """
+    guard = settings.command_of(data, "PreToolUse")
+    with tempfile.TemporaryDirectory(prefix="playbook-doctor-") as scratch:
+        folder = Path(scratch)
+        idle = _fire(guard, folder, {"hook_event_name": "PreToolUse"})
+        if idle.returncode or idle.stdout:
+            return f"a hook interferes although no session is bound: {_output(idle)}"
+        marker = folder / ".git" / settings.MARKER
+        ensure_folder(marker.parent)
+        write_atomically(marker, b"/nowhere/playbook\nnone\nnone\n", durable=False)
+        lost = _fire(guard, folder, {"hook_event_name": "PreToolUse"}, path="/nowhere")
+        if '"deny"' not in lost.stdout:
+            return f"a tool may run although a bound session's program is gone: {_output(lost)}"
+    event = {
+        "hook_event_name": "UserPromptExpansion",
+        "expansion_type": "slash_command",
+        "command_name": "playbook.status",
+        "command_args": "",
+        "prompt": "/playbook.status",
+        "session_id": "doctor",
+        "cwd": str(root),
+    }
+    answered = _fire(settings.command_of(data, "UserPromptExpansion"), root, event)
+    failed = answered.returncode or answered.stdout  # this command gets no reply
+    return f"`playbook hook` fails: {_output(answered)}" if failed else ""
+
+
+def _fire(command: str, root: Path, event: dict[str, str], path: str | None = None) -> Completed:
+    env = {**os.environ, "CLAUDE_PROJECT_DIR": str(root), "CLAUDE_PID": "0"}  # of no client
+    if path is not None:
+        env["PATH"] = path
+    argv = [which("sh") or "/bin/sh", "-c", command]
+    return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=TIMEOUT)
+
+
+def _output(done: Completed) -> str:
+    refused = done.stdout.startswith('{"decision"')
+    text = done.stderr or (json.loads(done.stdout)["reason"] if refused else done.stdout)
+    return first_line(text) or f"exit status {done.returncode}"

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.commands import locate, unproved
+from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.session_diff import (
     Difference,
     SavedSession,
     SessionPaths,
     differences,
+    playbook_changes,
     written_journal,
 )
 from playbook_supervisor.commands.worktrees import worktree
-from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project import config, library, session_settings
+from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import (
     integrity,
@@ -34,6 +37,7 @@ from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.files import ensure_folder, remove, write_atomically
 from playbook_supervisor.system.locks import locked
 
+_STATE = "runtime state"
 _LONGEST = 300  # characters of what a person accepted
 
 
@@ -52,7 +56,7 @@ class RepairReport(Record):
     @property
     def restorable(self) -> bool:
         """Whether it is known what was written last."""
-        return all(each.file != unproved.STATE for each in self.differences)
+        return all(each.file != _STATE for each in self.differences)
 
 
 def repair(
@@ -73,11 +77,7 @@ def repair(
     if not store.drives(session_id):
         _require_readable(store, session_id)
     doubted = store.doubt(session_id)
-    found = (
-        unproved.described(store, session_id, doubted)
-        if doubted
-        else differences(store, session_id)
-    )
+    found = _described(store, session_id, doubted) if doubted else differences(store, session_id)
     if not found:
         _require_readable(store, session_id)
     if doubted and accept:
@@ -225,3 +225,52 @@ def _adopt(paths: SessionPaths, accepted: Confirmation | None = None) -> None:
     for name in (*integrity.PINNED, integrity.CHILDREN, integrity.OUTPUTS):
         remove(paths.private / name)
     opened.copy()
+
+
+# ── a session that no record of this checkout proves ─────────────────────────────────────────
+
+
+def _described(store: DiskStore, session_id: str, doubted: str) -> tuple[Difference, ...]:
+    """That the runtime state is `doubted`, and what of the files deserves a look."""
+    first = Difference(_STATE, f"it is {doubted}, so nothing proves the session's files")
+    return (first, *_against_project(store, session_id), *_answers(store, session_id))
+
+
+def _against_project(store: DiskStore, session_id: str) -> Iterator[Difference]:
+    """The pinned playbook and settings, compared with those of the project."""
+    root, folder = store.checkout.root, store.folder(session_id)
+    with suppress(PlaybookError):
+        pinned = read_playbook(integrity.read_file(folder, "playbook.yaml"), "playbook.yaml")
+        known = library.find(root, pinned.name).playbook
+        if found := tuple(playbook_changes(known, pinned)):
+            yield Difference("playbook.yaml", "it differs from the project's playbook", found)
+    yield from _children(root, folder)
+    with suppress(PlaybookError):
+        name = session_settings.FILE
+        kept = session_settings.read_settings(integrity.read_file(folder, name), name)
+        if found := tuple(session_settings.changes(config.load(root), kept)):
+            yield Difference(name, "it differs from the project's settings", found)
+
+
+def _children(root: Path, folder: Path) -> Iterator[Difference]:
+    for name, kept in pinned_inputs.pinned_children(folder).items():
+        file = integrity.child_file(name)
+        try:
+            known = library.find(root, name).playbook
+        except PlaybookError:
+            yield Difference(file, "the project has no valid playbook of this name")
+            continue
+        if found := tuple(playbook_changes(known, kept)):
+            yield Difference(file, "it differs from the project's playbook", found)
+
+
+def _answers(store: DiskStore, session_id: str) -> Iterator[Difference]:
+    with suppress(PlaybookError):
+        given = tuple(
+            (gate.id, "", first_line(f"{gate.resolution} by {gate.by}: {gate.text}", 120))
+            for entry in store.journal(session_id).entries
+            for gate in entry.gates
+            if gate.resolution is not None
+        )
+        if given:
+            yield Difference("journal.yaml", "these answers are said to be people's", given)

@@ -1,24 +1,31 @@
-"""Find sessions by id or path, and read their files for `audit` and `metrics`."""
+"""`playbook audit` and `playbook metrics`: find sessions by id or path, and read their files.
+
+`audit` reports what cannot be true of sessions, which any tool may have written; `metrics` measures
+them. Both only read.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from playbook_supervisor.audit import session_record
+from playbook_supervisor.audit.examination import AuditReport, examine_tree
 from playbook_supervisor.audit.lenient_session import LooseSession
+from playbook_supervisor.audit.metrics import Metrics, measure
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
 from playbook_supervisor.commands import locate, overview, session_diff, session_refs
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.project.library import FOLDER
+from playbook_supervisor.project import library
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import projection
 from playbook_supervisor.sessions.journal import MAX_BYTES
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout, git_history
 from playbook_supervisor.system.ab_file import ABFile
@@ -27,6 +34,56 @@ from playbook_supervisor.system.locks import locked
 
 _JOURNAL, _SESSION = "journal.yaml", "session.yaml"
 _PLAYBOOK_NAME = r"[a-z0-9][a-z0-9-]*\Z"
+
+
+def audit(
+    names: Sequence[str] = (), *, every: bool = False, cwd: Path | None = None
+) -> tuple[AuditReport, ...]:
+    """Audit the sessions named by id or path, all of them, or this worktree's; with their children.
+
+    Reads only. StateError if a name means no session.
+    """
+    now = _now(cwd)
+    records = find(names, every=every, cwd=cwd)
+    return tuple(report for record in records for report in examine_tree(with_history(record), now))
+
+
+def _now(cwd: Path | None) -> int:
+    """The machine's time, or the one of this checkout's sessions if that is ahead."""
+    now = system_clock()
+    with suppress(StateError):
+        now = max(now, locate.store(cwd).clock())
+    return now
+
+
+def metrics(
+    name: str = "", *, every: bool = False, playbook: str = "", cwd: Path | None = None
+) -> Metrics:
+    """The figures of a session named by id or path, of all sessions, or of this worktree's.
+
+    `playbook` selects the sessions of that playbook. StateError if the name means no session;
+    ArgumentError PB-ARG-PLAYBOOK if neither the project nor any session has that playbook.
+    Reads only.
+    """
+    every = every or (bool(playbook) and not name)
+    records = tuple(find((name,) if name else (), every=every, cwd=cwd))
+    if not playbook:
+        return measure(records)
+    names = [record.session.playbook if record.session is not None else "" for record in records]
+    if playbook not in names:
+        _require_playbook(playbook, names, cwd)
+    return measure(record for record, its in zip(records, names, strict=True) if its == playbook)
+
+
+def _require_playbook(name: str, recorded: Sequence[str], cwd: Path | None) -> None:
+    """A playbook that never ran has no figures; an unknown one is a typing error."""
+    root = locate.store(cwd).checkout.root
+    known = [each.name for each in library.playbooks(root)]
+    if name not in known:
+        raise library.none_called(root, name, [*known, *filter(None, recorded)])
+
+
+# ── finding sessions ──────────────────────────────────────────────────────────────────────
 
 
 def find(
@@ -223,6 +280,6 @@ def _project_playbook(folder: Path, session: LooseSession) -> SessionFile | None
         root = checkout.find(folder).root
     except PlaybookError:
         return None
-    path = f"{FOLDER}/{session.playbook}.yaml"
+    path = f"{library.FOLDER}/{session.playbook}.yaml"
     content = git_history.as_of(root, path, session.started_at or 0)
     return _file(root / path, path) if content is None else SessionFile(path, content)

@@ -19,8 +19,7 @@ from repositories import git
 from stored import playbook, step
 
 from playbook_supervisor.audit.examination import AuditReport
-from playbook_supervisor.commands.audit import audit
-from playbook_supervisor.commands.metrics import metrics
+from playbook_supervisor.commands.session_files import audit, metrics
 from playbook_supervisor.drivers.fleet.session_clone import SessionClone
 from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
 from playbook_supervisor.errors import StateError

@@ -15,7 +15,7 @@ from held import eventually
 from fleet import chains
 from fleet.machines import GATE, Site
 from fleet.postgres import Server
-from playbook_supervisor.commands.audit import audit
+from playbook_supervisor.commands.session_files import audit
 
 HOUR = 3600
 
