@@ -5,7 +5,11 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands.index import index as update_index
+from playbook_supervisor.commands import locate
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.project import library
+from playbook_supervisor.sessions.session_clock import system_clock
+from playbook_supervisor.system import checkout
 
 
 @options.command
@@ -20,6 +24,9 @@ def index(*, check: bool) -> int:
       playbook index
       playbook index --check
     """
-    rewritten = update_index(check=check)
+    root = checkout.find(locate.current_folder()).root
+    if check and (why := library.index_is_stale(root)):
+        raise CheckError("PB-CHECK-STALE", why, where=library.INDEX)
+    rewritten = not check and library.write_index(root, system_clock())
     output.inform("index rewritten" if rewritten else "the index is up to date")
     return 0

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor.commands import changed_settings, locate
+from playbook_supervisor.commands import locate
 from playbook_supervisor.drivers import gate_answer
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import principal
+from playbook_supervisor.sessions import principal, settings_in_force
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store import DiskStore
 
 
 def answer(
@@ -25,7 +26,7 @@ def answer(
     cwd: Path | None = None,
     person: Principal | None = None,
 ) -> Snapshot:
-    """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
+    """Record a human's answer to the open gate; `resume` drives.
 
     The first word is a session if it has the form of an id, or of one's beginning or end with a
     digit, and more words follow. `person` is one whom the caller knows; without it, the one who has
@@ -56,7 +57,7 @@ def answer(
     answered = gate_answer.record(supervisor, asked, reply, text, person)
     if decided is Resolution.ABORT and asked.member.within:
         answered = gate_answer.end_tree(supervisor).after(answered)
-    if said := changed_settings.notice(store, session_id):
+    if said := _notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)
 
@@ -66,3 +67,12 @@ def _names_session(word: str, cwd: Path | None) -> bool:
     if SESSION_ID.match(word) or not any(character.isdigit() for character in word):
         return SESSION_ID.match(word) is not None
     return SESSION_ID.match(locate.named(locate.store(cwd), word)) is not None
+
+
+def _notice(store: DiskStore, session_id: str) -> str:
+    """What to know about the settings once an answer is recorded; no error can undo that."""
+    try:
+        told, _ = settings_in_force.difference(store, session_id)
+    except PlaybookError as error:
+        return f"recorded, but the settings are not compared: {error.message}"
+    return settings_in_force.kept(told, session_id) if told else ""

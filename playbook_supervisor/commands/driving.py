@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, reads_claude_commands
-from playbook_supervisor.commands import changed_settings, locate
+from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers import (
     budget,
@@ -39,7 +39,13 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import creation, principal, publishing, selection
+from playbook_supervisor.sessions import (
+    creation,
+    principal,
+    publishing,
+    selection,
+    settings_in_force,
+)
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -86,7 +92,7 @@ def run(
     for warning in request.warnings:
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
-    changed_settings.tell(supervisor, observer)
+    _tell_of_settings(supervisor, observer)
     agent = agent_for(request.tightened, drive.agent, supervisor.config, root, children)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
@@ -145,7 +151,7 @@ def resume(
     _require_no_other(store, session_id)
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
-    changed_settings.tell(supervisor, observer, confirm, accept=accept_config)
+    _tell_of_settings(supervisor, observer, confirm, accept=accept_config)
     agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
     asked = drive.limits or budget.NO_LIMITS
     merged = budget.merged(asked, known.limits)
@@ -273,6 +279,29 @@ def _drive(
             choose=choose,
         )
         return runner.drive(first)
+
+
+def _tell_of_settings(
+    supervisor: Supervisor,
+    observer: Observer,
+    confirm: Callable[[str], bool] | None = None,
+    *,
+    accept: bool = False,
+) -> None:
+    """Say how the project's settings differ from the session's; take them if a person confirms."""
+    store, session_id = supervisor.store, supervisor.id
+    driver_lock.require_no_runner(supervisor.private)
+    if pinned := settings_in_force.pin_missing(store, session_id):
+        observer.on_notice(pinned)
+    told, shown = settings_in_force.difference(store, session_id)
+    if told and not accept and confirm is not None:
+        accept = confirm(f"{told}. Use them from now on?")
+    if told and accept:
+        locate.require_human(store, session_id, "resume --accept-config")
+        settings_in_force.accept(store, session_id, _person(store), shown)
+        observer.on_notice(f"{told}; accepted")
+    elif told:
+        observer.on_notice(settings_in_force.kept(told, session_id))
 
 
 def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
