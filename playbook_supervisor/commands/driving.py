@@ -66,7 +66,7 @@ def run(
     observer: Observer | None = None,
     prompter: Prompter | None = None,
 ) -> DriveResult:
-    """Begin a playbook and drive it to its end or to a gate (kai FR20, cat FR-3.7).
+    """Begin a playbook and drive it to its end or to a gate.
 
     Without a `prompter` a gate ends the drive: `why` is `waiting`. Raises what `creation` and the
     agents raise before anything is created.
@@ -109,7 +109,7 @@ def resume(
     prompter: Prompter | None = None,
     confirm: Callable[[str], bool] | None = None,
 ) -> DriveResult:
-    """Continue a session; nothing settled runs again (kai FR15, FR32, NFR1).
+    """Continue a session; nothing settled runs again.
 
     The session keeps the settings with which it began. `accept_config` takes those that the project
     has now; without it, `confirm` asks a person where they differ. `on_this_branch` lets it
@@ -123,11 +123,13 @@ def resume(
     manifest = store.manifest(session_id)
     known, elsewhere = manifest.driver, manifest.began_on != store.checkout.identity
     mode = drive.mode or (known.mode if elsewhere else None)  # no person said it on this machine
-    if retry or mode is Mode.AUTONOMOUS:  # to retry, and to answer gates, is a decision
-        command = "resume --retry" if retry else "resume --mode autonomous"
-        locate.require_human(store, session_id, command)
-    options = {"--accept-config": accept_config, "--on-this-branch": on_this_branch}
-    for option, wanted in options.items():
+    decisions = {
+        "--retry": retry,
+        "--mode autonomous": mode is Mode.AUTONOMOUS and not retry,
+        "--accept-config": accept_config,
+        "--on-this-branch": on_this_branch,
+    }
+    for option, wanted in decisions.items():
         if wanted:
             locate.require_human(store, session_id, f"resume {option}")
     authorization.refuse_living_client(store.runtime(session_id))
@@ -136,13 +138,10 @@ def resume(
         status, children = machine.status(opened.state), opened.pinned.tightened_children
     supervisor = Supervisor(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
+    if over:
+        observer.on_notice(f"session {session_id} is already {status}; nothing to do")
     if over or (status is SessionStatus.FAILED and not retry):
-        if over:
-            observer.on_notice(f"session {session_id} is already {status}; nothing to do")
-        snapshot = supervisor.close()
-        for notice in snapshot.notices:
-            observer.on_notice(notice)
-        return DriveResult(snapshot, status.value)
+        return _closed(supervisor, status, observer)
     if on_this_branch:
         driver_lock.require_no_runner(supervisor.private)
         _require_no_other(store, session_id)
@@ -152,22 +151,12 @@ def resume(
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
     _tell_of_settings(supervisor, observer, confirm, accept=accept_config)
-    agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
-    asked = drive.limits or budget.NO_LIMITS
-    merged = budget.merged(asked, known.limits)
+    asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
     playbook = supervisor.look().state.playbook
-    if agent := agent_for(playbook, agent_name, supervisor.config, supervisor.root, children):
+    if agent := agent_for(playbook, drive.agent, supervisor.config, supervisor.root, children):
         budget.require_enforceable(agent, asked)
-        if said := budget.unenforceable(agent, merged):
+        if said := budget.unenforceable(agent, drive.limits or budget.NO_LIMITS):
             observer.on_notice(said)
-    drive = replace(
-        drive,
-        agent=agent_name,
-        mode=drive.mode or known.mode,
-        wall=known.wall if drive.wall is None else drive.wall,
-        idle=known.idle if drive.idle is None else drive.idle,
-        limits=merged,
-    )
     result = _drive(
         supervisor,
         agent,
@@ -279,6 +268,26 @@ def _drive(
             choose=choose,
         )
         return runner.drive(first)
+
+
+def _closed(supervisor: Supervisor, status: SessionStatus, observer: Observer) -> DriveResult:
+    """How a session stands that is not driven on."""
+    snapshot = supervisor.close()
+    for notice in snapshot.notices:
+        observer.on_notice(notice)
+    return DriveResult(snapshot, status.value)
+
+
+def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
+    """What a person says now, and for the rest what the session remembers."""
+    return replace(
+        drive,
+        agent=drive.agent or registry.with_absolute_path(known.agent, root),
+        mode=drive.mode or known.mode,
+        wall=known.wall if drive.wall is None else drive.wall,
+        idle=known.idle if drive.idle is None else drive.idle,
+        limits=budget.merged(drive.limits or budget.NO_LIMITS, known.limits),
+    )
 
 
 def _tell_of_settings(
