@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.drive import observing, shows_list
-from playbook_supervisor.cli.render import step_table, text
+from playbook_supervisor.cli.drive import observing, shows_list, steps_table
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import demo as demonstration
 from playbook_supervisor.commands import driving, protocol
@@ -47,7 +47,7 @@ def demo() -> int:
     attempts = protocol.tree_entries(result.snapshot)
     output.inform(text.summary(result.snapshot, [*attempts.values()], result.why))
     if not shows_list(level):
-        output.inform(*step_table.steps(attempts))
+        output.inform(*steps_table(attempts))
     (journal,) = (made.root / ".playbooks/sessions").glob("*/journal.yaml")
     output.write(f"\n$ cat {journal.relative_to(made.root)}")
     output.write(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))

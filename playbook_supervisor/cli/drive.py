@@ -8,19 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from playbook_supervisor.cli import output
-from playbook_supervisor.cli.render import json_shapes, step_table, text
+from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import envelope, locate, protocol
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.step_runs import StepRun, step_runs
 
 _LAST_LINES = 15
+_MOST_NAMED = 5  # items of a loop
 
 
 def drive_and_show(
@@ -53,7 +57,7 @@ def drive_and_show(
     elif level >= Level.INFO or result.why == "failed":
         output.inform(text.summary(snapshot, [*attempts.values()], result.why), *addresses)
         if level >= Level.INFO and not shows_list(level):
-            output.inform(*step_table.steps(attempts))
+            output.inform(*steps_table(attempts))
         if result.why == "failed":
             own = [entry for id_, entry in attempts.items() if "/" not in id_]
             output.inform(
@@ -108,3 +112,54 @@ def shows_list(level: Level) -> bool:
 def _forces_colour() -> bool:
     """A log has colours only on request."""
     return bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
+
+
+# ── the steps of a run as a table ────────────────────────────────────────────────────────────
+
+
+def steps_table(attempts: Mapping[str, Entry]) -> list[str]:
+    """A line for each attempt: status, duration, waiting time, cost, waivers.
+
+    A loop has one line, and so have all rounds of an `until`. The attempts of a child session are
+    indented; those of an item are left out if it is done. Empty for a single attempt, which the
+    summary covers.
+    """
+    if len(attempts) < 2:
+        return []
+    return [f"  {line}" for line in text.table([*_step_rows(attempts, "")])]
+
+
+def _step_rows(attempts: Mapping[str, Entry], within: str) -> Iterator[tuple[str, ...]]:
+    own = (entry for id_, entry in attempts.items() if id_.rpartition("/")[0] == within)
+    indent = "  " * (within.count("/") + 1 if within else 0)
+    for run in step_runs(own):
+        name, *rest = _loop(run) if run.loop else _step(run)
+        yield f"{indent}{name}", *rest
+        for entry in run.entries:
+            if entry.session and not (run.loop and entry.status is EntryStatus.DONE):
+                yield from _step_rows(attempts, f"{within}/{entry.id}".lstrip("/"))
+
+
+def _loop(run: StepRun) -> tuple[str, ...]:
+    failed = [first_line(each.item, 40) or each.id for each in run.failed]
+    status = "in_progress" if run.current else "failed" if failed else "done"
+    spent = [f"{run.done}/{counted(run.total, 'item')}", _spent(run.entries)]
+    spent += [f"failed: {', '.join(failed[:_MOST_NAMED])}"] if failed else []
+    return run.loop, status, text.duration(run.lasted), ", ".join(filter(None, spent))
+
+
+def _step(run: StepRun) -> tuple[str, ...]:
+    entry, elapsed = run.last, ""
+    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
+        elapsed = text.duration(entry.completed_at - run.entries[0].started_at)
+    rounds = f"{len(run.entries)} rounds" if len(run.entries) > 1 else ""
+    waived = f"waived {', '.join(map(first_line, entry.waived))}" if entry.waived else ""
+    spent = ", ".join(part for part in (rounds, _spent(run.entries), waived) if part)
+    return entry.id, entry.status.value, elapsed, spent
+
+
+def _spent(entries: Sequence[Entry]) -> str:
+    """The time at gates and the cost."""
+    waited = text.waited_ms(entries)
+    at_gates = f"{text.duration(waited)} of it at a gate" if waited >= text.NOTABLE else ""
+    return ", ".join(part for part in (at_gates, text.cost(entries)) if part)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render import setup, text
+from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.install import init as install
-from playbook_supervisor.commands.install.survey import Survey
+from playbook_supervisor.commands.install.shipped import CHANGE
+from playbook_supervisor.commands.install.survey import Survey, check_line
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.project.test_command import Proposal
 from playbook_supervisor.records import replace as changed
 
 
@@ -69,7 +75,7 @@ def init(
     found = install.look(plan)
     output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
     if dry_run:
-        output.inform(*setup.without_tests(found), *setup.remarks(found))
+        output.inform(*_without_tests(found), *_remarks(found))
         return 0
     changes = bool(plan.changes)
     if changes and not yes:
@@ -84,23 +90,103 @@ def init(
             return 1
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
-    output.inform(*setup.without_tests(found), *setup.next_steps(found, fresh=changes))
-    output.inform(*setup.remarks(found))
+    output.inform(*_without_tests(found), *_next_steps(found, fresh=changes))
+    output.inform(*_remarks(found))
     return 0
 
 
 def _asked(choices: install.Choices, found: Survey) -> install.Choices:
     """The choices with the person's answers to what the survey leaves open."""
     if found.foreign:
-        output.inform(*setup.foreign(found))
+        output.inform(*_foreign(found))
         answer = output.confirmed("Replace them? The old ones are kept as *.old.", default=True)
         choices = changed(choices, replace=answer)
     if found.completing:
-        output.inform(setup.offer(found))
+        output.inform(f"{_lacking(found, set(found.offered).__contains__)}.")
         answer = output.confirmed("Install ours?", default=True)
         choices = changed(choices, commands=answer)
     if found.tests:
-        output.inform(setup.tests(found.tests))
-        answer = output.confirmed(setup.ask_for_tests(found.tests), default=True)
+        output.inform(_tests(found.tests))
+        answer = output.confirmed(_ask_for_tests(found.tests), default=True)
         choices = changed(choices, test_check=answer)
     return choices
+
+
+# ── what was found, and what to do next ──────────────────────────────────────────────────────
+
+
+def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
+    if not found.runnable:
+        yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
+        return
+    is_change = found.runnable == CHANGE
+    what = '"WHAT TO CHANGE"' if is_change else printable(found.feature) or "FEATURE"
+    run = f"{found.runnable} {what}"
+    if not (found.feature or is_change):
+        how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
+        yield f"first: write the specification of a feature ({how})"
+    if is_change and fresh:
+        yield "first: commit the installed files, or they become part of the change"
+    yield f"next: playbook run {run}"
+    if found.inside:
+        yield f"or, inside Claude Code: /playbook.run {run}"
+
+
+def _without_tests(found: Survey) -> Iterator[str]:
+    """How to add the test command that `init` did not find, if there is none."""
+    if found.untested:
+        yield (
+            "no file names a command that runs the tests; add it to .playbooks/config.yaml: "
+            "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`"
+        )
+
+
+def _remarks(found: Survey) -> Iterator[str]:
+    """What the shipped playbooks lack, and at the end which of our commands are not ours."""
+    ours = set(found.offered)
+    if theirs := _lacking(found, lambda command: command not in ours):
+        yield f"{theirs}; they come with spec-kit (`specify init --here --integration claude`)"
+    if found.completing:
+        yield f"{_lacking(found, ours.__contains__)}; `playbook init --commands` installs them"
+    if found.foreign:
+        yield (
+            f"{_not_ours(found)}. `playbook init --replace` installs ours and keeps the old files "
+            "as *.old"
+        )
+
+
+def _tests(proposal: Proposal) -> str:
+    command, source = printable(shlex.join(proposal.run)), printable(proposal.source)
+    return f"The tests run with `{command}`, says {source}. Playbooks can prove changes by them."
+
+
+def _ask_for_tests(proposal: Proposal) -> str:
+    return f"Add `{printable(check_line(proposal))}` to the checks in .playbooks/config.yaml?"
+
+
+def _foreign(found: Survey) -> Iterator[str]:
+    yield f"{_not_ours(found)}: {', '.join(map(printable, found.foreign.values()))}"
+    if found.unsupervised:
+        yield "A model that follows such a prompt judges conditions and writes the journal itself."
+
+
+def _not_ours(found: Survey) -> str:
+    names = [f"/{name}" for name in found.foreign]
+    said = f"{_and(names)} {'are' if len(names) > 1 else 'is'} not ours"
+    return f"{said}, and would let a model supervise" if found.unsupervised else said
+
+
+def _lacking(found: Survey, chosen: Callable[[str], bool]) -> str:
+    """`auto-feature and auto-validate lack /qa.plan and /qa.run`, of the chosen commands."""
+    lacking = {
+        playbook: [command for command in missing if chosen(command)]
+        for playbook, missing in found.lacking.items()
+    }
+    playbooks = [playbook for playbook, missing in lacking.items() if missing]
+    commands = list(dict.fromkeys(command for missing in lacking.values() for command in missing))
+    verb = "lack" if len(playbooks) > 1 else "lacks"
+    return f"{_and(playbooks)} {verb} {_and(commands)}" if playbooks else ""
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

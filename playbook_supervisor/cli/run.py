@@ -59,12 +59,12 @@ def run(
 def _show_plan(
     playbook: str, args: tuple[str, ...], start: str, drive: DriveOptions, *, json: bool
 ) -> int:
-    from playbook_supervisor.cli.render import plan, plan_json
+    from playbook_supervisor.cli.render import plan
     from playbook_supervisor.commands import dry_run
 
     planned = dry_run.plan(playbook, args, start=start, drive=drive)
     if json:
-        output.write_json(plan_json.as_json(planned))
+        output.write_json(plan.as_json(planned))
         return planned.exit_code
     colour, width = output.wants_colour(), output.terminal_width()
     output.write(*plan.lines(planned, colour=colour, width=width))

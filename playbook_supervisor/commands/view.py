@@ -1,4 +1,4 @@
-"""The commands that only read: list, status, show, probe, schema."""
+"""The commands that only read: list, status, show, graph, probe, schema."""
 
 from __future__ import annotations
 
@@ -6,49 +6,56 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.commands import locate
-from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
+from playbook_supervisor.commands import locate, overview, progress, proving, session_refs
+from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy, settings_of
+from playbook_supervisor.commands.progress import Progress
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.errors import (
+    ArgumentError,
+    ConditionError,
+    PlaybookError,
+    StateError,
+    StorageError,
+)
+from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.model import Arg, Playbook
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import ArgType, Condition, Trigger
+from playbook_supervisor.project import conditions, features, library
+from playbook_supervisor.project.child_playbooks import Children
+from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.features import Feature
+from playbook_supervisor.project.playbook_file import PlaybookFile
+from playbook_supervisor.project.requirement import requirement
+from playbook_supervisor.project.session_policy import Effect, Policy, effects, tightened
 from playbook_supervisor.records import Record, field, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.overview import SessionOverview
-    from playbook_supervisor.commands.progress import Progress
-    from playbook_supervisor.kernel.directives import Probed
-    from playbook_supervisor.kernel.model import Arg, Playbook
-    from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.project.conditions import Workspace
-    from playbook_supervisor.project.config import Config
-    from playbook_supervisor.project.features import Feature
-    from playbook_supervisor.project.playbook_file import PlaybookFile
-    from playbook_supervisor.project.session_policy import Effect, Policy
-    from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import DiskStore
-
+from playbook_supervisor.sessions import pinned_inputs
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.selection import open_here
+from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.files import write_atomically
+from playbook_supervisor.system.git_process import branches
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
 
 
 def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
-    """The project's playbooks; those that cannot run have a problem (kai P2-1)."""
-    from playbook_supervisor.project import library
-    from playbook_supervisor.system import checkout
-
+    """The project's playbooks; those that cannot run have a problem."""
     return library.playbooks(checkout.find(cwd or locate.current_folder()).root)
 
 
 def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
     """The playbook of that name or path. CheckError if it is not valid."""
-    from playbook_supervisor.project import library
-    from playbook_supervisor.system import checkout
-
     return library.find(checkout.find(cwd or locate.current_folder()).root, reference).playbook
 
 
 def choices(arg: Arg) -> tuple[str, ...]:
     """The values that completion offers for an arg; an empty one where any text may follow."""
-    from playbook_supervisor.kernel.vocabulary import ArgType
-
     return {ArgType.ENUM: arg.values, ArgType.BOOLEAN: ("true", "false")}.get(arg.type, ("",))
 
 
@@ -57,8 +64,6 @@ def choices(arg: Arg) -> tuple[str, ...]:
 
 def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOverview, ...]:
     """The sessions of all worktrees, or the named one; those that wait for a human first."""
-    from playbook_supervisor.commands import overview
-
     store = locate.store(cwd)
     seen = overview.sessions(store)
     if session:
@@ -72,8 +77,6 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOvervi
 
 def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progress, ...]]:
     """As `status`, with each session's progress, read again for each item."""
-    from playbook_supervisor.commands import overview, progress
-
     store = locate.store(cwd)
     watch = progress.Poller(store)
     session = session and locate.named(store, session)
@@ -88,8 +91,6 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
 
 def driven(snapshot: Snapshot) -> bool:
     """Whether a living runner drives the session."""
-    from playbook_supervisor.drivers import driver_lock
-
     return driver_lock.living(snapshot.private) is not None
 
 
@@ -111,15 +112,11 @@ class SessionView(Record):
     @property
     def effects(self) -> tuple[Effect, ...]:
         """What the policies changed."""
-        from playbook_supervisor.project.session_policy import effects
-
         return effects(self.playbook, self.policy) if self.playbook else ()
 
     @property
     def tightened(self) -> Playbook | None:
         """The playbook as the session runs it."""
-        from playbook_supervisor.project.session_policy import tightened
-
         return tightened(self.playbook, self.policy) if self.playbook else None
 
 
@@ -142,8 +139,6 @@ def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
 
 def view_of(seen: SessionOverview) -> SessionView:
     """The session with its journal and all sessions below it, as far as they can be read."""
-    from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy
-
     store, session_id = seen.store, seen.session_id
     entries: tuple[Entry, ...] = ()
     readable = seen.code in ("", "PB-STATE-BRANCH")
@@ -164,10 +159,6 @@ def view_of(seen: SessionOverview) -> SessionView:
 
 
 def _committed(store: DiskStore, session_id: str) -> SessionView | None:
-    from playbook_supervisor.commands import session_refs
-    from playbook_supervisor.commands.overview import SessionOverview
-    from playbook_supervisor.project.session_policy import Policy
-
     if (found := session_refs.on_a_branch(store.checkout.root, session_id)) is None:
         return None
     manifest, entries, playbook = found
@@ -179,8 +170,6 @@ def keep(file: Path, text: str) -> None:
 
     StorageError PB-IO-WRITE, also for a device, a pipe or a link: only a regular file is replaced.
     """
-    from playbook_supervisor.system.files import write_atomically
-
     if os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
         raise StorageError(
             "PB-IO-WRITE",
@@ -192,14 +181,74 @@ def keep(file: Path, text: str) -> None:
 
 def selected_session(store: DiskStore, named: str) -> str:
     """The named session, in any worktree; else the one of this worktree."""
-    from playbook_supervisor.commands import overview
-
     if named := locate.named(store, named):
         store = overview.find(store, named)
     else:
         named = locate.choose(store, "")
     locate.restore(store, named)
     return named
+
+
+# ── diagrams ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Diagram(Record):
+    """A playbook and those that it can reach; with a session also its journal and session.yaml."""
+
+    playbook: Playbook
+    children: Mapping[str, Playbook]
+    entries: tuple[Entry, ...] = ()
+    manifest: Manifest | None = None
+
+
+def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Diagram:
+    """The playbook of that name or path, or the one that a session runs under its policies.
+
+    A session that has pinned none, such as kai's, is drawn by the project's playbook of its name.
+
+    ArgumentError PB-ARG-USAGE if neither is named, or if the session runs another playbook;
+    StateError if the session cannot be read, PB-STATE-NO-PLAYBOOK if it has none.
+    """
+    if not session:
+        if not reference:
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                "neither a playbook nor a session is named",
+                guidance="For example: playbook graph auto-feature; `playbook list` names all.",
+            )
+        named = load_playbook(reference, cwd=cwd)
+        return Diagram(named, _children(named, cwd))
+    shown = show(session, cwd=cwd)
+    if shown.problem:
+        raise shown.problem
+    manifest = shown.seen.manifest
+    playbook = shown.tightened
+    if manifest and playbook is None:
+        store = shown.seen.store
+        folder = store.folder(shown.seen.session_id)
+        found = pinned_inputs.substitute(store.checkout.root, folder, manifest)
+        playbook = found.playbook if found else None
+    if manifest is None or playbook is None:
+        raise StateError(
+            "PB-STATE-NO-PLAYBOOK", "the session has no readable playbook.yaml", where=session
+        )
+    name = playbook.name
+    if reference and reference != name:
+        other = load_playbook(reference, cwd=cwd).name
+        if other != name:
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                f"session {session} runs {name}, not {other}",
+                guidance=f"Use: playbook graph --session {session}",
+            )
+    children = pinned_inputs.pinned_children(shown.seen.store.folder(shown.seen.session_id))
+    return Diagram(playbook, children, shown.entries, manifest)
+
+
+def _children(playbook: Playbook, cwd: Path | None) -> Mapping[str, Playbook]:
+    if not any(step.child for step in playbook.steps):
+        return {}
+    return Children(locate.store(cwd).checkout.root).reachable(playbook)
 
 
 # ── conditions ──────────────────────────────────────────────────────────────────────────────
@@ -218,20 +267,15 @@ def probe(
     A trigger holds if it would fire. What a condition compares with the launch is compared with the
     last launch of the session. `on_check` is given the name of each check that is run.
     """
-    from playbook_supervisor.commands.pinned import settings_of
-    from playbook_supervisor.project import conditions
-
     names = _canonical(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
     session_id = "" if feature else _session_meant(store, session)
     settings = settings_of(store, session_id)
     meant = _feature(store, feature, session_id, settings)
-    asked = [name for name in names if name not in conditions.REPORT_TRIGGERS]
-    world = conditions.Workspace(root, meant.name, branch, settings)
+    asked = [name for name in names if name not in REPORT_TRIGGERS]
+    world = Workspace(root, meant.name, branch, settings)
     if checks := conditions.checks(asked):
-        from playbook_supervisor.commands import proving
-
         checking = proving.by_hand(checks, store, session_id, settings, on_check)
         world = replace(world, checking=checking)
     compared = session_id and conditions.need_tree(asked)
@@ -256,11 +300,7 @@ def _last_launch(store: DiskStore, session_id: str) -> tuple[str, str | None]:
 
 
 def _trigger(name: str, world: Workspace) -> Probed:
-    from playbook_supervisor.kernel.directives import Answer, Probed
-    from playbook_supervisor.kernel.vocabulary import Trigger
-    from playbook_supervisor.project.conditions import finding
-
-    found = finding(Trigger(name), world)
+    found = conditions.finding(Trigger(name), world)
     if found is None:
         return Probed(name, Answer.NOT_HELD, "no report says so")
     return Probed(name, Answer.HELD, found[0])
@@ -268,11 +308,6 @@ def _trigger(name: str, world: Workspace) -> Probed:
 
 def _canonical(names: Sequence[str]) -> list[str]:
     """The canonical texts of the names. ArgumentError if one of them cannot be probed."""
-    from playbook_supervisor.errors import ConditionError
-    from playbook_supervisor.formats.sanitize import first_line, suggestion
-    from playbook_supervisor.project.conditions import REPORT_TRIGGERS
-    from playbook_supervisor.project.requirement import requirement
-
     known, canonical = words(), []
     for name in names:
         word = name.partition("=")[0]
@@ -297,26 +332,18 @@ def _canonical(names: Sequence[str]) -> list[str]:
 
 def words() -> list[str]:
     """What can be probed: all conditions, and the triggers that read reports."""
-    from playbook_supervisor.kernel.vocabulary import Condition
-    from playbook_supervisor.project.conditions import REPORT_TRIGGERS
-
     return [*Condition, *REPORT_TRIGGERS]
 
 
 def _session_meant(store: DiskStore, named: str) -> str:
     """The named session, else the open one of this worktree; empty if there is none."""
-    from playbook_supervisor.sessions.selection import open_here
-
     return locate.named(store, named) or next(iter(open_here(store)), "")
 
 
 def _feature(store: DiskStore, given: str, session_id: str, settings: Config) -> Feature:
-    from playbook_supervisor.project import features
-    from playbook_supervisor.system.git_process import branches
-
     root = store.checkout.root
     if given:
         return features.resolve(root, given, settings, lambda: branches(root))
     feature = store.manifest(session_id).feature if session_id else ""
     current = features.current(root, store.checkout.branch, settings)
-    return features.Feature(feature) if feature else current
+    return Feature(feature) if feature else current

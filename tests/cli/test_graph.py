@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from project import FEATURE, Project
 from strategies import entries, playbooks
 
-from playbook_supervisor.cli.render.graph import flowchart
+from playbook_supervisor.cli.graph import flowchart
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry

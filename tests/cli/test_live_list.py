@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 from screen import Screen
 
-from playbook_supervisor.cli.render import live, step_table, text
+from playbook_supervisor.cli.drive import steps_table
+from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
@@ -300,9 +301,9 @@ def test_a_summary_adds_up_reported_costs() -> None:
     assert (text.cost(entries[2:]), text.tokens(entries[2:])) == ("", "")
     assert text.cost([spent("one", cost_usd=0.0042)]) == "0.0042 USD"
     assert text.cost([spent("one", cost_usd=0)]) == "0.00 USD"
-    assert step_table.steps({each.id: each for each in entries}) == [
+    assert steps_table({each.id: each for each in entries}) == [
         "  one#1    done  1 min  1.20 USD",
         "  two#1    done  1 min  0.12 USD",
         "  three#1  done  1 min",
     ]
-    assert step_table.steps({entries[0].id: entries[0]}) == []
+    assert steps_table({entries[0].id: entries[0]}) == []

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from project import FEATURE, Project
 from strategies import entries, manifests, playbooks
 
-from playbook_supervisor.cli.render.gantt import chart
-from playbook_supervisor.cli.render.page import page
+from playbook_supervisor.cli.render.page import chart, page
 from playbook_supervisor.cli.render.text import waited_ms
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.view import SessionView

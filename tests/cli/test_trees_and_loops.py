@@ -10,7 +10,8 @@ from stored import Scene, unsynced
 
 from cli.scripts import conforms
 from cli.terminal import Terminal
-from playbook_supervisor.cli.render import live, step_table
+from playbook_supervisor.cli.drive import steps_table
+from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.cli.render.timeline import HINT, details
 from playbook_supervisor.commands.overview import SessionOverview
@@ -367,4 +368,4 @@ def test_a_child_is_open_until_it_is_done(scene: Scene) -> None:
 
 def test_the_table_of_a_run_names_the_items_that_failed() -> None:
     known = {entry.id: entry for entry in LOOP}
-    assert step_table.steps(known) == ["  build  in_progress  2 min  1/12 items, failed: chapter 2"]
+    assert steps_table(known) == ["  build  in_progress  2 min  1/12 items, failed: chapter 2"]

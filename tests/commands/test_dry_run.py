@@ -14,7 +14,7 @@ from project import FEATURE, Project
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
-from playbook_supervisor.cli.render.plan_json import as_json
+from playbook_supervisor.cli.render.plan import as_json
 from playbook_supervisor.commands import driving, dry_run, locate
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.commands.dry_run import RunPlan

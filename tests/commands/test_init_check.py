@@ -8,7 +8,7 @@ from installing import NOON, killed
 from project import Project
 
 from playbook_supervisor.commands.install import init as install
-from playbook_supervisor.commands.install.test_check import with_check
+from playbook_supervisor.commands.install.survey import with_check
 from playbook_supervisor.project import config
 from playbook_supervisor.project.test_command import Proposal
 

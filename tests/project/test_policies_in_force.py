@@ -13,7 +13,7 @@ from cli.scripts import GATED, WORKS, conforms
 from hooked import Hooked
 from project import FEATURE, Project
 
-from playbook_supervisor.commands import answering, checking, diagrams, driving, locate, view
+from playbook_supervisor.commands import answering, checking, driving, locate, view
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
@@ -281,7 +281,7 @@ class TestWhatIsShown:
         run(gated, Mode.MANUAL)
         page = gated.playbook("show", "--html", "-").out
         assert "<dd>release.yaml: <code>publish</code> also pr_created, answered by" in page
-        drawn = diagrams.graph(session=gated.session.name, cwd=gated.root)
+        drawn = view.graph(session=gated.session.name, cwd=gated.root)
         (step,) = drawn.playbook.steps
         assert step.postconditions == ("pr_created",)
 

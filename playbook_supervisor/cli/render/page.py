@@ -11,12 +11,29 @@ from hashlib import sha256
 
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import html, text
-from playbook_supervisor.cli.render.gantt import chart
 from playbook_supervisor.cli.render.timeline import not_begun
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.step_runs import StepRun, is_round, step_runs
+
+_TICKS = 4
+_MOST_PARTS = 200  # of the bar of a loop
+_THINNEST = 0.4  # per cent, so that short spans stay visible
+_SECOND = 1_000
+_INTERVALS = tuple(
+    number * unit
+    for unit, numbers in (
+        (_SECOND, (1, 2, 5, 10, 15, 30)),
+        (60 * _SECOND, (1, 2, 5, 10, 15, 30)),
+        (3_600 * _SECOND, (1, 2, 3, 6, 12)),
+        (86_400 * _SECOND, (1, 2, 7, 14, 28, 91, 364)),
+    )
+    for number in numbers
+)
 
 
 def page(shown: SessionView, now: int) -> str:
@@ -83,3 +100,117 @@ def _family(shown: SessionView) -> Iterator[SessionView]:
     yield shown
     for child in shown.children.values():
         yield from _family(child)
+
+
+# ── the bars: when each attempt ran and waited ───────────────────────────────────────────────
+
+
+class Span(Record):
+    """A part of a bar: its start and its width, in per cent of the chart."""
+
+    kind: str  # idle, work, gate
+    left: float
+    width: float
+    label: str
+
+
+class Bar(Record):
+    """One attempt: its texts and its parts."""
+
+    id: str
+    step_id: str
+    nth: str  # `#2`, which is shown even if the name is cut
+    status: str
+    duration: str
+    spans: tuple[Span, ...]
+
+
+class Tick(Record):
+    """A mark on the axis."""
+
+    left: float
+    label: str
+
+
+class Chart(Record):
+    """A bar for each attempt, in the order of the journal, and the marks of the axis."""
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[Tick, ...]
+
+
+def chart(entries: Sequence[Entry], began: int, now: int) -> Chart:
+    """The chart of a session that began then; open attempts end at `now` (ms).
+
+    A loop is one bar. A journal with impossible times is drawn, too.
+    """
+    if not entries:
+        return Chart((), ())
+    first = min(began, *(entry.started_at for entry in entries))
+    last = max(now if not entry.settled else entry.latest for entry in entries)
+    scale = _Scale(first, max(last - first, 1))
+    bars = [
+        _loop(run, scale, now) if run.loop else _bar(entry, scale, now)
+        for run in step_runs(entries)
+        for entry in run.entries[: 1 if run.loop else None]
+    ]
+    return Chart(tuple(bars), _ticks(scale))
+
+
+class _Scale(Record):
+    first: int
+    length: int
+
+    def span(self, kind: str, start: int, end: int) -> Span:
+        left = 100 * (start - self.first) / self.length
+        width = max(100 * (end - start) / self.length, _THINNEST)
+        left = min(max(left, 0.0), 100 - _THINNEST)
+        return Span(kind, left, min(width, 100 - left), text.duration(max(end - start, 0)))
+
+
+def _bar(entry: Entry, scale: _Scale, now: int) -> Bar:
+    end = entry.completed_at
+    if end is None:  # other tools do not always say when an attempt ended
+        end = entry.latest if entry.settled else now
+    whole = scale.span("idle" if entry.gates else "work", entry.started_at, end)
+    elapsed = "" if entry.status is EntryStatus.SKIPPED else whole.label
+    nth = entry.id.removeprefix(entry.step_id)
+    spans = (whole, *_within(entry, scale, end))
+    status = "round" if is_round(entry) else entry.status.value
+    return Bar(entry.id, entry.step_id, nth, status, elapsed, spans)
+
+
+def _loop(run: StepRun, scale: _Scale, now: int) -> Bar:
+    """The bar of a loop, with a part for each attempt at an item, the first ones of many."""
+    bars = [_bar(entry, scale, now) for entry in run.entries]
+    end = now if run.current else run.entries[0].started_at + run.lasted
+    whole = scale.span("idle", run.entries[0].started_at, end)
+    parts = [span for bar in bars[:_MOST_PARTS] for span in bar.spans]
+    status = "in_progress" if run.current else "failed" if run.failed else "done"
+    number = f"[{run.total}]"
+    return Bar(run.loop, run.loop, number, status, whole.label, (whole, *parts))
+
+
+def _within(entry: Entry, scale: _Scale, end: int) -> Iterator[Span]:
+    begun = entry.launched_at
+    if begun is None and entry.gates and entry.gates[0].place is not Place.BEFORE:
+        begun = entry.started_at
+    if entry.gates and begun is not None:
+        yield scale.span("work", begun, _or(entry.returned_at, end))
+    for gate in entry.gates:
+        yield scale.span("gate", gate.opened_at, _or(gate.answered_at, end))
+
+
+def _or(ms: int | None, end: int) -> int:
+    return end if ms is None else ms
+
+
+def _ticks(scale: _Scale) -> tuple[Tick, ...]:
+    wanted = scale.length / _TICKS
+    step = next((each for each in _INTERVALS if each >= wanted), _INTERVALS[-1])
+    count = min(scale.length // step, _TICKS)
+    return tuple(Tick(100 * step * n / scale.length, _short(step * n)) for n in range(count + 1))
+
+
+def _short(ms: int) -> str:
+    return text.duration(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s"

@@ -9,12 +9,14 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from types import FrameType
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.file_changes import Changes, FileChange, visible
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.answers import meanings_of, read_answer
 from playbook_supervisor.kernel.directives import Ask
@@ -33,6 +35,8 @@ _INDENT = 3  # columns before a line of the context, and the last one
 _OTHER_ROWS = 4  # an empty one, the title, the question's first one, the prompt
 _FEWEST = 10  # lines of the context, even on a lower terminal
 _NARROWEST = 20  # columns of the context, even on a narrower one
+_MOST = 400  # lines of a diff
+_SIGNS = {"added": "+", "removed": "-", "context": " ", "remark": " "}
 
 
 class Prompt(Record, frozen=False):
@@ -126,12 +130,13 @@ def _asks_for_choice(snapshot: Snapshot) -> bool:
 
 def _diff(snapshot: Snapshot) -> list[str]:
     """What has changed since the session began."""
-    from playbook_supervisor.cli.render import diff  # few people ask for it
-    from playbook_supervisor.commands.inbox.gate_facts import changes_since_beginning
+    from playbook_supervisor.commands.inbox.gate_facts import (
+        changes_since_beginning,  # few ask for it
+    )
 
     assert isinstance(snapshot.directive, Ask)  # noqa: S101 - the caller knows
     own = snapshot.of(snapshot.directive.member)
-    return list(diff.lines(changes_since_beginning(own.store, own.session_id)))
+    return list(diff_lines(changes_since_beginning(own.store, own.session_id)))
 
 
 def _prompts(snapshot: Snapshot) -> list[str]:
@@ -182,3 +187,27 @@ def _prompting(prompt: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGCONT, former)
+
+
+# ── what has changed ─────────────────────────────────────────────────────────────────────────
+
+
+def diff_lines(changes: Changes) -> Iterator[str]:
+    """The first lines of the changes, harmless, and how many more there are."""
+    if not changes.files:
+        yield "nothing has changed" if changes.exact else "not known; `git status` may tell"
+        return
+    shown = (line for file in changes.files for line in _file(file))
+    yield from islice(shown, _MOST)
+    if next(shown, None) is not None:
+        yield "… and more: `git diff` and `git status` show all"
+    yield changes.summary
+
+
+def _file(file: FileChange) -> Iterator[str]:
+    yield f"── {visible(', '.join([f'{file.path} ({file.kind})', *file.notes]))}"
+    for hunk in file.hunks:
+        yield visible(hunk.heading)
+        yield from (f"{_SIGNS[line.kind]}{visible(line.text)}" for line in hunk.lines)
+    if file.left_out:
+        yield f"… {counted(file.left_out, 'more line')}"

@@ -1,4 +1,4 @@
-"""`playbook init`: install playbooks, commands and settings in a project (kai FR42, NFR11).
+"""`playbook init`: install playbooks, commands and settings in a project.
 
 Files of other origin are overwritten only on request, and then kept beside. Files that a user
 deleted are restored only on request.
@@ -13,9 +13,15 @@ from pathlib import Path
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.install import changes, shipped, test_check
+from playbook_supervisor.commands.install import changes, shipped
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
-from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
+from playbook_supervisor.commands.install.survey import (
+    Survey,
+    check_change,
+    foreign_commands,
+    proposed,
+    survey,
+)
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project import config, library
@@ -94,8 +100,8 @@ class _Plan:
     def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
         previous, choices = self._previous, self._choices
         files = [change for path in self._wanted() for change in self._changes(path)]
-        if choices.test_check and (proposal := test_check.proposed(self._root)):
-            files.append(test_check.change(self._root, proposal))
+        if choices.test_check and (proposal := proposed(self._root)):
+            files.append(check_change(self._root, proposal))
         recorded = {file.action.path: file.recorded for file in files if file.recorded}
         without = previous.no_hooks if choices.no_hooks is None else choices.no_hooks
         record = Installation(__version__, {**previous.files, **recorded}, without)

@@ -6,21 +6,27 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.commands.install import shipped, test_check
+from playbook_supervisor.commands.install import changes, shipped
+from playbook_supervisor.commands.install.changes import Action, FileChange
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.formats.yaml_writer import Block, flow, pair
 from playbook_supervisor.kernel.model import SLASH, Playbook
 from playbook_supervisor.project import config, features
 from playbook_supervisor.project.conditions import checks
 from playbook_supervisor.project.install_record import fingerprint, read_installation
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
-from playbook_supervisor.project.test_command import Proposal
+from playbook_supervisor.project.test_command import Proposal, detect
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import read_bytes
 
 _SPECIFY = "/speckit.specify"
 RUN = "playbook.run"
+TEST = "test"
+"""The check that `init` proposes."""
+_HEADER = "# The settings of this project; `playbook schema config` describes every key.\n"
 
 
 class Survey(Record):
@@ -80,10 +86,10 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
     wanted = {command for missing in lacking.values() for command in missing}
     offered = tuple(f"/{name}" for name in shipped.FEATURE_COMMANDS if f"/{name}" in wanted)
     specify, foreign = index.resolve(_SPECIFY), foreign_commands(here.root)
-    tests = test_check.proposed(here.root)
+    tests = proposed(here.root)
     there = {*config.load(here.root).checks}
     if tests and config.FILE in changing:
-        there.add(test_check.NAME)
+        there.add(TEST)
     files = {name: shipped.playbook_file(name) for name in shipped.PLAYBOOKS}
     files[RUN] = shipped.command_file(RUN)
     return Survey(
@@ -97,7 +103,7 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
         specify.name if specify else "",
         frozenset(name for name, each in playbooks.items() if not _checks(each) <= there),
         tests,
-        tests is None and test_check.is_open(here.root),
+        tests is None and _is_open(here.root),
         any(
             0 < len(missing) < len(_commands(playbooks[name])) and {*missing} <= {*offered}
             for name, missing in lacking.items()
@@ -166,3 +172,51 @@ def _feature(here: checkout.Checkout) -> str:
         if features.resolve(here.root, number, settings, tuple).name == name:
             return number
     return name
+
+
+# ── the check `test`, which `init` proposes: how this project runs its tests ─────────────────
+
+
+def proposed(root: Path) -> Proposal | None:
+    """What `init` would add; None if the settings have `checks`, or no command is found.
+
+    Errors as for `config.text`, and CheckError if the settings are no YAML.
+    """
+    return detect(root) if _is_open(root) else None
+
+
+def _is_open(root: Path) -> bool:
+    """Whether the settings say nothing about checks yet. Errors as for `proposed`."""
+    settings = load(config.text(root) or b"", config.FILE).data
+    return not isinstance(settings, dict) or "checks" not in settings
+
+
+def check_line(proposal: Proposal) -> str:
+    """The check as config.yaml says it: `test: {run: [make, test]}`."""
+    return f"{TEST}: {flow(_test_check(proposal))}"
+
+
+def check_change(root: Path, proposal: Proposal) -> FileChange:
+    """How the check is added to config.yaml."""
+    if why := changes.obstacle(root, config.FILE):
+        return FileChange(Action(config.FILE, "conflict", why))
+    before = config.text(root)
+    why = f"checks: {check_line(proposal)}, as {proposal.source} says"
+    action = Action(config.FILE, "merge" if before else "write", why)
+    return FileChange(action, with_check(before or b"", proposal))
+
+
+def with_check(text: bytes, proposal: Proposal) -> bytes:
+    """The settings with the check; everything that is there stays as it is, comments too."""
+    checks = Block({TEST: _test_check(proposal)})
+    if isinstance(load(text, config.FILE).data, dict):
+        from playbook_supervisor.formats.yaml_edit import edit_mapping
+
+        return edit_mapping(text, {}, {"checks": checks})
+    above = text.decode() if text.strip() else _HEADER
+    return (above.rstrip("\n") + "\n\n" + pair("checks", checks, 0)).encode()
+
+
+def _test_check(proposal: Proposal) -> dict[str, object]:
+    env = {"env": dict(proposal.env)} if proposal.env else {}
+    return {"run": proposal.run, **env}
