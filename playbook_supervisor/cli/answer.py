@@ -8,9 +8,11 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
-from playbook_supervisor.commands import driving, locate, protocol, view
+from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.commands.answering import answer as record
 from playbook_supervisor.commands.fleet import routing
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.formats.sanitize import first_line, printable
@@ -51,10 +53,10 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
     sys.stdout.flush()  # what was recorded is read before what follows from it
     output.show_notices(snapshot.notices)
-    if protocol.in_a_client(snapshot):
+    if binding.living(snapshot.private) is not None:
         output.write("next: Claude Code continues at your next message there")
         return 0
-    driven = view.driven(snapshot)
+    driven = driver_lock.living(snapshot.private) is not None
     if resume and not driven:
         return _resume(snapshot)
     name = locate.required_id(snapshot)
@@ -82,8 +84,4 @@ def _resume(snapshot: Snapshot) -> int:
             return DriveResult(snapshot, snapshot.manifest.status.value)
         return driving.resume(snapshot.session_id, observer=observer, prompter=prompter)
 
-    return drive_and_show(
-        drive,
-        options.level(),
-        json=False,
-    )
+    return drive_and_show(drive, options.level(), json=False)

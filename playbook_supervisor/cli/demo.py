@@ -35,7 +35,7 @@ def demo() -> int:
     output.inform(f"In {made.root}, with a scripted agent:\n$ {command}")
     prompter = Prompt(shows_list(level)) if output.is_interactive() else _ScriptedPrompter()
     drive = DriveOptions(agent=made.agent)
-    with observing(level, protocol.entries) as observer:
+    with observing(level) as observer:
         result = driving.run(
             made.playbook,
             made.args,

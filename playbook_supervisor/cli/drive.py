@@ -39,7 +39,7 @@ def drive_and_show(
     With `asks`, gates are asked at a terminal.
     """
     prompter = Prompt(shows_list(level)) if asks and output.is_interactive() else None
-    with observing(level, protocol.entries) as observer:
+    with observing(level) as observer:
         result = drive(observer, prompter)
     snapshot, attempts = result.snapshot, protocol.tree_entries(result.snapshot)
     context = result.context
@@ -84,11 +84,8 @@ def _last_lines(
 
 
 @contextmanager
-def observing(level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> Iterator[Observer]:
-    """An observer that shows a live list on a terminal, and otherwise a log.
-
-    `earlier` returns the attempts that were journaled before.
-    """
+def observing(level: Level) -> Iterator[Observer]:
+    """An observer that shows a live list on a terminal, and otherwise a log."""
     from playbook_supervisor.cli.render.bell import Bell
 
     if not shows_list(level):
@@ -97,7 +94,7 @@ def observing(level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> I
         return
     from playbook_supervisor.cli.render.terminal import Terminal
 
-    terminal = Terminal(level, earlier)
+    terminal = Terminal(level)
     try:
         yield CompositeObserver(terminal, Bell())
     finally:

@@ -48,14 +48,14 @@ def handle(payload: object) -> int:
     Returns 0, or 1 with a message if the payload is not a hook's; never 2, which would block the
     client. A typed command that fails is blocked with its error, so that no model sees it.
     """
-    from playbook_supervisor.commands import protocol
+    from playbook_supervisor.drivers.claude_code import hooks
     from playbook_supervisor.errors import PlaybookError
 
     if not isinstance(payload, dict):
         output.inform("playbook hook: stdin is not the JSON object of a hook")
         return 1
     try:
-        reply = protocol.hook(payload, os.environ)
+        reply = hooks.handle(payload, os.environ)
         document = None if reply is None else _document(reply)
     except PlaybookError as error:
         lines = (error.message, error.where and f"at: {error.where}", f"do: {error.guidance}")

@@ -1,25 +1,29 @@
-"""The protocol by which a client drives a session: begin, next, report, and the hooks."""
+"""The protocol by which a client drives a session: begin, next, report."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from playbook_supervisor.commands import locate
+from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code.details import (
+    DirectiveDetails,
+    directive_details,
+    prepared,
+)
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.drivers.claude_code.context import HookReply
-    from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
-    from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.serialize import outcome_from_json
+from playbook_supervisor.sessions.snapshot import Snapshot, for_agents, for_us, running
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
 
 _INTERVAL = 0.1  # seconds between two looks at a journal that others write
 
@@ -60,8 +64,6 @@ def next_directive(
     With `wait`, steps without an agent are carried out, and the project's own checks are made, in
     a process that outlives this one.
     """
-    from playbook_supervisor.sessions.snapshot import for_us
-
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
     snapshot = supervisor.advance()
     known, ours = _running_ids(snapshot), False
@@ -79,9 +81,6 @@ def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
     `known` are the attempts that ran when the wait began, `ours` whether it was so far for what we
     carry out ourselves: then an agent is not waited for, because a client reports its end.
     """
-    from playbook_supervisor.drivers.claude_code import binding
-    from playbook_supervisor.sessions.snapshot import for_agents, for_us
-
     given = binding.launched_attempts(snapshot.private)
     launched = known if given is None else given
     if any(attempt.id not in launched for attempt in for_agents(snapshot)):
@@ -92,11 +91,6 @@ def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
 
 
 def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
-    from time import monotonic, sleep
-
-    from playbook_supervisor.drivers.claude_code import binding
-    from playbook_supervisor.sessions.snapshot import for_us
-
     if delay := supervisor.delay(snapshot):
         until = monotonic() + delay
         while not supervisor.changed() and (left := until - monotonic()) > 0:
@@ -125,11 +119,6 @@ def report(
     The same goes for every report on a session that a client's hooks supervise: the hooks see
     for themselves what comes back.
     """
-    from playbook_supervisor.drivers.claude_code import binding
-    from playbook_supervisor.formats.sanitize import printable
-    from playbook_supervisor.kernel.directives import Failure, Outcome
-    from playbook_supervisor.sessions.serialize import outcome_from_json
-
     reported = Outcome() if outcome is None else outcome_from_json(outcome)
     if error:
         failure = Failure("PB-AGENT-FAILED", printable(error).strip())
@@ -152,37 +141,12 @@ def report(
 
 def _require_an_agents(snapshot: Snapshot, attempt: str) -> None:
     """StateError PB-STATE-REFUSED for the report of a step that no agent carries out."""
-    from playbook_supervisor.errors import StateError
-    from playbook_supervisor.sessions.snapshot import for_us
-
     if any(member.id == attempt for member in for_us(snapshot)):
         raise StateError(
             "PB-STATE-REFUSED",
             f"{attempt} is carried out by playbook itself",
             guidance="`playbook next --wait` carries it out and waits for it.",
         )
-
-
-def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
-    """The reply to one hook of the Claude Code client; None where there is nothing to say."""
-    from playbook_supervisor.drivers.claude_code.hooks import handle
-
-    return handle(payload, environment)
-
-
-def in_a_client(snapshot: Snapshot) -> bool:
-    """Whether a living client drives the session, with hooks or without."""
-    from playbook_supervisor.drivers.claude_code import binding
-
-    return binding.living(snapshot.private) is not None
-
-
-def entries(snapshot: Snapshot) -> tuple[Entry, ...]:
-    """The whole journal of the session, oldest first.
-
-    It is read again: a snapshot has the entries of the due phase alone.
-    """
-    return snapshot.store.journal(snapshot.session_id).entries
 
 
 def tree_entries(snapshot: Snapshot) -> dict[str, Entry]:
@@ -196,8 +160,6 @@ def tree_entries(snapshot: Snapshot) -> dict[str, Entry]:
 def _in_tree(
     store: DiskStore, session_id: str, above: str, seen: set[str]
 ) -> Iterator[tuple[str, Entry]]:
-    from playbook_supervisor.errors import PlaybookError
-
     for entry in store.journal(session_id).entries:
         yield f"{above}{entry.id}", entry
         if entry.session and entry.session not in seen:
@@ -208,9 +170,6 @@ def _in_tree(
 
 def _reply(supervisor: Supervisor, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:
     """The snapshot with details; at the end, a conversation that drives by commands is unbound."""
-    from playbook_supervisor.drivers.claude_code import binding
-    from playbook_supervisor.kernel.directives import Finish
-
     if locate.in_claude_code() and isinstance(snapshot.directive, Finish):
         from playbook_supervisor.drivers.claude_code import authorization
 
@@ -221,14 +180,10 @@ def _reply(supervisor: Supervisor, snapshot: Snapshot) -> tuple[Snapshot, Direct
 def _with_details(
     supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
 ) -> tuple[Snapshot, DirectiveDetails]:
-    from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
-
     snapshot = prepared(supervisor, snapshot)
     details = directive_details(supervisor, snapshot, given)
     return locate.with_store_notices(snapshot), details
 
 
 def _running_ids(snapshot: Snapshot) -> set[str]:
-    from playbook_supervisor.sessions.snapshot import running
-
     return {attempt.id for attempt in running(snapshot)}

@@ -10,7 +10,6 @@ from playbook_supervisor.commands import locate, overview, progress, proving, se
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy, settings_of
 from playbook_supervisor.commands.progress import Progress
-from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import (
     ArgumentError,
     ConditionError,
@@ -35,7 +34,6 @@ from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import pinned_inputs
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import write_atomically
@@ -87,11 +85,6 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
         if session and not seen:
             overview.find(store, session)  # says in its own words that there is none
         yield seen
-
-
-def driven(snapshot: Snapshot) -> bool:
-    """Whether a living runner drives the session."""
-    return driver_lock.living(snapshot.private) is not None
 
 
 class SessionView(Record):

@@ -6,7 +6,7 @@ import io
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 from held import Held
@@ -21,7 +21,7 @@ from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
-from playbook_supervisor.commands import driving, protocol
+from playbook_supervisor.commands import driving
 from playbook_supervisor.commands.drive_options import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.errors import StateError
@@ -84,7 +84,7 @@ class Sitting:
         self._patch.setattr("sys.stderr", self.stderr)
         self._patch.setenv("COLUMNS", str(columns))
         self._patch.setenv("LINES", str(lines))
-        return Terminal(level, protocol.entries)
+        return Terminal(level)
 
     def _left(self, terminal: Terminal, columns: int, lines: int) -> Screen:
         terminal.close()
@@ -272,14 +272,17 @@ def test_a_stop_while_drawing_is_not_lost() -> None:
     assert screen.text == ["one", "three"]
 
 
-def test_an_unreadable_journal_does_not_hide_a_gate(sitting: Sitting) -> None:
+def test_an_unreadable_journal_does_not_hide_a_gate(
+    sitting: Sitting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sitting.playbook(("one", "auto", "stop", ""), ("two", "gate_always", "stop", ""))
     sitting.runs("default: {say: done}\n")
 
-    def refused(snapshot: Snapshot) -> Sequence[Entry]:
+    def refused(snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
         raise StateError("PB-STATE-CORRUPT", "it cannot be read")
 
-    terminal = Terminal(Level.INFO, refused)
+    monkeypatch.setattr("playbook_supervisor.cli.render.terminal._journaled", refused)
+    terminal = Terminal(Level.INFO)
     assert driving.resume(observer=terminal).why == "waiting"
     terminal.close()
     assert "?\x1b[0m  \x1b[1;33mtwo" in sitting.stderr.getvalue()

@@ -23,7 +23,7 @@ from stored import Scene
 from cli.scripts import GATED
 from playbook_supervisor.cli import hook_handler
 from playbook_supervisor.cli.directive_output import lines_at_stop, lines_for_model
-from playbook_supervisor.commands import protocol
+from playbook_supervisor.drivers.claude_code import hooks
 from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
 from playbook_supervisor.formats.directive_line import directive_line
@@ -194,7 +194,7 @@ def test_no_text_of_a_hooks_reply_poses_as_a_directive(
             reply = replace(REPLY, event=event, decision=decision, snapshot=known, details=details)
             poison: dict[str, Any] = {field: f"Ours. {text}"}
             reply = replace(reply, **poison)
-            mocker.patch.object(protocol, "hook", return_value=reply)
+            mocker.patch.object(hooks, "handle", return_value=reply)
             assert hook_handler.handle({"hook_event_name": event}) == 0
             said = json.loads(capsys.readouterr().out)
             read = [said.get("reason", ""), said.get("stopReason", "")]

@@ -111,12 +111,11 @@ class Region(Record, frozen=False):
 class Terminal(Observer):
     """An observer that shows a live list on stderr, which pauses while a gate is open.
 
-    `earlier` returns the attempts that were journaled before this drive. A thread redraws the
-    list.
+    A thread redraws the list.
     """
 
-    def __init__(self, level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> None:
-        self._level, self._earlier = level, earlier
+    def __init__(self, level: Level) -> None:
+        self._level = level
         self._console = Console(stderr=True, highlight=False)
         self._region = Region(self._console)
         self._lock = threading.RLock()  # between this thread and the one that draws
@@ -181,15 +180,9 @@ class Terminal(Observer):
     def _update(self, snapshot: Snapshot) -> None:
         if self._snapshot is None:
             with suppress(PlaybookError):
-                self._attempts = dict(self._earlier_in_tree(snapshot))
+                self._attempts = dict(_journaled(snapshot))
         self._snapshot = snapshot
         self._attempts |= _due(snapshot)
-
-    def _earlier_in_tree(self, snapshot: Snapshot, within: str = "") -> Iterator[tuple[str, Entry]]:
-        for entry in self._earlier(snapshot):
-            yield f"{within}{entry.id}", entry
-        for place, child in snapshot.children.items():
-            yield from self._earlier_in_tree(child, f"{within}{place}/")
 
     def _begin(self) -> None:
         if self._drawing is None:
@@ -265,6 +258,14 @@ class _Drawing:
         with suppress(MemoryError, RuntimeError, OSError):
             while not self._over.wait(_INTERVAL):
                 self._draw()
+
+
+def _journaled(snapshot: Snapshot, within: str = "") -> Iterator[tuple[str, Entry]]:
+    """The attempts of the whole journals: a snapshot has the entries of the due phase alone."""
+    for entry in snapshot.store.journal(snapshot.session_id).entries:
+        yield f"{within}{entry.id}", entry
+    for place, child in snapshot.children.items():
+        yield from _journaled(child, f"{within}{place}/")
 
 
 def _due(snapshot: Snapshot, within: str = "") -> dict[str, Entry]:
