@@ -63,7 +63,7 @@ class _ScriptedPrompter:
         self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         del overtaken
-        answer = text.first_choice(snapshot)
+        answer = text.asked(snapshot).choices[0].value
         output.inform(*(f"  {line}" for line in gate_text.lines(context)))
         output.inform(f"There is no terminal to ask at: the demo answers `{answer}` itself.")
         return PromptAnswer(answer)

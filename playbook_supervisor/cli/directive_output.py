@@ -75,7 +75,7 @@ def _directive_json(snapshot: Snapshot, details: DirectiveDetails) -> dict[str, 
 
 
 def _settled(snapshot: Snapshot) -> list[str]:
-    return [text.settled_line(event) for event in snapshot.events if event.change in _SETTLED]
+    return [gate_text.settled_line(event) for event in snapshot.events if event.change in _SETTLED]
 
 
 def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None) -> list[str]:

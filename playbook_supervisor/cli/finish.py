@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output
+from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
@@ -35,7 +36,7 @@ def finish(named: str, *, session: str, force: bool) -> int:
     here = Path.cwd()
     output.write(*map(printable, (*plan.obstacles, *plan.unsafe)))
     if force and plan.obstacles and not plan.unsafe:
-        finishing.require_human(plan)
+        locate.require_human(plan.store, plan.session_id, "finish --force")
         if not _confirmed(plan):
             output.inform("nothing was removed")
             return 1

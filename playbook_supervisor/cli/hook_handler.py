@@ -126,9 +126,9 @@ def _document(reply: HookReply) -> dict[str, Any]:
 def _settled(reply: HookReply) -> list[str]:
     if not reply.closed:
         return []
-    from playbook_supervisor.cli.render import text
+    from playbook_supervisor.sessions.gate_text import settled_line
 
-    return [text.settled_line(event) for event in reply.closed]
+    return [settled_line(event) for event in reply.closed]
 
 
 def _permission(event: str, decision: str, reason: str) -> dict[str, Any]:

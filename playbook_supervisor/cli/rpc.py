@@ -25,6 +25,7 @@ def rpc() -> int:
     """
     from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
     from playbook_supervisor.cli.error_handler import of_the_machine, write_error
+    from playbook_supervisor.commands import locate
     from playbook_supervisor.commands import rpc as requests
     from playbook_supervisor.commands.rpc_request import LARGEST, read_request
     from playbook_supervisor.errors import PlaybookError
@@ -32,7 +33,7 @@ def rpc() -> int:
     if sys.stdin.isatty():
         raise click.UsageError("the request is read from stdin, which is a terminal")
     try:
-        request = read_request(sys.stdin.buffer.read(LARGEST + 1), requests.workspace())
+        request = read_request(sys.stdin.buffer.read(LARGEST + 1), locate.store().checkout.root)
         drive_and_show(
             lambda observer, _: requests.serve(request, observer),
             options.level(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render import session_shapes, timeline
+from playbook_supervisor.cli.render import json_shapes, timeline
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
 
@@ -41,7 +41,7 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
         raise click.UsageError("--html and --json cannot be combined")
     shown = view.show(options.chosen_session(named, session))
     if json and not shown.problem:
-        output.write_json(session_shapes.session(shown))
+        output.write_json(json_shapes.session(shown))
         return 0
     if html:
         _write_page(shown, html)

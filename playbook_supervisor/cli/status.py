@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from playbook_supervisor.cli import options, output, streams
-from playbook_supervisor.cli.render import live, session_shapes, sessions, text
+from playbook_supervisor.cli.render import json_shapes, live, sessions, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
 from playbook_supervisor.commands.progress import Progress
@@ -57,7 +57,7 @@ def _list(session: str, *, all: bool, json: bool) -> int:
     seen = view.status(session)
     shown = [each for each in seen if all or session or each.open]
     if json:
-        output.write_json(session_shapes.sessions(shown))
+        output.write_json(json_shapes.sessions(shown))
         return 0
     for each in shown:
         context = gate_text.lines(each.gate_context())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from playbook_supervisor.commands import driving, locate, resume_token
 from playbook_supervisor.commands.drive_options import DriveOptions
@@ -20,11 +19,6 @@ from playbook_supervisor.sessions import tokens
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.cancellation import Interrupted
 from playbook_supervisor.system.request_deadline import Deadline, within
-
-
-def workspace() -> Path:
-    """The top of the repository that contains the current folder; StateError outside of one."""
-    return locate.store().checkout.root
 
 
 def serve(request: Request, observer: Observer) -> DriveResult:

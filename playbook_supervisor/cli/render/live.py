@@ -246,7 +246,7 @@ def _row(step: Step, run: StepRun, seen: _Seen, within: str) -> Row:
         worked = (entry.completed_at or entry.latest) - entry.started_at - text.waited_ms((entry,))
         skipped = entry.status is EntryStatus.SKIPPED
         rounds = f"{len(run.rounds) + 1} rounds · " if run.rounds and not skipped else ""
-        words = rounds + text.reason(entry)
+        words = rounds + gate_text.reason(entry)
         return Row(
             mark, tone, name, "" if skipped else text.duration(worked), words.removesuffix(" · ")
         )

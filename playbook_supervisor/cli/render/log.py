@@ -45,7 +45,7 @@ def write_line(line: str) -> None:
 
 
 class Log(Observer):
-    """An observer that writes lines (cat NFR-4.1)."""
+    """An observer that writes lines."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class Log(Observer):
             self.write(f"{text.stamp(now())} {attempt.id} {shown}")
 
     def on_gate(self, snapshot: Snapshot) -> None:
-        line = text.waiting(snapshot, now())
+        at = text.asked(snapshot).member.id
+        line = f"{text.stamp(now())} {at} WAITS FOR A HUMAN: {text.question(snapshot)}"
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
 
     def on_notice(self, text: str) -> None:

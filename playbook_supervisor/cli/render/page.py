@@ -11,7 +11,6 @@ from hashlib import sha256
 
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import html, text
-from playbook_supervisor.cli.render.timeline import not_begun
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
@@ -62,7 +61,7 @@ def session_values(shown: SessionView, now: int) -> dict[str, object]:
         "gate": seen.gate,
         "effects": shown.effects,
         "chart": chart(shown.entries, head.started_at if head else 0, now),
-        "not_begun": not_begun(shown.entries, shown.playbook),
+        "not_begun": text.not_begun(shown.entries, shown.playbook),
         "now": now,
     }
 

@@ -53,8 +53,8 @@ class Prompt(Record, frozen=False):
         self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         """Print the context once, then wait for a line, or until `overtaken`."""
-        if self._shown != text.gate_id(snapshot):
-            self._shown = text.gate_id(snapshot)
+        if self._shown != (gate := text.asked(snapshot).id):
+            self._shown = gate
             self._discard_input()
             for line in self._fitting(snapshot, context):
                 write_line(f"  {line}")

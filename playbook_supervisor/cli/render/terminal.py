@@ -164,7 +164,8 @@ class Terminal(Observer):
         self._begin()
         self.close()
         self._above = live.settled_steps(snapshot, self._attempts)
-        title = Text(f" {text.gate_title(snapshot)} ", style="bold reverse yellow")
+        place = text.path(text.asked(snapshot).member.id)
+        title = Text(f" {place} waits for you ", style="bold reverse yellow")
         self._region.print(Text(), title, Text(text.question(snapshot)))
 
     def on_end(self, snapshot: Snapshot) -> None:

@@ -22,8 +22,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     SessionStatus,
 )
-from playbook_supervisor.sessions.gate_text import reason as reason
-from playbook_supervisor.sessions.gate_text import settled_line as settled_line
 from playbook_supervisor.sessions.step_runs import is_round
 
 TYPE_CHECKING = False
@@ -45,11 +43,6 @@ def stamp(ms: int) -> str:
     return f"{to_time(ms)[:19]}Z"
 
 
-def seconds(ms: int) -> str:
-    """`725.8s`, for logs."""
-    return f"{ms / 1000:.1f}s"
-
-
 def path(id_: str) -> str:
     """`release#1 → pr#1`: where an attempt or a gate of a child session stands."""
     return id_.replace("/", " → ")
@@ -69,7 +62,7 @@ def joined(words: Sequence[str]) -> str:
 
 
 def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
-    """The line of the log (cat NFR-4.1), or two if an answer settled the attempt.
+    """The line of the log, or two if an answer settled the attempt.
 
     Empty if another line covers the event. `now`, in ms since the epoch, is used for events whose
     time the journal does not keep.
@@ -123,7 +116,8 @@ def _settled(event: Event) -> str:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
         cause = one_line(entry.human_response, _LINE) or "".join(entry.evidence[-1:])
     else:
-        words += [seconds((entry.completed_at or entry.latest) - entry.started_at), entry.decision]
+        lasted = (entry.completed_at or entry.latest) - entry.started_at
+        words += [f"{lasted / 1000:.1f}s", entry.decision]
         # If an answer settled the attempt, its gate has shown the error.
         shows_error = entry.status is EntryStatus.FAILED and not _by_answer(entry)
         cause = entry.error if shows_error else ""
@@ -136,29 +130,9 @@ def _settled(event: Event) -> str:
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
 
 
-def waiting(snapshot: Snapshot, now: int) -> str:
-    """The line of a gate in the log."""
-    return f"{stamp(now)} {asked(snapshot).member.id} WAITS FOR A HUMAN: {question(snapshot)}"
-
-
-def gate_title(snapshot: Snapshot) -> str:
-    """`pr#1 waits for you`."""
-    return f"{path(asked(snapshot).member.id)} waits for you"
-
-
-def gate_id(snapshot: Snapshot) -> str:
-    """`pr#1?1`."""
-    return asked(snapshot).id
-
-
 def question(snapshot: Snapshot) -> str:
     """The question of the gate, on one line."""
     return first_line(snapshot.question, _LINE)
-
-
-def first_choice(snapshot: Snapshot) -> str:
-    """The usual answer."""
-    return asked(snapshot).choices[0].value
 
 
 def choices_of(snapshot: Snapshot) -> str:
@@ -201,9 +175,9 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
 
 
 def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
-    """Steps, duration, waiting time at gates, and known cost and tokens (cat NFR-4.3).
+    """Steps, duration, waiting time at gates, and known cost and tokens.
 
-    Of a completed session also who is to review what it made (cat FR-1.2).
+    Of a completed session also who is to review what it made.
     """
     manifest = snapshot.manifest
     parts = [snapshot.progress]
@@ -290,6 +264,12 @@ def fatal(entries: Sequence[Entry], playbook: Playbook | None) -> list[Entry]:
         if entry.status is EntryStatus.FAILED
         and phase_of.get(base_of(entry.step_id)) == phase_of.get(base_of(last[-1].step_id))
     ]
+
+
+def not_begun(entries: Sequence[Entry], playbook: Playbook | None) -> list[str]:
+    """The steps without an attempt."""
+    begun = {base_of(entry.step_id) for entry in entries}
+    return [step.id for step in playbook.steps if step.id not in begun] if playbook else []
 
 
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:

@@ -12,7 +12,7 @@ from playbook_supervisor.cli.render import sessions, text
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, one_line
 from playbook_supervisor.kernel import gates
-from playbook_supervisor.kernel.model import Playbook, Step, base_of
+from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus, SessionStatus
 from playbook_supervisor.sessions import gate_text
@@ -24,7 +24,7 @@ HINT = "`playbook show --all` shows every item, round and step of a child sessio
 
 
 def details(shown: SessionView, now: int, *, every: bool = False) -> Iterator[str]:
-    """Every attempt with its conditions, evidence and answers (kai FR39)."""
+    """Every attempt with its conditions, evidence and answers."""
     seen = shown.seen
     yield from sessions.brief(seen, now, gate_text.lines(seen.gate_context()))
     yield from sessions.said(seen)
@@ -57,15 +57,9 @@ def _steps(shown: SessionView, now: int, *, every: bool) -> Iterator[str]:
     if cures := text.cures(entries, playbook):
         yield ""
         yield from cures
-    if left := not_begun(entries, playbook):
+    if left := text.not_begun(entries, playbook):
         yield ""
         yield f"not begun: {', '.join(left)}"
-
-
-def not_begun(entries: tuple[Entry, ...], playbook: Playbook | None) -> list[str]:
-    """The steps without an attempt."""
-    begun = {base_of(entry.step_id) for entry in entries}
-    return [step.id for step in playbook.steps if step.id not in begun] if playbook else []
 
 
 def _closes(shown: SessionView) -> bool:

@@ -91,11 +91,6 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
         raise StateError(error.code, error.message, where=error.where, guidance=guidance) from error
 
 
-def require_human(plan: FinishPlan) -> None:
-    """StateError PB-STATE-HUMAN-ONLY if a model asks to remove unmerged work."""
-    locate.require_human(plan.store, plan.session_id, "finish --force")
-
-
 def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
     """Remove worktree and branch, with `force` despite the obstacles; abort open sessions first.
 
