@@ -169,8 +169,14 @@ def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | No
     return read
 
 
-_seconds = _above_zero("a number of seconds")
-_dollars = _above_zero("an amount")
+def _seconds(name: str, words: str) -> Callable[[Command], Command]:
+    return click.option(
+        name, metavar="SECONDS", callback=_above_zero("a number of seconds"), help=words
+    )
+
+
+def _number(name: str, words: str) -> Callable[[Command], Command]:
+    return click.option(name, metavar="N", type=click.IntRange(min=1), help=words)
 
 
 def driving(command: Command) -> Command:
@@ -188,48 +194,23 @@ def driving(command: Command) -> Command:
             type=click.Choice(["manual", "autonomous"]),
             help="autonomous approves the gates of gate_always and tools without asking.",
         ),
-        click.option(
-            "--timeout",
-            metavar="SECONDS",
-            callback=_seconds,
-            help="Longest duration of a step.",
-        ),
-        click.option(
-            "--idle-timeout",
-            metavar="SECONDS",
-            callback=_seconds,
-            help="Longest time that a step may print nothing.",
-        ),
-        click.option(
+        _seconds("--timeout", "Longest duration of a step."),
+        _seconds("--idle-timeout", "Longest time that a step may print nothing."),
+        _seconds(
             "--patience",
-            metavar="SECONDS",
-            callback=_seconds,
-            help="How long to wait, without a terminal, for the answer to what an agent asks.",
+            "How long to wait, without a terminal, for the answer to what an agent asks.",
         ),
         click.option(
             "--max-cost-usd",
             metavar="USD",
-            callback=_dollars,
+            callback=_above_zero("an amount"),
             help="Highest cost of the whole run. `resume` keeps this limit and the next three.",
         ),
-        click.option(
-            "--max-tokens",
-            metavar="N",
-            type=click.IntRange(min=1),
-            help="Most tokens of the whole run, weighed by price in tokens of input.",
+        _number(
+            "--max-tokens", "Most tokens of the whole run, weighed by price in tokens of input."
         ),
-        click.option(
-            "--max-turns",
-            metavar="N",
-            type=click.IntRange(min=1),
-            help="Most turns of the model in one step.",
-        ),
-        click.option(
-            "--max-tool-calls",
-            metavar="N",
-            type=click.IntRange(min=1),
-            help="Most tool calls in one step.",
-        ),
+        _number("--max-turns", "Most turns of the model in one step."),
+        _number("--max-tool-calls", "Most tool calls in one step."),
     )
     for option in reversed(options):
         command = option(command)
