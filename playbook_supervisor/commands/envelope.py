@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.errors import StateError, guidance
@@ -19,11 +20,7 @@ from playbook_supervisor.sessions import gate_text, last_output, tokens
 from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.store import DiskStore
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 DEADLINE = signal.SIGALRM
 """The signal of a drive that was interrupted because the time of its request was over."""

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import selection
+from playbook_supervisor.sessions.engine import EngineOptions
+from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.selection import OPEN, top_of
+from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer
-    from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.sessions.supervisor import Supervisor
 
 VARIABLE = "PLAYBOOK_SESSION"
 """Names the session where no argument does."""
@@ -33,18 +40,12 @@ def current_folder() -> Path:
 
 def store(cwd: Path | None = None) -> DiskStore:
     """The sessions of the worktree that contains the folder. StateError outside of one."""
-    from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.system import checkout
-
     here = cwd or current_folder()
     return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
 def supervisor(store: DiskStore, session_id: str) -> Supervisor:
     """The supervisor for one command, which keeps copies of what it journals."""
-    from playbook_supervisor.sessions.engine import EngineOptions
-    from playbook_supervisor.sessions.supervisor import Supervisor
-
     return Supervisor(store, session_id, EngineOptions(copies=True))
 
 
@@ -53,10 +54,6 @@ def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
 
     StateError `PB-STATE-DRIVEN` while a runner drives it.
     """
-    from playbook_supervisor.drivers import driver_lock
-    from playbook_supervisor.sessions.engine import EngineOptions
-    from playbook_supervisor.sessions.supervisor import Supervisor
-
     options = EngineOptions(exports=False, runs_checks=False, copies=True)
     found = Supervisor(store, session_id, options)
     driver_lock.require_no_runner(found.private)
@@ -86,9 +83,6 @@ def require_human(store: DiskStore, session_id: str, command: str) -> None:
 
 def driven_as(store: DiskStore, session_id: str) -> str:
     """The session whose driver drives this one: its top, whatever has become of its files."""
-    from playbook_supervisor.errors import PlaybookError
-    from playbook_supervisor.sessions.selection import top_of
-
     try:
         return top_of(store, session_id)
     except PlaybookError:
@@ -134,8 +128,6 @@ def select(
 
         here = find(here, name)
     if not itself and (session or named_by_environment()):
-        from playbook_supervisor.sessions.selection import top_of
-
         name = top_of(here, name)
     if not here.drives(name):
         from playbook_supervisor.drivers.claude_code import authorization
@@ -148,10 +140,6 @@ def select(
 
 def restore(store: DiskStore, session_id: str) -> None:
     """Restore the session's files if something has removed them; what is wrong is said later."""
-    from contextlib import suppress
-
-    from playbook_supervisor.errors import PlaybookError
-
     if store.drives(session_id) and store.lacks_files(session_id):
         with suppress(PlaybookError), store.open(session_id):
             pass
@@ -162,8 +150,6 @@ def named(store: DiskStore, session: str = "") -> str:
 
     An abbreviation stands for a session of any worktree.
     """
-    from playbook_supervisor.sessions.manifest import SESSION_ID
-
     name = session or named_by_environment()
     if not name or SESSION_ID.match(name):
         return name
@@ -173,12 +159,10 @@ def named(store: DiskStore, session: str = "") -> str:
 
 
 def choose(store: DiskStore, session: str, observer: Observer | None = None) -> str:
-    """The session of that name, else of the environment, else of this worktree (kai FR15).
+    """The session of that name, else of the environment, else of this worktree.
 
     Where this worktree has none, the error tells a person which are unfinished in any worktree.
     """
-    from playbook_supervisor.sessions import selection
-
     name = named(store, session)
     try:
         found = selection.choose(store, name)
@@ -214,8 +198,6 @@ def with_waiting_sessions(error: StateError, cwd: Path | None = None) -> StateEr
 
 def required_id(snapshot: Snapshot, cwd: Path | None = None) -> str:
     """The session's id, where a command that names none would select another; else empty."""
-    from playbook_supervisor.sessions import selection
-
     session_id, named = snapshot.session_id, named_by_environment()
     if named:
         return "" if named == session_id else session_id
@@ -229,8 +211,6 @@ def required_id(snapshot: Snapshot, cwd: Path | None = None) -> str:
 
 def other_worktree(snapshot: Snapshot, cwd: Path | None = None) -> str:
     """A sentence that says where an open session lives, if not in this worktree; else empty."""
-    from playbook_supervisor.sessions.selection import OPEN
-
     home = snapshot.store.checkout.root
     if snapshot.manifest.status not in OPEN or home == store(cwd).checkout.root:
         return ""

@@ -17,16 +17,13 @@ from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import provenance, session_branch
+from playbook_supervisor.sessions import provenance, selection, session_branch
+from playbook_supervisor.sessions.gate_context import GateContext, context_of
 from playbook_supervisor.sessions.manifest import Manifest, Waiting
 from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.gate_context import GateContext
 
 _Look = Callable[[str, list[DiskStore]], "SessionOverview"]
 
@@ -109,8 +106,6 @@ class SessionOverview(Record):
             return None
         if self.code == session_branch.CODE:
             return None  # what is checked out says nothing of it
-        from playbook_supervisor.sessions.gate_context import context_of
-
         policy = pinned_policy(self.store, self.session_id)
         try:
             settings = pinned_settings(self.store, self.session_id)
@@ -202,8 +197,6 @@ def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
 
 def full_id(store: DiskStore, named: str) -> str:
     """The id that `named` abbreviates, of a session in any worktree; else `named` itself."""
-    from playbook_supervisor.sessions import selection
-
     return selection.full_id({id_ for each in stores(store) for id_ in each.found()}, named)
 
 

@@ -21,13 +21,10 @@ from playbook_supervisor.drivers.live_output import NAME, last_lines
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.step_runs import steps_settled
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.gate_context import GateContext
 
 _Place = tuple[Path, str]
 

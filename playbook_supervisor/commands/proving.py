@@ -11,17 +11,19 @@ from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.pinned import settings_of
+from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project import checks, session_settings
 from playbook_supervisor.project.checks import Checking, Proof
+from playbook_supervisor.project.config import CheckSpec, Config
 from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.sessions import integrity, proofs
+from playbook_supervisor.sessions.attempt_log import secret_values
+from playbook_supervisor.sessions.proofs import SessionProofs
+from playbook_supervisor.sessions.selection import open_here
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.checkout import NOW, Pinned
 from playbook_supervisor.system.files import digest, read_bytes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.config import CheckSpec, Config
-    from playbook_supervisor.sessions.store import DiskStore
 
 BY_HAND = "prove"
 """What asked for a proof that no step has asked for."""
@@ -106,8 +108,6 @@ def _admit(agent: str, store: DiskStore, session_id: str, command: str) -> None:
             "PB-STATE-HUMAN-ONLY",
             f"without a session only a human may run `playbook {command}`, but {agent}",
         )
-    from playbook_supervisor.sessions import integrity
-
     folder, runtime = store.folder(session_id), store.journal(session_id).runtime
     try:
         pinned = digest(read_bytes(folder / session_settings.FILE))
@@ -120,8 +120,6 @@ def _admit(agent: str, store: DiskStore, session_id: str, command: str) -> None:
 
 def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
     """The named session and its worktree; else the open one here, if there is one."""
-    from playbook_supervisor.sessions.selection import open_here
-
     if session or locate.named_by_environment():
         return locate.select(session, cwd)
     store = locate.store(cwd)
@@ -130,8 +128,6 @@ def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
 
 def _agent_above(store: DiskStore) -> str:
     """What says that a model may have started this process; empty if a person did."""
-    from playbook_supervisor.drivers import own_agents
-
     if found := own_agents.above(store.checkout):
         return found
     return "a shell of Claude Code runs it" if locate.in_claude_code() else ""
@@ -171,8 +167,6 @@ def _room(kept: _Kept | None, on_start: Callable[[str], None]) -> Checking:
         on_start(check)
         return nullcontext(lambda _: None)
 
-    from playbook_supervisor.sessions.attempt_log import secret_values
-
     secrets = secret_values(os.environ)
     return Checking(proofs=kept, by=BY_HAND, watch=shown, worker_file=leash, secrets=secrets)
 
@@ -194,16 +188,11 @@ class _Kept(Record):
         return runtime.pinned if runtime else NOW
 
     def lookup(self, key: str, tree: str) -> Proof | None:
-        from playbook_supervisor.sessions import proofs
-
         runtime = self.store.journal(self.session_id).runtime
         return proofs.find(runtime, key, tree) if runtime else None
 
     def keep(self, proof: Proof) -> None:
         """Keep it, or hand it to the runner: that believes only what it wrote itself."""
-        from playbook_supervisor.drivers import driver_lock
-        from playbook_supervisor.sessions.proofs import SessionProofs
-
         if not self.writes:
             return
         if driver_lock.living(self.private) is None:
