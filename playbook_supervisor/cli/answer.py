@@ -7,6 +7,7 @@ import sys
 import click
 
 from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.drive import drive_and_show
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.commands.answering import answer as record
@@ -77,8 +78,6 @@ def _show(given: FleetAnswer) -> int:
 
 
 def _resume(snapshot: Snapshot) -> int:
-    from playbook_supervisor.cli.drive import drive_and_show
-
     def drive(observer: Observer, prompter: Prompter | None) -> DriveResult:
         if isinstance(snapshot.directive, Finish):  # the answer has ended the session
             return DriveResult(snapshot, snapshot.manifest.status.value)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.cli.render.log import Level, Log
+from playbook_supervisor.cli.render.log import Level, Log, write
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import envelope, locate, protocol
+from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -86,19 +87,32 @@ def _last_lines(
 @contextmanager
 def observing(level: Level) -> Iterator[Observer]:
     """An observer that shows a live list on a terminal, and otherwise a log."""
-    from playbook_supervisor.cli.render.bell import Bell
-
     if not shows_list(level):
         log = Log(level, colour=_forces_colour())
-        yield CompositeObserver(log, Bell()) if output.can_redraw(sys.stderr) else log
+        yield CompositeObserver(log, _Bell()) if output.can_redraw(sys.stderr) else log
         return
     from playbook_supervisor.cli.render.terminal import Terminal
 
     terminal = Terminal(level)
     try:
-        yield CompositeObserver(terminal, Bell())
+        yield CompositeObserver(terminal, _Bell())
     finally:
         terminal.close()
+
+
+class _Bell(Observer):
+    """Rings the terminal of stderr at gates and at the end, once for each."""
+
+    def __init__(self) -> None:
+        self._rung = ""
+
+    def on_gate(self, snapshot: Snapshot) -> None:
+        notice = notifications.notice_for(snapshot)
+        if notice is not None and notice.about != self._rung:
+            self._rung = notice.about
+            write(output.bell(notice.text))
+
+    on_end = on_gate
 
 
 def shows_list(level: Level) -> bool:

@@ -102,9 +102,7 @@ def _document(reply: HookReply) -> dict[str, Any]:
     if to_user:
         document["systemMessage"] = "\n".join(to_user)
     if reply.ring:
-        from playbook_supervisor.cli.render.bell import sequence
-
-        document["terminalSequence"] = sequence(reply.ring)
+        document["terminalSequence"] = output.bell(reply.ring)
     if reply.end:
         document |= {"continue": False, "stopReason": sentence(reply.end, mark)}
     if reply.event in ("PreToolUse", "PreSkillShellCommand"):

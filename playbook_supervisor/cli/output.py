@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.formats.directive_line import defused, in_json
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import first_line, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,3 +79,9 @@ def is_interactive() -> bool:
 def can_redraw(stream: TextIO) -> bool:
     """Whether the stream is a terminal whose cursor can move."""
     return stream.isatty() and os.environ.get("TERM", "") not in _FIXED
+
+
+def bell(notice: str) -> str:
+    """What rings a terminal, with the notice in both notations that they know (OSC 9, OSC 777)."""
+    text = first_line(notice).replace(";", ",")
+    return f"\a\x1b]9;{text}\a\x1b]777;notify;playbook;{text}\a"

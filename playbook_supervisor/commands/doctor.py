@@ -19,7 +19,6 @@ from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.diagnosis import TIMEOUT, Diagnosis, completed, program_path
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
@@ -35,14 +34,28 @@ from playbook_supervisor.project.checks import CLI
 from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbook_file import PlaybookFile
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import ensure_folder, write_atomically
 from playbook_supervisor.system.processes import Completed, run
 
+_TIMEOUT = 30.0  # seconds for each program that is run
 _INSTALL = "Install it: uv tool install playbook-supervisor."
 _NO_SHELL_LINES = "2.1.331"  # the last client without the event PreSkillShellCommand
 _UNSEEN = "no hook of ours sees the shell lines in a command's text"
+
+
+class Diagnosis(Record):
+    """One check: its name, its state, what was found, and the cure (empty if fine).
+
+    `advice` means that it works, but could work better.
+    """
+
+    name: str
+    state: Literal["fine", "advice", "wrong"]
+    found: str
+    cure: str = ""
 
 
 def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Diagnosis]:
@@ -84,8 +97,22 @@ def _checked(
 # ── programs ────────────────────────────────────────────────────────────────────────────────
 
 
+def _program_path(root: Path, program: str) -> str:
+    """The path of a program that the settings name; empty if it is not there or cannot run."""
+    return which(program if "/" not in program else str(root / program)) or ""
+
+
+def _completed(root: Path, *argv: str) -> Completed | None:
+    """The completed program; None if it cannot be started, or does not end in time."""
+    try:
+        done = run(argv, cwd=root, timeout=_TIMEOUT)
+    except PlaybookError:
+        return None
+    return None if done.timed_out else done
+
+
 def _git(root: Path) -> Diagnosis:
-    done = completed(root, "git", "--version")
+    done = _completed(root, "git", "--version")
     if done is None or done.returncode:
         return Diagnosis("git", "wrong", "does not run", "Install git, or put it on PATH.")
     return Diagnosis("git", "fine", first_line(done.stdout))
@@ -93,7 +120,7 @@ def _git(root: Path) -> Diagnosis:
 
 def _program(root: Path) -> Diagnosis:
     path = which("playbook")
-    done = completed(root, path, "--version") if path else None
+    done = _completed(root, path, "--version") if path else None
     if done is None:
         found = "not on PATH, where slash commands and hooks look for it"
         folder = Path(sys.executable).parent
@@ -107,7 +134,7 @@ def _program(root: Path) -> Diagnosis:
 
 def _client(here: checkout.Checkout) -> Iterator[Diagnosis]:
     path = which("claude")
-    done = completed(here.root, path, "--version") if path else None
+    done = _completed(here.root, path, "--version") if path else None
     if done is None or done.returncode:
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
         yield Diagnosis("claude", "advice", "Claude Code does not run from here", cure)
@@ -268,7 +295,7 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
         return
     if defined.notifies_by_url:
         yield Diagnosis("notify", *url_notices.examined(defined, here.root))
-    elif defined.notify and (path := program_path(here.root, defined.notify[0])):
+    elif defined.notify and (path := _program_path(here.root, defined.notify[0])):
         yield Diagnosis("notify", "fine", f"runs {first_line(path)}")
     elif program := first_line("".join(defined.notify[:1])):
         found = f"{program} is not an executable program: gates cannot notify you"
@@ -284,7 +311,7 @@ def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
     needing = [each.name for each in library.playbooks(here.root) if _needs_gh(each)]
     if not needing:
         return
-    done = completed(here.root, "gh", "auth", "status")
+    done = _completed(here.root, "gh", "auth", "status")
     why = f"needed by {', '.join(needing)} to find the pull request"
     if done is None:
         yield Diagnosis("gh", "wrong", f"does not run; {why}", "Install GitHub's gh.")
@@ -311,7 +338,7 @@ def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
     ] + [
         f"{first_line(spec.argv[0])}, the program of the check `{name}`, is not found"
         for name, spec in defined.items()
-        if not program_path(here.root, spec.argv[0])
+        if not _program_path(here.root, spec.argv[0])
     ]
     if problems:
         cure = f"Correct `checks` in {config.FILE}, or install the program."
@@ -379,7 +406,7 @@ def _fire(command: str, root: Path, event: dict[str, str], path: str | None = No
     if path is not None:
         env["PATH"] = path
     argv = [which("sh") or "/bin/sh", "-c", command]
-    return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=TIMEOUT)
+    return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=_TIMEOUT)
 
 
 def _output(done: Completed) -> str:

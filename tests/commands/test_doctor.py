@@ -13,8 +13,8 @@ from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents.claude import TESTED
-from playbook_supervisor.commands import diagnosis, doctor
-from playbook_supervisor.commands.diagnosis import Diagnosis
+from playbook_supervisor.commands import doctor
+from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE, MARK, MARKER
 from playbook_supervisor.errors import StateError
@@ -145,7 +145,7 @@ class TestPrograms:
 
     def test_a_program_that_never_answers(self, clinic: Clinic, mocker: MockerFixture) -> None:
         clinic.program("claude", "exec cat /dev/zero")
-        mocker.patch.object(diagnosis, "TIMEOUT", 0.3)
+        mocker.patch.object(doctor, "_TIMEOUT", 0.3)
         assert clinic.findings()["claude"].state == "advice"
 
     @pytest.mark.parametrize(

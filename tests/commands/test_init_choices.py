@@ -9,7 +9,7 @@ from kai import RESUME, RUN, workspace
 from project import COMMANDS, Project
 
 from playbook_supervisor.commands import doctor
-from playbook_supervisor.commands.diagnosis import Diagnosis
+from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.drivers.claude_code.settings import lacking

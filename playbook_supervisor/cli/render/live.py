@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from playbook_supervisor.cli.render import sessions, text
+from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Check
@@ -17,17 +19,11 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.step_runs import StepRun, is_round
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from playbook_supervisor.commands.progress import Progress
-    from playbook_supervisor.sessions.snapshot import Snapshot
-
-    RowTone = Literal["done", "failed", "skipped", "waits", "works", "due"]
-    LineTone = Literal["plain", "waits", "works", "dim"]
+RowTone = Literal["done", "failed", "skipped", "waits", "works", "due"]
+LineTone = Literal["plain", "waits", "works", "dim"]
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MOST_OPEN = 5  # items of a loop that are named, or whose child sessions are shown

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from os.path import relpath
+from pathlib import Path
+from shlex import quote
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
@@ -63,9 +66,6 @@ def said(seen: SessionOverview) -> list[str]:
 
 def _stale(seen: SessionOverview) -> Iterator[str]:
     """How to continue without running again what an older copy does not know."""
-    from os.path import relpath
-    from shlex import quote
-
     manifest = seen.manifest
     assert manifest is not None  # noqa: S101 - a stale one was read
     place = relpath(seen.store.checkout.main_root / manifest.worktree)
@@ -100,8 +100,5 @@ def _state(seen: SessionOverview, now: int) -> str:
 
 def _location(seen: SessionOverview) -> str:
     """The path to the session's worktree, unless it is the current one."""
-    from os.path import relpath
-    from pathlib import Path
-
     here = Path.cwd()
     return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playbook_supervisor import __version__
-from playbook_supervisor.commands.diagnosis import Diagnosis
+from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.commands.fleet.overview import FleetSession
 from playbook_supervisor.drivers.fleet.address import Address
