@@ -1,4 +1,4 @@
-"""The `playbook` command: it imports a subcommand when that is needed, from the module NAME.py."""
+"""The `playbook` command: it imports a subcommand when that is needed, mostly from NAME.py."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ GROUPS = {
 }
 """Each subcommand with the first line of its help, in the order of the program's help."""
 
-_MODULES = {"import": "import_file"}
-"""The modules of subcommands whose names Python reserves, and the functions in them."""
+_MODULES = dict.fromkeys(GROUPS["Client protocol"], "client_protocol")
+"""The modules that hold several subcommands."""
+_FUNCTIONS = {"import": "import_file"}
+"""The functions, and their modules, of subcommands whose names Python reserves."""
 
 SUMMARIES = {name: line for group in GROUPS.values() for name, line in group.items()}
 
@@ -107,8 +109,9 @@ class _Program(click.Group):
 
 def load(name: str) -> click.Command:
     """The subcommand of that name."""
-    module = _MODULES.get(name, name)
-    command: click.Command = getattr(import_module(f"playbook_supervisor.cli.{module}"), module)
+    function = _FUNCTIONS.get(name, name)
+    module = import_module(f"playbook_supervisor.cli.{_MODULES.get(name, function)}")
+    command: click.Command = getattr(module, function)
     return command
 
 
