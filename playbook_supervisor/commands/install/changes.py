@@ -6,7 +6,7 @@ Both refuse first, then plan, then apply. Files shared with other tools are merg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -166,8 +166,14 @@ def complete(
 ) -> InstallPlan:
     """The plan for these files, the shared files, the index and install.yaml."""
     files += [FileChange(_merge(root, path, merges[path], record)) for path in merges]
-    files.append(FileChange(_index(root, [file.action for file in files])))
-    files.append(FileChange(_record(root, record, previous), emit_installation(record)))
+    changed = [file.action.path for file in files if file.action.verb in ("write", "remove")]
+
+    def index_differs() -> bool:
+        return any(map(_is_playbook, changed)) or bool(library.index_is_stale(root))
+
+    index = _generated(root, library.INDEX, "regenerated", index_differs)
+    written = _generated(root, FILE, "updated", lambda: record != previous)
+    files += [FileChange(index), FileChange(written, emit_installation(record))]
     return InstallPlan(root, tuple(files), merges, record, again)
 
 
@@ -184,31 +190,17 @@ def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
     return Action(path, "merge", "our entries are added, yours are kept")
 
 
-def _index(root: Path, actions: Iterable[Action]) -> Action:
-    if why := obstacle(root, library.INDEX):
-        return Action(library.INDEX, "conflict", why)
-    if not (root / library.INDEX).exists():
-        return Action(library.INDEX, "write", "new")
-    changed = any(
-        action.verb in ("write", "remove") and _is_playbook(action.path) for action in actions
-    )
-    if changed or library.index_is_stale(root):
-        return Action(library.INDEX, "write", "regenerated")
-    return Action(library.INDEX, "keep", UP_TO_DATE)
+def _generated(root: Path, path: str, why: str, differs: Callable[[], bool]) -> Action:
+    """What happens to a file that is made from others; `why` if it is made anew."""
+    if hindered := obstacle(root, path):
+        return Action(path, "conflict", hindered)
+    if not (root / path).exists():
+        return Action(path, "write", "new")
+    return Action(path, "write", why) if differs() else Action(path, "keep", UP_TO_DATE)
 
 
 def _is_playbook(path: str) -> bool:
     return path.startswith(f"{library.FOLDER}/") and path.endswith(".yaml")
-
-
-def _record(root: Path, record: Installation, previous: Installation) -> Action:
-    if why := obstacle(root, FILE):
-        return Action(FILE, "conflict", why)
-    if not (root / FILE).exists():
-        return Action(FILE, "write", "new")
-    if record != previous:
-        return Action(FILE, "write", "updated")
-    return Action(FILE, "keep", UP_TO_DATE)
 
 
 # ── applying ────────────────────────────────────────────────────────────────────────────────
