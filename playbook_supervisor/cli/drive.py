@@ -88,7 +88,8 @@ def _last_lines(
 def observing(level: Level) -> Iterator[Observer]:
     """An observer that shows a live list on a terminal, and otherwise a log."""
     if not shows_list(level):
-        log = Log(level, colour=_forces_colour())
+        colour = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
+        log = Log(level, colour=colour)  # only on request
         yield CompositeObserver(log, _Bell()) if output.can_redraw(sys.stderr) else log
         return
     from playbook_supervisor.cli.render.terminal import Terminal
@@ -118,11 +119,6 @@ class _Bell(Observer):
 def shows_list(level: Level) -> bool:
     """Whether progress is a live list, which keeps every step on the screen."""
     return output.can_redraw(sys.stderr) and level >= Level.INFO
-
-
-def _forces_colour() -> bool:
-    """A log has colours only on request."""
-    return bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
 
 
 # ── the steps of a run as a table ────────────────────────────────────────────────────────────

@@ -14,8 +14,12 @@ from playbook_supervisor.commands.install.shipped import CHANGE
 from playbook_supervisor.commands.install.survey import Survey, check_line
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.project.test_command import Proposal
 from playbook_supervisor.records import replace as changed
+
+_UNSUPERVISED = (
+    "A model that follows such a prompt judges conditions and writes the journal itself."
+)
+_USE_OF_TESTS = "Playbooks can prove changes by them."
 
 
 @options.command
@@ -98,7 +102,10 @@ def init(
 def _asked(choices: install.Choices, found: Survey) -> install.Choices:
     """The choices with the person's answers to what the survey leaves open."""
     if found.foreign:
-        output.inform(*_foreign(found))
+        files = ", ".join(map(printable, found.foreign.values()))
+        output.inform(f"{_not_ours(found)}: {files}")
+        if found.unsupervised:
+            output.inform(_UNSUPERVISED)
         answer = output.confirmed("Replace them? The old ones are kept as *.old.", default=True)
         choices = changed(choices, replace=answer)
     if found.completing:
@@ -106,8 +113,11 @@ def _asked(choices: install.Choices, found: Survey) -> install.Choices:
         answer = output.confirmed("Install ours?", default=True)
         choices = changed(choices, commands=answer)
     if found.tests:
-        output.inform(_tests(found.tests))
-        answer = output.confirmed(_ask_for_tests(found.tests), default=True)
+        command, source = shlex.join(found.tests.run), printable(found.tests.source)
+        output.inform(f"The tests run with `{printable(command)}`, says {source}. {_USE_OF_TESTS}")
+        line = printable(check_line(found.tests))
+        asked = f"Add `{line}` to the checks in .playbooks/config.yaml?"
+        answer = output.confirmed(asked, default=True)
         choices = changed(choices, test_check=answer)
     return choices
 
@@ -153,21 +163,6 @@ def _remarks(found: Survey) -> Iterator[str]:
             f"{_not_ours(found)}. `playbook init --replace` installs ours and keeps the old files "
             "as *.old"
         )
-
-
-def _tests(proposal: Proposal) -> str:
-    command, source = printable(shlex.join(proposal.run)), printable(proposal.source)
-    return f"The tests run with `{command}`, says {source}. Playbooks can prove changes by them."
-
-
-def _ask_for_tests(proposal: Proposal) -> str:
-    return f"Add `{printable(check_line(proposal))}` to the checks in .playbooks/config.yaml?"
-
-
-def _foreign(found: Survey) -> Iterator[str]:
-    yield f"{_not_ours(found)}: {', '.join(map(printable, found.foreign.values()))}"
-    if found.unsupervised:
-        yield "A model that follows such a prompt judges conditions and writes the journal itself."
 
 
 def _not_ours(found: Survey) -> str:

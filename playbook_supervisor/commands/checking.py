@@ -10,8 +10,10 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.project.schema import examine
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.files import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ _NO_PLAYBOOK = Problem(
 
 
 def check(names: Sequence[str]) -> tuple[FileReport, ...]:
-    """All problems and warnings of what the names mean (kai FR8, cat FR-2). Changes nothing.
+    """All problems and warnings of what the names mean. Changes nothing.
 
     A name is a file, a folder or the name of a playbook; without any, the whole project is meant.
     StateError if there is no project.
@@ -81,9 +83,6 @@ def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:
 
 
 def _problems(file: str, projects: dict[Path, _Project]) -> Problems:
-    from playbook_supervisor.formats.strict_yaml import MAX_BYTES
-    from playbook_supervisor.system.files import read_bytes
-
     path = Path(file)
     if path.is_dir():
         return (_unreadable(file, "PB-IO-READ", "it is a folder", "Give the names of files."),)
@@ -181,6 +180,7 @@ class _Project:
 
 def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     from playbook_supervisor.project import secret_detection
+    from playbook_supervisor.project.dialects.translation import TRANSLATED
     from playbook_supervisor.project.lint import CHECK, COMMAND, NAME, lint
 
     playbook, problems, document = examine(data, file)
@@ -195,7 +195,7 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     command = None if anywhere else project.command
     config = None if anywhere else project.config
     warnings = lint(playbook, document, command=command, config=config, stem=stem)
-    if _is_translated(problems):
+    if any(each.code == TRANSLATED for each in problems):
         warnings = tuple(map(_in_its_format, warnings))
     found = [*problems, *secret_detection.found(document), *warnings]
     found += _step_kinds(playbook, document, project.root if config else None, config)
@@ -211,12 +211,6 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
 
 def _sorted(found: Iterable[Problem]) -> Problems:
     return tuple(sorted(found, key=lambda each: each.position))
-
-
-def _is_translated(problems: Problems) -> bool:
-    from playbook_supervisor.project.dialects.translation import TRANSLATED
-
-    return any(each.code == TRANSLATED for each in problems)
 
 
 def _in_its_format(warning: Problem) -> Problem:

@@ -33,7 +33,6 @@ from playbook_supervisor.project import config, library
 from playbook_supervisor.project.checks import CLI
 from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
-from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import session_changes
 from playbook_supervisor.system import checkout
@@ -308,7 +307,11 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
     """Whether gh runs, where a condition asks it."""
-    needing = [each.name for each in library.playbooks(here.root) if _needs_gh(each)]
+    needing = [
+        each.name
+        for each in library.playbooks(here.root)
+        if not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
+    ]
     if not needing:
         return
     done = _completed(here.root, "gh", "auth", "status")
@@ -320,10 +323,6 @@ def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
         yield Diagnosis("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
     else:
         yield Diagnosis("gh", "fine", "runs and is logged in")
-
-
-def _needs_gh(each: PlaybookFile) -> bool:
-    return not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
 
 
 def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:

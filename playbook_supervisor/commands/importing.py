@@ -7,7 +7,6 @@ from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.yaml_text import yaml_text
@@ -69,7 +68,7 @@ def import_file(
             guidance="Name another file with --output, or replace this one with --force.",
         )
     notes = tuple(
-        f"line {each.line}: {_sentence(each)}"
+        f"line {each.line}: {first_line(each.sentences, 300)}"
         for each in sorted(translation.problems[1:], key=lambda each: each.position)
     )
     decisions = tuple(_decisions(playbook, here / file, path))
@@ -78,10 +77,6 @@ def import_file(
     if root:
         library.write_index(root, system_clock())
     return Import(file, shown, notes, decisions)
-
-
-def _sentence(note: Problem) -> str:
-    return first_line(note.sentences, 300)
 
 
 def _decisions(playbook: Playbook, file: Path, path: Path) -> list[str]:

@@ -55,7 +55,8 @@ def progress_of(seen: SessionOverview, total: int) -> Progress:
     try:
         latest = last_entries(seen.store.journal(seen.session_id).entries)
     except PlaybookError as error:
-        seen = seen if seen.problem else replace(seen, problem=_said(error), code=error.code)
+        said = f"{error.message} ({error.where})" if error.where else error.message
+        seen = seen if seen.problem else replace(seen, problem=said, code=error.code)
     private = seen.store.runtime(seen.session_id)
     driven = _driven(seen)
     return Progress(
@@ -83,10 +84,6 @@ def steps_of(seen: SessionOverview) -> int:
     """The number of steps of its playbook; 0 if that cannot be read."""
     playbook = pinned_playbook(seen.store, seen.session_id, seen.manifest)
     return len(playbook.steps) if playbook else 0
-
-
-def _said(error: PlaybookError) -> str:
-    return f"{error.message} ({error.where})" if error.where else error.message
 
 
 def _at_work(

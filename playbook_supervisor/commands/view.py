@@ -210,7 +210,8 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
                 guidance="For example: playbook graph auto-feature; `playbook list` names all.",
             )
         named = load_playbook(reference, cwd=cwd)
-        return Diagram(named, _children(named, cwd))
+        root = checkout.find(cwd or locate.current_folder()).root
+        return Diagram(named, Children(root).reachable(named))
     shown = show(session, cwd=cwd)
     if shown.problem:
         raise shown.problem
@@ -238,12 +239,6 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
     return Diagram(playbook, children, shown.entries, manifest)
 
 
-def _children(playbook: Playbook, cwd: Path | None) -> Mapping[str, Playbook]:
-    if not any(step.child for step in playbook.steps):
-        return {}
-    return Children(locate.store(cwd).checkout.root).reachable(playbook)
-
-
 # ── conditions ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -263,7 +258,9 @@ def probe(
     names = _canonical(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
-    session_id = "" if feature else _session_meant(store, session)
+    session_id = ""
+    if not feature:
+        session_id = locate.named(store, session) or next(iter(open_here(store)), "")
     settings = settings_of(store, session_id)
     meant = _feature(store, feature, session_id, settings)
     asked = [name for name in names if name not in REPORT_TRIGGERS]
@@ -326,11 +323,6 @@ def _canonical(names: Sequence[str]) -> list[str]:
 def words() -> list[str]:
     """What can be probed: all conditions, and the triggers that read reports."""
     return [*Condition, *REPORT_TRIGGERS]
-
-
-def _session_meant(store: DiskStore, named: str) -> str:
-    """The named session, else the open one of this worktree; empty if there is none."""
-    return locate.named(store, named) or next(iter(open_here(store)), "")
 
 
 def _feature(store: DiskStore, given: str, session_id: str, settings: Config) -> Feature:

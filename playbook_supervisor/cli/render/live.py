@@ -163,13 +163,9 @@ def _child_rows(entry: Entry, snapshot: Snapshot | None, seen: _Seen, within: st
     runs = seen.runs(place)
     planned = {step.id: step for step in child.state.playbook.steps} if child is not None else {}
     for name in planned or runs:
-        step = planned.get(name) or _unplanned(name)
+        # Of an ended session only the names of its steps are known.
+        step = planned.get(name) or Step(name, "/", Autonomy.AUTO, ErrorPolicy.STOP)
         yield from _rows(step, runs.get(name), child, seen, place)
-
-
-def _unplanned(name: str) -> Step:
-    """A step of which only the name is known: its session has ended."""
-    return Step(name, "/", Autonomy.AUTO, ErrorPolicy.STOP)
 
 
 def _current_rows(rows: Sequence[Row]) -> list[int]:

@@ -78,7 +78,11 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
         commands = [_name(each.name) for each in metrics.commands]
         yield Sheet(("command", *head), _times(commands, metrics.commands))
     used = ("USD", "tokens in", "tokens out")
-    used_by = [pair for pair in zip(names, metrics.steps, strict=True) if _is_used(pair[1])]
+    used_by = [
+        (name, each)
+        for name, each in zip(names, metrics.steps, strict=True)
+        if each.cost_usd or each.input_tokens or each.output_tokens
+    ]
     if used_by:
         yield Sheet(("used by", *used), _uses(*zip(*used_by, strict=True)))
     if metrics.models:
@@ -120,10 +124,6 @@ def _times(names: Sequence[str], figures: Sequence[Figures]) -> Rows:
         (name, *map(str, (each.tries, each.failed, each.again)), *spread, _dollars(each.cost_usd))
         for name, each, spread in zip(names, figures, lasted, strict=True)
     )
-
-
-def _is_used(figures: Figures) -> bool:
-    return any((figures.cost_usd, figures.input_tokens, figures.output_tokens))
 
 
 def _uses(names: Sequence[str], figures: Sequence[Figures]) -> Rows:

@@ -49,10 +49,12 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
     given = [f"{name}={value}" for name, value in plan.args.items() if value and name != "feature"]
     if given:
         yield f"  with {first_line(', '.join(given), _LINE)}"
-    run_limits, step_limits = _split(plan.playbook.limits)
-    for label, limits in (("at most", run_limits), ("each step at most", step_limits)):
-        if limits:
-            yield f"  {label} {limits}"
+    limits = plan.playbook.limits
+    together = Limits(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens)
+    each = replace(limits, max_cost_usd=None, max_tokens=None)
+    for label, shown in (("at most", _limits(together)), ("each step at most", _limits(each))):
+        if shown:
+            yield f"  {label} {shown}"
     if plan.playbook.outputs:
         yield f"  must leave {first_line(', '.join(plan.playbook.outputs), _LINE)}"
     for number, phase in enumerate(plan.phases, 1):
@@ -69,12 +71,6 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
     for error in plan.refusals:
         yield f"{paint('refused:', _RED)} {first_line(error.message, _LINE)} [{error.code}]"
         yield f"  do: {first_line(error.guidance, _LINE)}"
-
-
-def _split(limits: Limits) -> tuple[str, str]:
-    """A playbook's limits of all steps together, and of each step."""
-    together = Limits(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens)
-    return _limits(together), _limits(replace(limits, max_cost_usd=None, max_tokens=None))
 
 
 def verdict(plan: RunPlan) -> str:

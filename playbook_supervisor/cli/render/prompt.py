@@ -19,7 +19,6 @@ from playbook_supervisor.formats.file_changes import Changes, FileChange, visibl
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.answers import meanings_of, read_answer
-from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.records import Record
@@ -78,7 +77,7 @@ class Prompt(Record, frozen=False):
             match (typed.text or "").strip().casefold():
                 case "?" | "help":
                     shown = _meanings(snapshot)
-                case "d" | "diff" if _asks_for_choice(snapshot):
+                case "d" | "diff" if Resolution.ANSWER not in text.asked(snapshot).choices:
                     shown = _diff(snapshot)
                 case _:
                     return typed
@@ -122,20 +121,12 @@ class Prompt(Record, frozen=False):
         return PromptAnswer(line.decode("utf-8", "replace"))
 
 
-def _asks_for_choice(snapshot: Snapshot) -> bool:
-    return (
-        isinstance(snapshot.directive, Ask) and Resolution.ANSWER not in snapshot.directive.choices
-    )
-
-
 def _diff(snapshot: Snapshot) -> list[str]:
-    """What has changed since the session began."""
     from playbook_supervisor.commands.inbox.gate_facts import (
         changes_since_beginning,  # few ask for it
     )
 
-    assert isinstance(snapshot.directive, Ask)  # noqa: S101 - the caller knows
-    own = snapshot.of(snapshot.directive.member)
+    own = snapshot.of(text.asked(snapshot).member)
     return list(diff_lines(changes_since_beginning(own.store, own.session_id)))
 
 

@@ -169,7 +169,9 @@ def complete(
     changed = [file.action.path for file in files if file.action.verb in ("write", "remove")]
 
     def index_differs() -> bool:
-        return any(map(_is_playbook, changed)) or bool(library.index_is_stale(root))
+        ours = [path for path in changed if path.startswith(f"{library.FOLDER}/")]
+        playbooks = any(path.endswith(".yaml") for path in ours)
+        return playbooks or bool(library.index_is_stale(root))
 
     index = _generated(root, library.INDEX, "regenerated", index_differs)
     written = _generated(root, FILE, "updated", lambda: record != previous)
@@ -197,10 +199,6 @@ def _generated(root: Path, path: str, why: str, differs: Callable[[], bool]) -> 
     if not (root / path).exists():
         return Action(path, "write", "new")
     return Action(path, "write", why) if differs() else Action(path, "keep", UP_TO_DATE)
-
-
-def _is_playbook(path: str) -> bool:
-    return path.startswith(f"{library.FOLDER}/") and path.endswith(".yaml")
 
 
 # ── applying ────────────────────────────────────────────────────────────────────────────────

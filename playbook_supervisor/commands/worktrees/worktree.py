@@ -158,15 +158,12 @@ def left(here: Checkout, session_id: str) -> WorktreePlan | None:
 def clean_up(here: Checkout) -> tuple[str, ...]:
     """Remove what killed commands left; notices for the user. The caller holds the lock."""
     records = sorted(_records(here).glob("*.json"))
-    return tuple(filter(None, (_clean_up(here, each) for each in records if not _running(each))))
+    idle = (each for each in records if not worker_alive(each.with_suffix(".lock")))
+    return tuple(filter(None, (_clean_up(here, each) for each in idle)))
 
 
 def _records(here: Checkout) -> Path:
     return here.common_dir / "playbook" / "starting"
-
-
-def _running(record: Path) -> bool:
-    return worker_alive(record.with_suffix(".lock"))
 
 
 def _clean_up(here: Checkout, record: Path) -> str:
@@ -174,7 +171,7 @@ def _clean_up(here: Checkout, record: Path) -> str:
     if plan is None:
         remove(record)
         return ""
-    if _has_session(plan):
+    if (Path(plan.path) / SESSIONS / plan.session_id / "session.yaml").is_file():
         notice = f"a killed command left session {plan.session_id} complete; it waits in "
         notice += plan.path
     elif _has_changes(plan):
@@ -189,10 +186,6 @@ def _clean_up(here: Checkout, record: Path) -> str:
     remove(record)
     record.with_suffix(".lock").unlink(missing_ok=True)
     return notice
-
-
-def _has_session(plan: WorktreePlan) -> bool:
-    return (Path(plan.path) / SESSIONS / plan.session_id / "session.yaml").is_file()
 
 
 def _has_changes(plan: WorktreePlan) -> bool:
