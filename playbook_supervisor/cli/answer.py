@@ -20,10 +20,6 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.sessions.snapshot import Snapshot
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.fleet.answering import FleetAnswer
-
 
 @options.command
 @click.argument("words", metavar="[SESSION] TEXT...", nargs=-1, required=True)
@@ -49,7 +45,13 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer --gate 'pr#1?1' continue
     """
     if given := routing.answer(words, session=session, gate=gate):
-        return _show(given)
+        by = f" by {first_line(given.by)}" if given.by else ""
+        attempt = printable(given.gate.partition("?")[0])
+        output.write(
+            f"{text.stamp(log.now())} {attempt} answered {given.resolution}{by}",
+            f"next: a worker of the fleet continues {given.row.id}",
+        )
+        return 0
     snapshot = record(words, session=session, gate=gate)
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
     sys.stdout.flush()  # what was recorded is read before what follows from it
@@ -64,16 +66,6 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
     output.write(text.next_move(snapshot, name, driven=driven))
     if not driven and (where := locate.other_worktree(snapshot)):
         output.inform(printable(where))
-    return 0
-
-
-def _show(given: FleetAnswer) -> int:
-    by = f" by {first_line(given.by)}" if given.by else ""
-    attempt = printable(given.gate.partition("?")[0])
-    output.write(
-        f"{text.stamp(log.now())} {attempt} answered {given.resolution}{by}",
-        f"next: a worker of the fleet continues {given.row.id}",
-    )
     return 0
 
 

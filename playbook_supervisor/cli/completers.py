@@ -14,8 +14,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def _completer(words: Callable[[click.Context], Iterable[str]]) -> Completer:
-    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        del parameter
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
             return [word for word in words(ctx) if _begins(word, incomplete)]
         except (PlaybookError, OSError):
@@ -32,27 +31,24 @@ def _begins(word: str, incomplete: str) -> bool:
 
 
 @_completer
-def playbooks(ctx: click.Context) -> Iterable[str]:
+def playbooks(_: click.Context) -> Iterable[str]:
     """Names of the playbooks that can run."""
-    del ctx
     from playbook_supervisor.commands import view
 
     return [each.name for each in view.playbooks() if not each.problem]
 
 
 @_completer
-def sessions(ctx: click.Context) -> Iterable[str]:
+def sessions(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, also by their last three characters."""
-    del ctx
     from playbook_supervisor.commands import view
 
     return [each.session_id for each in view.status()]
 
 
 @_completer
-def fleet_sessions(ctx: click.Context) -> Iterable[str]:
+def fleet_sessions(_: click.Context) -> Iterable[str]:
     """Ids of the open sessions of the fleet, also by their last three characters."""
-    del ctx
     from playbook_supervisor.commands.fleet import opening
 
     with opening.opened() as database:
@@ -91,18 +87,16 @@ def arguments(ctx: click.Context) -> Iterable[str]:
 
 
 @_completer
-def conditions(ctx: click.Context) -> Iterable[str]:
+def conditions(_: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
-    del ctx
     from playbook_supervisor.commands import view
 
     return view.words()
 
 
 @_completer
-def checks(ctx: click.Context) -> Iterable[str]:
+def checks(_: click.Context) -> Iterable[str]:
     """Names of the checks that the project's settings define."""
-    del ctx
     from playbook_supervisor.commands import locate
     from playbook_supervisor.project import config
 
@@ -110,9 +104,8 @@ def checks(ctx: click.Context) -> Iterable[str]:
 
 
 @_completer
-def schemas(ctx: click.Context) -> Iterable[str]:
+def schemas(_: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
-    del ctx
     from playbook_supervisor.project.schema import schema_names
 
     return schema_names()

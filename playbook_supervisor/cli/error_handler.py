@@ -17,7 +17,6 @@ from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 
 INTERRUPTED = 130
-BUG = 70
 _LINE = 1_000
 _DRIVES = frozenset({"run", "resume", "rpc"})
 """Commands whose errors are envelopes, too."""
@@ -51,11 +50,16 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
 
 
 def _print_unexpected(error: Exception, argv: Sequence[str]) -> int:
-    limit = of_the_machine(error)
-    if limit is None:
-        return _print_bug(error, argv)
-    limit.__cause__ = error  # shown by --debug
-    return _print_error(limit, argv)
+    if limit := of_the_machine(error):
+        limit.__cause__ = error  # shown by --debug
+        return _print_error(limit, argv)
+    bug = PlaybookError(
+        "PB-BUG",
+        f"internal error: {type(error).__name__}: {first_line(str(error))}",
+        where=_write_report(error, argv),
+        guidance="Please report this bug and attach that file; read the file before you send it.",
+    )
+    return _print_error(bug, argv, traced=error)
 
 
 def of_the_machine(error: Exception) -> StorageError | None:
@@ -108,13 +112,6 @@ def _options(argv: Sequence[str]) -> list[str]:
     return words[: words.index("--")] if "--" in words else words
 
 
-def _print_error(error: PlaybookError, argv: Sequence[str]) -> int:
-    if "--debug" in _options(argv):
-        _print_traceback(error)
-    _print_lines(error, argv)
-    return error.exit_code
-
-
 def write_error(error: PlaybookError, *, envelope: bool) -> None:
     """Write the error to stdout; as an `envelope` of the Tyrum contract, where one is promised."""
     shape: dict[str, object] = dict(error.as_mapping())
@@ -132,7 +129,11 @@ def write_error(error: PlaybookError, *, envelope: bool) -> None:
     sys.stdout.flush()
 
 
-def _print_lines(error: PlaybookError, argv: Sequence[str]) -> None:
+def _print_error(error: PlaybookError, argv: Sequence[str], traced: Exception | None = None) -> int:
+    if "--debug" in _options(argv):
+        import traceback
+
+        inform("".join(traceback.format_exception(traced or error)).rstrip())
     if wants_json(argv):
         write_error(error, envelope=_command(argv) in _DRIVES)
     lines = [f"error: {first_line(error.message, _LINE)} [{error.code}]"]
@@ -141,19 +142,7 @@ def _print_lines(error: PlaybookError, argv: Sequence[str]) -> None:
     if error.guidance:
         lines.append(f"  do: {first_line(error.guidance, _LINE)}")
     inform(*lines)
-
-
-def _print_bug(error: Exception, argv: Sequence[str]) -> int:
-    if "--debug" in _options(argv):
-        _print_traceback(error)
-    bug = PlaybookError(
-        "PB-BUG",
-        f"internal error: {type(error).__name__}: {first_line(str(error))}",
-        where=_write_report(error, argv),
-        guidance="Please report this bug and attach that file; read the file before you send it.",
-    )
-    _print_lines(bug, argv)
-    return BUG
+    return error.exit_code
 
 
 def _write_report(error: Exception, argv: Sequence[str]) -> str:
@@ -180,9 +169,3 @@ def _write_report(error: Exception, argv: Sequence[str]) -> str:
     except OSError as failure:
         return f"the report could not be written: {failure.strerror}"
     return path
-
-
-def _print_traceback(error: Exception) -> None:
-    import traceback
-
-    inform("".join(traceback.format_exception(error)).rstrip())

@@ -6,10 +6,6 @@ import click
 
 from playbook_supervisor.cli import options, output
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.drive_options import DriveOptions
-
 
 @options.command
 @options.playbook
@@ -45,24 +41,18 @@ def run(
     from playbook_supervisor.commands import driving
 
     drive = options.drive_options(values)
-    if dry_run:
-        return _show_plan(playbook, args, start, drive, json=json)
-    return drive_and_show(
-        lambda observer, prompter: driving.run(
-            playbook, args, start=start, drive=drive, observer=observer, prompter=prompter
-        ),
-        options.level(),
-        json=json,
-    )
-
-
-def _show_plan(
-    playbook: str, args: tuple[str, ...], start: str, drive: DriveOptions, *, json: bool
-) -> int:
+    if not dry_run:
+        return drive_and_show(
+            lambda observer, prompter: driving.run(
+                playbook, args, start=start, drive=drive, observer=observer, prompter=prompter
+            ),
+            options.level(),
+            json=json,
+        )
     from playbook_supervisor.cli.render import plan
-    from playbook_supervisor.commands import dry_run
+    from playbook_supervisor.commands.dry_run import plan as plan_run
 
-    planned = dry_run.plan(playbook, args, start=start, drive=drive)
+    planned = plan_run(playbook, args, start=start, drive=drive)
     if json:
         output.write_json(plan.as_json(planned))
         return planned.exit_code

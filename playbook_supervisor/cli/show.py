@@ -44,20 +44,16 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
         output.write_json(json_shapes.session(shown))
         return 0
     if html:
-        _write_page(shown, html)
+        from playbook_supervisor.cli.render.page import page
+
+        text = page(shown, now())
+        if html == "-":
+            output.write(text.removesuffix("\n"))
+        else:
+            view.keep(Path(html), text)
+            output.inform(f"written: {html}")
     elif not json:
         output.write(*timeline.details(shown, now(), every=all))
     if shown.problem:
         raise shown.problem
     return 0
-
-
-def _write_page(shown: view.SessionView, html: str) -> None:
-    from playbook_supervisor.cli.render.page import page
-
-    text = page(shown, now())
-    if html == "-":
-        output.write(text.removesuffix("\n"))
-    else:
-        view.keep(Path(html), text)
-        output.inform(f"written: {html}")

@@ -275,11 +275,12 @@ def tightening(effect: Effect) -> Json:
     shape: Json = {"policy": effect.policy, "step": effect.step}
     if effect.autonomy != effect.was:
         shape |= {"autonomy": effect.autonomy, "was": effect.was}
-    if effect.postconditions:
-        shape["postconditions"] = list(effect.postconditions)
-    if effect.answered_by:
-        shape["answered_by"] = list(effect.answered_by)
-    return shape | valued(reason=effect.reason, forbid=list(effect.forbid))
+    return shape | valued(
+        postconditions=list(effect.postconditions),
+        answered_by=list(effect.answered_by),
+        reason=effect.reason,
+        forbid=list(effect.forbid),
+    )
 
 
 def conditions(probed: Sequence[Probed]) -> Json:
