@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
 
 from playbook_supervisor.audit import session_record
@@ -17,10 +18,11 @@ from playbook_supervisor.audit.examination import AuditReport, examine_tree
 from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.metrics import Metrics, measure
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
-from playbook_supervisor.commands import locate, overview, session_diff, session_refs
+from playbook_supervisor.commands import locate, overview, session_diff
+from playbook_supervisor.drivers.fleet.session_tip import FOLDERS, HEADS
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.project import library
-from playbook_supervisor.records import replace
+from playbook_supervisor.project import session_policy
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import projection
 from playbook_supervisor.sessions.journal import MAX_BYTES
 from playbook_supervisor.sessions.local_state import NAME, Runtime
@@ -30,10 +32,14 @@ from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout, git_history
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.git_process import ask
 from playbook_supervisor.system.locks import locked
 
-_JOURNAL, _SESSION = "journal.yaml", "session.yaml"
+_JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
 _PLAYBOOK_NAME = r"[a-z0-9][a-z0-9-]*\Z"
+_FETCHED = f"refs/remotes/*/{FOLDERS[1].removeprefix(HEADS)}*"
+_ENTRY = re.compile(r"(1[0-9]{5}) (?:blob|commit) ([0-9a-f]{40,64}) +([0-9]+|-)\t(.*)", re.DOTALL)
+_LINK = "120000"
 
 
 def audit(
@@ -96,7 +102,7 @@ def find(
     """
     for files in _find(names, cwd or locate.current_folder(), every=every):
         if files.commit:
-            yield session_record.read(files, session_refs.beside(files))
+            yield session_record.read(files, _beside_in_commit(files))
             continue
         record = session_record.read(files, _beside(files))
         if every and record.tree.parent is not None:
@@ -123,14 +129,14 @@ def with_history(record: SessionRecord) -> SessionRecord:
 
 
 def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionFiles]:
-    if not _is_checkout(here) and session_refs.is_bare(here):
+    if not _is_checkout(here) and _is_bare(here):
         yield from _in_bare(names, here, every=every)
         return
     if every:
         seen = overview.sessions(locate.store(here))
         for each in sorted(seen, key=lambda each: each.session_id):
             yield _in_store(each.store, each.session_id, here)
-        yield from session_refs.find(locate.store(here).checkout.root)
+        yield from _in_references(locate.store(here).checkout.root)
         return
     for given in names or (locate.choose(locate.store(here), ""),):
         if not SESSION_ID.match(given) and os.path.lexists(here / given):
@@ -152,12 +158,12 @@ def _in_bare(names: Sequence[str], here: Path, *, every: bool) -> Iterator[Sessi
             guidance="Name a session, or take all that its references have: --all.",
         )
     if every:
-        yield from session_refs.find(here)
+        yield from _in_references(here)
     for given in names:
         if not SESSION_ID.match(given) and os.path.lexists(here / given):
             yield _at_path(here / given, given)
             continue
-        found = list(session_refs.find(here, given)) if SESSION_ID.match(given) else []
+        found = list(_in_references(here, given)) if SESSION_ID.match(given) else []
         if not found:
             raise StateError(
                 "PB-STATE-NO-SESSION",
@@ -258,7 +264,7 @@ def _in_folder(folder: Path, shown: str) -> SessionFiles:
     def exists(name: str) -> bool:
         return os.path.lexists(folder / name)
 
-    return session_refs.files_of(folder.resolve().name, folder, file, exists)
+    return _files_of(folder.resolve().name, folder, file, exists)
 
 
 def _file(path: Path, shown: str) -> SessionFile:
@@ -283,3 +289,137 @@ def _project_playbook(folder: Path, session: LooseSession) -> SessionFile | None
     path = f"{library.FOLDER}/{session.playbook}.yaml"
     content = git_history.as_of(root, path, session.started_at or 0)
     return _file(root / path, path) if content is None else SessionFile(path, content)
+
+
+# ── the sessions of references, those of a fleet or not, without a checkout ──────────────────
+#
+# A session's reference is a chain of snapshots; what counts is the newest one. A bare mirror has
+# all references of the remote, another clone those that were fetched. All in them is hostile data.
+
+
+class _Blob(Record):
+    mode: str
+    object_id: str
+    size: int
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether the folder is in a bare repository, or in the git directory of one."""
+    try:
+        return ask(folder, "rev-parse", "--is-bare-repository").strip() == "true"
+    except PlaybookError:
+        return False
+
+
+def _in_references(repository: Path, session_id: str = "") -> Iterator[SessionFiles]:
+    """The sessions that the references of the repository have, by id; only that one, if named."""
+    for name, ref, commit in _references(repository):
+        if session_id in ("", name):
+            files = _in_tree(repository, ref, commit, name, _blobs_of(repository, commit))
+            yield files or _without_files(repository, ref, commit, name)
+
+
+def _beside_in_commit(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
+    """Finds another session in the same snapshot by its id."""
+    repository = files.folder
+    assert repository is not None  # noqa: S101 - `find` has set it
+    blobs = _blobs_of(repository, files.commit)
+    ref = files.journal.file.partition(":")[0]
+
+    def find_other(session_id: str) -> SessionFiles | None:
+        if not SESSION_ID.match(session_id):
+            return None
+        return _in_tree(repository, ref, files.commit, session_id, blobs)
+
+    return find_other
+
+
+def _references(repository: Path) -> Sequence[tuple[str, str, str]]:
+    """Session, reference and commit of each, in the order of the ids; each session once."""
+    form = "--format=%(objecttype) %(objectname) %(refname)"
+    try:
+        listed = ask(repository, "for-each-ref", form, "--", *FOLDERS, _FETCHED)
+    except PlaybookError:
+        return ()
+    found: dict[str, tuple[str, str, str]] = {}
+    for line in listed.splitlines():
+        kind, commit, ref = line.split(" ", 2)
+        name = ref.rpartition("/")[2]
+        if kind == "commit" and SESSION_ID.match(name):
+            known = found.setdefault(name, (name, ref, commit))
+            if ref.startswith(FOLDERS[0]) and not known[1].startswith(FOLDERS[0]):
+                found[name] = (name, ref, commit)
+    return sorted(found.values())
+
+
+@lru_cache(maxsize=2)
+def _blobs_of(repository: Path, commit: str) -> Mapping[str, _Blob]:
+    """The files below the sessions' folders in that commit, by their paths."""
+    options = ("-r", "-z", "--long", "--full-tree")
+    try:
+        listed = ask(repository, "ls-tree", *options, commit, "--", f"{SESSIONS}/")
+    except PlaybookError:
+        return {}
+    found = {}
+    for line in listed.split("\0"):
+        if entry := _ENTRY.fullmatch(line):
+            mode, object_id, size, path = entry.groups()
+            found[path] = _Blob(mode, object_id, int(size) if size != "-" else 0)
+    return found
+
+
+def _in_tree(
+    repository: Path, ref: str, commit: str, session_id: str, blobs: Mapping[str, _Blob]
+) -> SessionFiles | None:
+    """The session's files in that commit; None if it has no such session."""
+    if _path(session_id, _SESSION) not in blobs and _path(session_id, _JOURNAL) not in blobs:
+        return None
+
+    def file(name: str) -> SessionFile:
+        path = _path(session_id, name)
+        return _blob_file(repository, f"{ref}:{path}", blobs.get(path))
+
+    def exists(name: str) -> bool:
+        return _path(session_id, name) in blobs
+
+    return replace(_files_of(session_id, repository, file, exists), commit=commit)
+
+
+def _files_of(
+    name: str, folder: Path, file: Callable[[str], SessionFile], exists: Callable[[str], bool]
+) -> SessionFiles:
+    """The files of a session; `file` reads one of that name, and says that it is missing."""
+    playbook = file(_PLAYBOOK) if exists(_PLAYBOOK) else None
+    return SessionFiles(
+        name=name,
+        journal=file(_JOURNAL),
+        session=file(_SESSION),
+        playbook=playbook,
+        pinned=playbook is not None,
+        policy=file(session_policy.FILE) if exists(session_policy.FILE) else None,
+        folder=folder,
+    )
+
+
+def _without_files(repository: Path, ref: str, commit: str, session_id: str) -> SessionFiles:
+    shown = f"{ref}:{_path(session_id, _JOURNAL)}"
+    missing = SessionFile(shown, problem="the reference does not have the session's files")
+    return SessionFiles(session_id, missing, folder=repository, commit=commit)
+
+
+def _blob_file(repository: Path, shown: str, blob: _Blob | None) -> SessionFile:
+    if blob is None:
+        return SessionFile(shown, problem="there is no such file")
+    if blob.mode == _LINK:
+        return SessionFile(shown, problem="it is a symbolic link")
+    if blob.size > MAX_BYTES:
+        return SessionFile(shown, problem=f"it is larger than {MAX_BYTES:,} bytes")
+    try:
+        data = ask(repository, "cat-file", "blob", blob.object_id)
+    except PlaybookError as error:
+        return SessionFile(shown, problem=error.message)
+    return SessionFile(shown, data.encode())
+
+
+def _path(session_id: str, name: str) -> str:
+    return f"{SESSIONS}/{session_id}/{name}"

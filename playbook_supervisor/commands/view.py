@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.commands import locate, overview, progress, proving, session_refs
+from playbook_supervisor.commands import locate, overview, progress, proving
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy, settings_of
 from playbook_supervisor.commands.progress import Progress
@@ -29,13 +29,15 @@ from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.features import Feature
 from playbook_supervisor.project.playbook_file import PlaybookFile
 from playbook_supervisor.project.requirement import requirement
+from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.session_policy import Effect, Policy, effects, tightened
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.sessions import pinned_inputs
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions import pinned_inputs, session_ids
+from playbook_supervisor.sessions.journal import parse_journal
+from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
+from playbook_supervisor.system import checkout, git_history
 from playbook_supervisor.system.files import write_atomically
 from playbook_supervisor.system.git_process import branches
 
@@ -152,9 +154,22 @@ def view_of(seen: SessionOverview) -> SessionView:
 
 
 def _committed(store: DiskStore, session_id: str) -> SessionView | None:
-    if (found := session_refs.on_a_branch(store.checkout.root, session_id)) is None:
+    """The session as the branch has it, here or fetched, that committed its files last."""
+    if not SESSION_ID.match(session_id):
         return None
-    manifest, entries, playbook = found
+    since = session_ids.earliest(session_id)
+
+    def last(name: str) -> tuple[bytes, str]:
+        path = f":(top,literal){SESSIONS}/{session_id}/{name}"
+        found = git_history.on_branches(store.checkout.root, path, since)
+        return next(found, ("", b""))[1], name
+
+    try:
+        manifest = read_manifest(*last("session.yaml"))
+        entries = parse_journal(*last("journal.yaml")).entries
+        playbook = read_playbook(*last("playbook.yaml"))
+    except PlaybookError:
+        return None
     return SessionView(SessionOverview(store, session_id, manifest), entries, playbook, Policy())
 
 
