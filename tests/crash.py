@@ -34,7 +34,7 @@ from playbook_supervisor.agents.protocol import Call, Message, Running
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import read
 from playbook_supervisor.commands import driving
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.session_files import audit
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import Observer, PromptAnswer

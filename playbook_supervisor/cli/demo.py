@@ -10,7 +10,7 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import demo as demonstration
 from playbook_supervisor.commands import driving, protocol
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.sessions import gate_text

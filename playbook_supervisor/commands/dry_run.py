@@ -12,7 +12,7 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable

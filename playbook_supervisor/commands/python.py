@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from playbook_supervisor.commands import answering, checking, driving, resume_token, view
 from playbook_supervisor.commands import envelope as envelopes
-from playbook_supervisor.commands.drive_options import DriveLimits, drive_options
+from playbook_supervisor.commands.driving import DriveLimits, drive_options
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import ArgumentError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.drive_result import DriveResult

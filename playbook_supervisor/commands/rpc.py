@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from playbook_supervisor.commands import driving, locate, resume_token
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.envelope import DEADLINE
 from playbook_supervisor.commands.rpc_request import Request
 from playbook_supervisor.drivers.drive_result import DriveResult

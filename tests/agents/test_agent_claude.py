@@ -25,7 +25,7 @@ from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands import driving
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Failure, Outcome

@@ -22,7 +22,7 @@ from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
 from playbook_supervisor.commands import driving
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import Entry

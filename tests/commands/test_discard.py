@@ -16,7 +16,7 @@ from program import Result
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import discard, start_point
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.drivers import driver_lock

@@ -16,7 +16,7 @@ from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.cli.render.plan import as_json
 from playbook_supervisor.commands import driving, dry_run, locate
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.dry_run import RunPlan
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import ArgumentError, PlaybookError

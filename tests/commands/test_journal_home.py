@@ -17,7 +17,7 @@ from project import Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.commands import answering, driving, locate
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point

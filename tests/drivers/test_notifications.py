@@ -15,7 +15,7 @@ from project import Project
 
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.commands import answering, driving, view
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.system import checkout

@@ -15,7 +15,7 @@ from cli.terminal import Terminal
 from project import Project
 
 from playbook_supervisor.commands import answering, driving
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers.notifications import Notice, claim, seconds_left
 from playbook_supervisor.system import checkout
 

@@ -18,7 +18,7 @@ from project import Project
 from web import Request, Site, served
 
 from playbook_supervisor.commands import answering, driving, view
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
 from playbook_supervisor.drivers.observers import Observer

@@ -14,7 +14,7 @@ import pytest
 from program import Result
 from project import Project, remote
 
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.fleet.submitting import Submission, submit
 from playbook_supervisor.drivers.fleet.address import of_file
 from playbook_supervisor.drivers.fleet.advance import Station, advance

@@ -14,7 +14,7 @@ from hooked import Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import answering, checking, driving, locate, view
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError

@@ -11,7 +11,7 @@ from hooked import Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import driving, locate, protocol
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Mode

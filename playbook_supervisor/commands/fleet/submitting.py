@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.commands.drive_options import DriveOptions
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
