@@ -35,10 +35,7 @@ def drive_and_show(
     json: bool,
     asks: bool = True,
 ) -> int:
-    """Call `drive`, show its progress on stderr and its result; return the exit code.
-
-    With `asks`, gates are asked at a terminal.
-    """
+    """Call `drive`, show how it goes and ends, with `asks` ask at gates; return the exit code."""
     prompter = Prompt(shows_list(level)) if asks and output.is_interactive() else None
     with observing(level) as observer:
         result = drive(observer, prompter)

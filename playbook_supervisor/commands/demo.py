@@ -37,10 +37,7 @@ _SETTINGS = {
 
 
 class Demo(Record):
-    """A prepared run of `playbook` with `args` in the repository `root`.
-
-    `agent` is a value for `--agent`; `env` are variables that the run and its processes need.
-    """
+    """A prepared run of `playbook` with `args` in `root`; `env` are variables that it needs."""
 
     root: Path
     agent: str

@@ -1,7 +1,4 @@
-"""The commands that drive a session or stop it: run, resume, abort, pause.
-
-Data in, data out, errors raised; nothing is printed here.
-"""
+"""The commands that drive a session or stop it: run, resume, abort, pause. Nothing is printed."""
 
 from __future__ import annotations
 
@@ -271,10 +268,7 @@ def pause(
     cwd: Path | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Snapshot:
-    """Unbind the driver and leave the session open: what runs may return, nothing is launched.
-
-    `on_wait` is told which steps a runner waits for before it stops.
-    """
+    """Unbind the driver and leave the session open; `on_wait` is told which steps are waited for."""
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "pause")
     supervisor = locate.supervisor(store, session_id)

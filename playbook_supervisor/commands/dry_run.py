@@ -1,7 +1,4 @@
-"""What a run would do: `run --dry-run`.
-
-It looks at what `run` looks at, in the same order; nothing is created or launched.
-"""
+"""`run --dry-run`: what `run` would do, looked at in its order; nothing is created or launched."""
 
 from __future__ import annotations
 

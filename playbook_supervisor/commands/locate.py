@@ -50,10 +50,7 @@ def supervisor(store: DiskStore, session_id: str) -> Supervisor:
 
 
 def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
-    """The supervisor for a client, which leaves the project's checks to `next --wait`.
-
-    StateError `PB-STATE-DRIVEN` while a runner drives it.
-    """
+    """The supervisor for a client: checks are left to `next --wait`. StateError PB-STATE-DRIVEN."""
     options = EngineOptions(exports=False, runs_checks=False, copies=True)
     found = Supervisor(store, session_id, options)
     driver_lock.require_no_runner(found.private)
@@ -146,10 +143,7 @@ def restore(store: DiskStore, session_id: str) -> None:
 
 
 def named(store: DiskStore, session: str = "") -> str:
-    """The id of the session that the argument, else the environment, names; empty if neither does.
-
-    An abbreviation stands for a session of any worktree.
-    """
+    """The full id of the session, in any worktree, that argument or environment names; or empty."""
     name = session or named_by_environment()
     if not name or SESSION_ID.match(name):
         return name

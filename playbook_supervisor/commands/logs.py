@@ -23,10 +23,7 @@ _MOST_NAMED = 20
 
 
 class AttemptLog(Record):
-    """The log of one attempt, on this machine.
-
-    In a child session, `within` is the attempt that it works for: `release#1`.
-    """
+    """The log of one attempt; in a child session, `within` is what that works for: `release#1`."""
 
     store: DiskStore
     session_id: str

@@ -1,7 +1,4 @@
-"""The sessions of all worktrees, those that wait for a person first.
-
-Reads only and takes no lock, so that broken, diverged and driven sessions are shown, too.
-"""
+"""The sessions of all worktrees, as read without a lock: also broken, diverged, driven ones."""
 
 from __future__ import annotations
 

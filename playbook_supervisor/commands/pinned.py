@@ -36,10 +36,7 @@ def pinned_policy(store: DiskStore, session_id: str) -> Policy:
 
 
 def pinned_settings(store: DiskStore, session_id: str) -> Config:
-    """The session's settings; those of the project for a session that has none.
-
-    CheckError or StateError if they cannot be read.
-    """
+    """The session's settings, else the project's. CheckError, StateError if they are unreadable."""
     source = session_settings.FILE
     try:
         data = read_bytes(store.reading(session_id) / source)

@@ -1,7 +1,4 @@
-"""What a terminal shows live, as plain data: the steps of a run, the board of all sessions.
-
-`terminal.py` chooses colours and layout.
-"""
+"""What a terminal shows live, as plain data; `terminal.py` chooses colours and layout."""
 
 from __future__ import annotations
 
@@ -44,10 +41,7 @@ def spinner(now: int) -> str:
 
 
 class Row(Record):
-    """One step: its mark and tone, its name, its duration, and a remark.
-
-    `depth` is how many sessions are above the step's own.
-    """
+    """One step: its mark and tone, name, duration, remark; `depth` sessions are above its own."""
 
     mark: str
     tone: RowTone

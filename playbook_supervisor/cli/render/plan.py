@@ -137,10 +137,7 @@ def _outlined(each: OutlinedStep, room: int) -> str:
 
 
 def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
-    """What is said of the step in a line each, before its conditions.
-
-    The text of `runs` is empty for a command that is not installed.
-    """
+    """What is said of a step before its conditions; `runs` is empty if that is not installed."""
     step = planned.step
     if step.when:
         named = parse(step.when)

@@ -14,10 +14,7 @@ from playbook_supervisor.formats.sanitize import first_line
 
 
 def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Iterator[str]:
-    """One session in a line, and more lines if a human has to act.
-
-    `context` helps to answer its gate.
-    """
+    """One session in a line; more if a human has to act, with the `context` of its gate."""
     manifest = seen.manifest
     if manifest is None:
         if seen.code == "PB-STATE-NO-WORKTREE":

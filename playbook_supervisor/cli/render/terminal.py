@@ -109,10 +109,7 @@ class Region(Record, frozen=False):
 
 
 class Terminal(Observer):
-    """An observer that shows a live list on stderr, which pauses while a gate is open.
-
-    A thread redraws the list.
-    """
+    """A live list on stderr, redrawn by a thread; it pauses while a gate is open."""
 
     def __init__(self, level: Level) -> None:
         self._level = level

@@ -1,7 +1,4 @@
-"""Sentences for logs, pipes and the model: events, questions, durations, costs.
-
-Text from other sources is stripped of control characters here.
-"""
+"""Sentences for logs, pipes and the model, without the control characters of other sources."""
 
 from __future__ import annotations
 
@@ -175,10 +172,7 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
 
 
 def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
-    """Steps, duration, waiting time at gates, and known cost and tokens.
-
-    Of a completed session also who is to review what it made.
-    """
+    """Steps, duration, time at gates, cost and tokens; if completed, also who is to review."""
     manifest = snapshot.manifest
     parts = [snapshot.progress]
     if entries:

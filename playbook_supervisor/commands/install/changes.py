@@ -67,10 +67,7 @@ class FileChange(Record):
 
 
 class InstallPlan(Record):
-    """What `init` or `update` would do, file by file.
-
-    `record` is the new install.yaml. `again` makes the same plan for the files as they are then.
-    """
+    """What `init` or `update` would do; `record` is the new install.yaml, `again` plans anew."""
 
     root: Path
     files: tuple[FileChange, ...]

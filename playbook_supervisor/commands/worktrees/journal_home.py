@@ -85,10 +85,7 @@ def sweep_homes(leaving: Leaving, session_id: str) -> None:
 
 
 def bring(homecoming: Homecoming) -> None:
-    """Write what is missing at home, durably. It can be repeated after a failure at any write.
-
-    StorageError PB-IO-WRITE if a file cannot be written.
-    """
+    """Write what is missing at home, durably and repeatably. StorageError PB-IO-WRITE."""
     folder = homecoming.folder
     assert folder is not None  # noqa: S101 - there is no obstacle
     ensure_folder(folder)
@@ -291,10 +288,7 @@ def _was_reset(saved: SavedSession, file: str, text: bytes) -> bool:
 
 
 def read_files(folder: Path) -> Files:
-    """The regular files of a folder by their paths, without those that are being written.
-
-    StorageError PB-IO-READ if one cannot be read.
-    """
+    """A folder's regular files by path, but those being written. StorageError PB-IO-READ."""
     paths = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
     return {
         os.path.relpath(path, folder): read_bytes(path)

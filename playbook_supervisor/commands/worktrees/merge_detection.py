@@ -25,10 +25,7 @@ _CANDIDATES, _PATHS, _SHOWN = 50, 50, 10
 
 
 class MergeTarget(Record):
-    """A branch that work is merged into: its short name and its commit.
-
-    `here`: a reference of this repository has the commit, and stays.
-    """
+    """A branch that work is merged into; `here`: a reference here keeps its commit."""
 
     name: str
     commit: str
@@ -36,10 +33,7 @@ class MergeTarget(Record):
 
 
 class MergeTargets(Record):
-    """The branches that a session's branch may have been merged into, the likeliest first.
-
-    `kept` are the local branches among them, which are never removed.
-    """
+    """Where a branch may have been merged, likeliest first; `kept` are local, never removed."""
 
     targets: tuple[MergeTarget, ...]
     kept: frozenset[str]
@@ -161,10 +155,7 @@ def missing_commits(root: Path, commit: str, target: MergeTarget) -> tuple[str, 
 
 
 def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
-    """The merged pull request with all work of the commit; None if none is known.
-
-    Asked through `gh` if there is a remote; a failure counts as none.
-    """
+    """The merged pull request with all of the commit, asked through `gh`; None if that fails."""
     with git.repository(root) as repo:
         if not github.is_plain(branch) or not repo.remotes:
             return None

@@ -76,10 +76,7 @@ def start(
     client: bool = False,
     cwd: Path | None = None,
 ) -> StartResult:
-    """Create a pending session in a new worktree, on a branch of its own.
-
-    ArgumentError, CheckError or GitError if it cannot be created. Nothing remains after an error.
-    """
+    """Create a pending session in a new worktree and branch; nothing remains after an error."""
     store = locate.store(cwd)
     here = store.checkout
     reference = _from_top_level(here.root, reference)

@@ -22,10 +22,7 @@ _FILE = "base.json"
 
 
 class Base(Record):
-    """The commit that a new branch starts from.
-
-    `ref` is its full reference, empty if it has none; `name` is for messages.
-    """
+    """Where a new branch starts; `ref` is its full reference or empty, `name` is for messages."""
 
     commit: str
     ref: str

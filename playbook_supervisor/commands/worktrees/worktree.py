@@ -206,10 +206,7 @@ def _has_changes(plan: WorktreePlan) -> bool:
 
 
 def restore(removed: Checkout) -> None:
-    """Recreate the worktree's folder with the contents of its git index.
-
-    GitError PB-GIT-TAKEN if its path is in use by now, or PB-GIT-FAILED.
-    """
+    """Recreate the worktree's folder from its index. GitError PB-GIT-TAKEN, PB-GIT-FAILED."""
     root = removed.root
     with locked_worktrees(removed):
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
