@@ -99,7 +99,6 @@ def _counted(file: FileReport) -> FileReport:
 
 
 def _notes(audited: Sequence[AuditReport]) -> list[str]:
-    """What could not be judged, and in which session."""
     return [
         f"{first_line(each.name or each.files[0].file)}: {note}"
         for each in audited

@@ -163,7 +163,6 @@ def _step(run: StepRun) -> tuple[str, ...]:
 
 
 def _spent(entries: Sequence[Entry]) -> str:
-    """The time at gates and the cost."""
     waited = text.waited_ms(entries)
     at_gates = f"{text.duration(waited)} of it at a gate" if waited >= text.NOTABLE else ""
     return ", ".join(part for part in (at_gates, text.cost(entries)) if part)

@@ -147,7 +147,6 @@ class _Drawn(Record):
 
     @property
     def raised_by(self) -> tuple[str, ...]:
-        """What raises the gate after the step: triggers, or a failure."""
         step, breaking = self.step, Trigger.AGREEMENT_BREAKING
         on_failure = tuple(str(each) for each in step.escalation_triggers if each is not breaking)
         policy = step.error_policy

@@ -100,7 +100,6 @@ def init(
 
 
 def _asked(choices: install.Choices, found: Survey) -> install.Choices:
-    """The choices with the person's answers to what the survey leaves open."""
     if found.foreign:
         files = ", ".join(map(printable, found.foreign.values()))
         output.inform(f"{_not_ours(found)}: {files}")

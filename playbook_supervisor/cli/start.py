@@ -70,7 +70,6 @@ def _next_lines(started: starting.StartResult, folder: str) -> list[str]:
 
 
 def _notes(started: starting.StartResult, *, client: bool) -> list[str]:
-    """Where the branch comes from, and the other way to run the session."""
     branch = started.branch
     origin = f"new, from {started.base.name}" if branch.new else "an existing branch"
     where = f"Branch: {branch.name}, {origin}."

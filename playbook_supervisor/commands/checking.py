@@ -55,7 +55,6 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
 
 
 def _of_project(files: Iterable[str]) -> Iterator[Problem]:
-    """What is to be said of the project, and of none of its files."""
     from playbook_supervisor.commands import checked_files
     from playbook_supervisor.project import config
     from playbook_supervisor.sessions.session_changes import never_committed

@@ -281,7 +281,6 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _sessions(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether sessions can be committed, if the settings want that."""
     if found := session_changes.never_committed(here.root, config.load(here.root)):
         yield Diagnosis("sessions", "wrong", *found)
 

@@ -253,7 +253,6 @@ def _phases(
 
 
 def _args(step: Step, values: Mapping[str, str]) -> str:
-    """What a slash command or a child is given."""
     if step.child:
         pairs = given(step, values).items()
         return ", ".join(f"{name}={value}" for name, value in pairs if value)

@@ -209,7 +209,6 @@ def condition(probed: Probed) -> Json:
 
 
 def _proved(standing: Standing) -> Json:
-    """A proof of a check, and how many files differ from its tree now."""
     proof = standing.proof
     known = {} if standing.changed is None else {"changed_files": len(standing.changed)}
     return {"check": proof.check, "tree": proof.tree, "by": proof.by, **known}

@@ -95,7 +95,6 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
 
 
 def _family(shown: SessionView) -> Iterator[SessionView]:
-    """The session and all sessions below it."""
     yield shown
     for child in shown.children.values():
         yield from _family(child)

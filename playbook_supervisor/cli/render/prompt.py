@@ -153,7 +153,6 @@ def _prompts(snapshot: Snapshot) -> list[str]:
 
 
 def _meanings(snapshot: Snapshot) -> list[str]:
-    """A line for each choice of the open gate, and for what a prompt shows."""
     asked = text.asked(snapshot)
     meant = meanings_of(asked.reason)
     ways = [f"{choice.value:<9}{meant[choice]}" for choice in asked.choices]

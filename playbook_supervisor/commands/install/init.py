@@ -88,8 +88,6 @@ def _from_top(path: str, folder: Path, root: Path) -> str:
 
 
 class _Plan:
-    """Decides about each file of one project."""
-
     def __init__(self, here: checkout.Checkout, choices: Choices) -> None:
         self._here, self._root, self._choices = here, here.root, choices
         self._previous = changes.previous_installation(here.root)

@@ -430,8 +430,6 @@ def _first(playbook: Playbook) -> list[Step]:
 
 
 class _Blob(Record):
-    """A file of a commit: its mode, object name, size and path."""
-
     mode: str
     name: str
     size: int
