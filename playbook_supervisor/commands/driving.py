@@ -268,7 +268,7 @@ def pause(
     cwd: Path | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Snapshot:
-    """Unbind the driver and leave the session open; `on_wait` is told which steps are waited for."""
+    """Unbind the driver, leave the session open; `on_wait` is told which steps are waited for."""
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "pause")
     supervisor = locate.supervisor(store, session_id)

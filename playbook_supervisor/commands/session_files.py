@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, 
 from playbook_supervisor.commands import locate, overview, session_diff
 from playbook_supervisor.drivers.fleet.session_tip import FOLDERS, HEADS
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.project import session_policy
+from playbook_supervisor.project import library, session_policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import projection
 from playbook_supervisor.sessions.journal import MAX_BYTES

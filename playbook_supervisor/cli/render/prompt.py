@@ -122,9 +122,7 @@ class Prompt(Record, frozen=False):
 
 
 def _diff(snapshot: Snapshot) -> list[str]:
-    from playbook_supervisor.commands.inbox.gate_facts import (
-        changes_since_beginning,  # few ask for it
-    )
+    from playbook_supervisor.commands.inbox.gate_facts import changes_since_beginning
 
     own = snapshot.of(text.asked(snapshot).member)
     return list(diff_lines(changes_since_beginning(own.store, own.session_id)))
