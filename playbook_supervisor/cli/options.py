@@ -69,8 +69,7 @@ def group(function: Command) -> click.Group:
     return made
 
 
-def _store_level(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    del parameter
+def _store_level(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         ctx.meta["level"] = Level[value.upper()]
 

@@ -56,9 +56,6 @@ def resume(
     from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
     from playbook_supervisor.commands import driving, resume_token
 
-    def confirmed(question: str) -> bool:
-        return output.is_interactive() and output.confirmed(question, default=False)
-
     chosen, drive = options.chosen_session(named, session), options.drive_options(values)
     if token or approve or deny:
         if not token or approve is deny:
@@ -82,7 +79,9 @@ def resume(
             drive=drive,
             observer=observer,
             prompter=prompter,
-            confirm=confirmed,
+            confirm=lambda question: (
+                output.is_interactive() and output.confirmed(question, default=False)
+            ),
         ),
         options.level(),
         json=json,

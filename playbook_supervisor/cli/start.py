@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.commands.worktrees import start as starting
-from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.errors import ArgumentError, StorageError
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.system import processes
+
+_CLIENT = "claude"
 
 
 @options.command
@@ -49,7 +53,7 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
     output.inform(*map(printable, _notes(started, client=exec_)))
     if exec_:
         sys.stdout.flush()
-        starting.open_client(started)
+        processes.replace_process([_CLIENT, started.typed], cwd=started.root)
     return 0
 
 
@@ -60,7 +64,12 @@ def _require_client() -> None:
             "--exec opens Claude Code at your terminal, but there is none",
             guidance="Leave out --exec and type what this command then prints.",
         )
-    starting.require_client()
+    if shutil.which(_CLIENT) is None:
+        raise StorageError(
+            "PB-IO-PROGRAM",
+            f"`{_CLIENT}` is not on PATH, so --exec cannot open it",
+            guidance="Install Claude Code, or omit --exec.",
+        )
 
 
 def _next_lines(started: starting.StartResult, folder: str) -> list[str]:

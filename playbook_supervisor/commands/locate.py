@@ -147,9 +147,9 @@ def named(store: DiskStore, session: str = "") -> str:
     name = session or named_by_environment()
     if not name or SESSION_ID.match(name):
         return name
-    from playbook_supervisor.commands.overview import full_id
+    from playbook_supervisor.commands.overview import stores
 
-    return full_id(store, name)
+    return selection.full_id({id_ for each in stores(store) for id_ in each.found()}, name)
 
 
 def choose(store: DiskStore, session: str, observer: Observer | None = None) -> str:

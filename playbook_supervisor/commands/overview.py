@@ -14,7 +14,7 @@ from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import provenance, selection, session_branch
+from playbook_supervisor.sessions import provenance, session_branch
 from playbook_supervisor.sessions.gate_context import GateContext, context_of
 from playbook_supervisor.sessions.manifest import Manifest, Waiting
 from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
@@ -190,11 +190,6 @@ def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
     with suppress(OSError):
         size = (here.root / SESSIONS / session_id / "journal.yaml").stat().st_size
     return size, here.root == here.main_root
-
-
-def full_id(store: DiskStore, named: str) -> str:
-    """The id that `named` abbreviates, of a session in any worktree; else `named` itself."""
-    return selection.full_id({id_ for each in stores(store) for id_ in each.found()}, named)
 
 
 def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:

@@ -84,7 +84,6 @@ def resume(
     """Continue a session, after answering its open gate if an answer is given.
 
     `limits` as for `run`; the session keeps those that are left out.
-
     A `token` of an `envelope` names the session itself: `approve` goes on, else it is aborted.
     ArgumentError PB-ARG-ANSWER if the answer is not one of the gate's choices; StateError
     PB-STATE-TOKEN-… if the token does not decide. Nothing is recorded then.

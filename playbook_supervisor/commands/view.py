@@ -213,7 +213,6 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
     """The playbook of that name or path, or the one that a session runs under its policies.
 
     A session that has pinned none, such as kai's, is drawn by the project's playbook of its name.
-
     ArgumentError PB-ARG-USAGE if neither is named, or if the session runs another playbook;
     StateError if the session cannot be read, PB-STATE-NO-PLAYBOOK if it has none.
     """

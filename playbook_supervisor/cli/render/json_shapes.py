@@ -123,9 +123,8 @@ def result(
 ) -> Json:
     """How a drive ended (`run --json`, `resume --json`, `rpc`), beside its envelope.
 
-    `attempts` are those of the session and of its child sessions by their ids.
-
-    The key is `ending`, because `status` belongs to the envelope of the Tyrum contract.
+    `attempts` are those of the session and of its child sessions by their ids. The key is `ending`,
+    because `status` belongs to the envelope of the Tyrum contract.
     """
     snapshot, manifest = result.snapshot, result.snapshot.manifest
     shape: Json = {
@@ -142,9 +141,8 @@ def result(
     }
     ask = snapshot.directive
     if isinstance(ask, Ask):
-        shape["gate"] = ask_to_json(ask, _NO_HEADER, snapshot.question, gate_context(context))[
-            "gate"
-        ]
+        shown = gate_context(context)
+        shape["gate"] = ask_to_json(ask, _NO_HEADER, snapshot.question, shown)["gate"]
     return shape
 
 

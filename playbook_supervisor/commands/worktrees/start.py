@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -23,7 +22,7 @@ from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES, B
 from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_agent
-from playbook_supervisor.errors import GitError, PlaybookError, StorageError
+from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.directives import Answer
@@ -39,10 +38,9 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import checkout, git, processes
+from playbook_supervisor.system import checkout, git
 from playbook_supervisor.system.files import contained, read_bytes, write_atomically
 
-CLIENT = "claude"
 _RUN = "playbook.run"
 _INSTALL = "Run `playbook init`, commit what it writes, then repeat."
 _FOLDERS = (".playbooks", ".claude", ".specify", ".features")
@@ -227,24 +225,6 @@ def _request_there(there: DiskStore, reference: str, *given: str) -> RunRequest:
             f"git checks out too little into a new worktree: {first_line(error.message, 300)}",
             guidance="In a sparse checkout, run `git sparse-checkout add .playbooks .claude`.",
         ) from error
-
-
-# ── the client ───────────────────────────────────────────────────────────────────────────────
-
-
-def require_client() -> None:
-    """StorageError PB-IO-PROGRAM if Claude Code is not on PATH."""
-    if shutil.which(CLIENT) is None:
-        raise StorageError(
-            "PB-IO-PROGRAM",
-            f"`{CLIENT}` is not on PATH, so --exec cannot open it",
-            guidance="Install Claude Code, or omit --exec.",
-        )
-
-
-def open_client(started: StartResult) -> None:
-    """Replace this process with Claude Code in the new worktree, which begins the session."""
-    processes.replace_process([CLIENT, started.typed], cwd=started.root)
 
 
 # ── what the commit has ──────────────────────────────────────────────────────────────────────
