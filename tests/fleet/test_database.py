@@ -566,21 +566,6 @@ def test_old_sessions_are_removed_with_their_jobs_and_answers(fleet: FleetDataba
     assert jobs(fleet) == []
 
 
-def test_sessions_are_counted_by_their_states(fleet: FleetDatabase) -> None:
-    waiting(fleet)
-    submit(fleet, OTHER)
-    take(fleet, OTHER, SHORT)
-    submit(fleet, THIRD)
-    time.sleep(2 * SHORT)
-    counts = fleet.counts()
-    assert [counts.states[state] for state in (State.WAITING, State.RUNNING, State.QUEUED)] == [
-        1,
-        1,
-        1,
-    ]
-    assert (counts.states[State.STUCK], counts.lapsed) == (0, 1)
-
-
 # ── rows that nothing of ours has written ───────────────────────────────────────────────────
 
 

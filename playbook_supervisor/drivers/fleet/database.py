@@ -19,18 +19,11 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.drivers.fleet.storage.rows import Row, Swept
+from playbook_supervisor.drivers.fleet.storage.rows import OPEN, Row, Swept
 from playbook_supervisor.errors import FleetError, StateError
 
 try:
-    from playbook_supervisor.drivers.fleet.storage import (
-        answers,
-        connections,
-        leases,
-        migration,
-        tables,
-        upkeep,
-    )
+    from playbook_supervisor.drivers.fleet.storage import connections, sessions, tables, upkeep
     from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, clock
 except ImportError as error:
     raise StateError(
@@ -70,7 +63,6 @@ class FleetDatabase:
     """
 
     def __init__(self, address: Address) -> None:
-        """Use `open`."""
         self.address = address
         self.role = ""
         self.notices: tuple[str, ...] = ()
@@ -85,16 +77,16 @@ class FleetDatabase:
         PB-FLEET-NEWER with newer ones."""
         database = cls(address)
         try:
-            migration.require_file(address)
-            number, role = database._run(migration.current, read=True)
-            migration.require(address, number)
+            tables.require_file(address)
+            number, role = database._run(lambda tx: tables.current(tx.connection), read=True)
+            tables.require(address, number)
         except BaseException:
             database.close()
             raise
         database.role = role or _user()
         return database
 
-    migrate = staticmethod(migration.migrate)
+    migrate = staticmethod(tables.migrate)
 
     def __enter__(self) -> FleetDatabase:
         return self
@@ -103,39 +95,36 @@ class FleetDatabase:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._engine.dispose()
 
     @property
     def queue(self) -> DbosQueue:
-        """The queue in this database."""
         if self._own_queue is None:
             from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
 
             self._own_queue = DbosQueue(self._engine, self.address)
         return self._own_queue
 
-    submit = _method(answers.submit)
-    counts = _method(upkeep.counts, read=True)
+    submit = _method(sessions.submit)
     stamp = _method(upkeep.stamp, read=True)
     now = _method(clock, read=True)
     old = _method(upkeep.old, read=True)
 
-    take = _method(leases.take)
-    renew = _method(leases.renew)
-    lift_epoch = _method(leases.lift)
-    wait = _method(leases.wait)
-    finish = _method(leases.finish)
-    put_off = _method(leases.put_off)
-    stick = _method(leases.stick)
-    need = _method(leases.need)
+    take = _method(sessions.take)
+    renew = _method(sessions.renew)
+    lift_epoch = _method(sessions.lift_epoch)
+    wait = _method(sessions.wait)
+    finish = _method(sessions.finish)
+    put_off = _method(sessions.put_off)
+    stick = _method(sessions.stick)
+    need = _method(sessions.need)
 
-    answer = _method(answers.answer)
-    answer_due = _method(answers.due)
-    journaled = _method(answers.journaled)
-    refuse_answer = _method(answers.refuse)
-    cancel = _method(answers.cancel)
-    retry = _method(answers.retry)
+    answer = _method(sessions.answer)
+    answer_due = _method(sessions.answer_due)
+    journaled = _method(sessions.journaled)
+    refuse_answer = _method(sessions.refuse_answer)
+    cancel = _method(sessions.cancel)
+    retry = _method(sessions.retry)
 
     def row(self, session_id: str) -> Row | None:
         """The row of a session. StateError PB-STATE-NO-SESSION if that is no id."""
@@ -143,7 +132,11 @@ class FleetDatabase:
 
     def rows(self, *, open_only: bool = False) -> list[Row]:
         """All rows, oldest first; `notices` says which could not be read."""
-        found, bad = self._run(lambda tx: upkeep.rows(tx, open_only=open_only), read=True)
+
+        def select(tx: Transaction) -> tuple[list[Row], list[str]]:
+            return tx.select(*([tx.session.c.state.in_(OPEN)] if open_only else []))
+
+        found, bad = self._run(select, read=True)
         self.notices = tuple(bad)
         return found
 

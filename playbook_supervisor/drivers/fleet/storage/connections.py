@@ -25,8 +25,7 @@ _WAIT = 5.0  # seconds for one answer of the server
 _STATEMENT = 4_500  # ms, then the server cancels a statement
 _IDLE = 10_000  # ms, then the server ends a transaction whose client is frozen
 _BUSY = 5.0  # seconds that a file may be locked by another process
-_POOL = 4
-_OVERFLOW = 28
+_POOL: Any = {"pool_size": 4, "max_overflow": 28, "pool_timeout": _WAIT}
 
 _SILENT = "the server does not answer"
 _UNKNOWN = ("42P01", "42703", "3F000")
@@ -160,9 +159,7 @@ def _to_file(address: Address) -> sa.Engine:
         sa.URL.create("sqlite", database=str(file)),
         creator=connection,
         poolclass=sa.QueuePool,
-        pool_size=_POOL,
-        max_overflow=_OVERFLOW,
-        pool_timeout=_WAIT,
+        **_POOL,
     )
     sa.event.listen(engine, "connect", _prepare_file)
     sa.event.listen(engine, "begin", _begin)
@@ -188,14 +185,7 @@ def _server_url(address: Address) -> sa.URL:
 
 def _to_server(address: Address) -> sa.Engine:
     url = _server_url(address)
-    engine = sa.create_engine(
-        url,
-        connect_args=_parameters(url),
-        pool_size=_POOL,
-        max_overflow=_OVERFLOW,
-        pool_timeout=_WAIT,
-        pool_use_lifo=True,
-    )
+    engine = sa.create_engine(url, connect_args=_parameters(url), pool_use_lifo=True, **_POOL)
     sa.event.listen(engine, "do_connect", _connect)
     return engine
 

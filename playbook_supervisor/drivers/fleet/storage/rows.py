@@ -10,8 +10,12 @@ from enum import StrEnum
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.project.worker_settings import POOL
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import SESSION_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LONGEST = 65_536  # characters
 _RESOLUTIONS = frozenset(Resolution)
@@ -135,13 +139,6 @@ class Swept(Record):
     removed: int = 0
 
 
-class Counts(Record):
-    """How many sessions there are in each state, and how many of the running have no lease."""
-
-    states: Mapping[State, int] = field(default_factory=dict)
-    lapsed: int = 0
-
-
 class Limits(Record):
     """How many sessions of a pool may be at work: in all, of one repository, and started per time.
 
@@ -167,19 +164,14 @@ class Job(Record):
     worker: str
 
 
-def to_row(data: Mapping[str, object]) -> Row:
+_NUMBERS = [name for name, kind in Row.__annotations__.items() if kind in ("int", "bool")]
+_TEXTS = [name for name, kind in Row.__annotations__.items() if kind == "str"]
+
+
+def to_row(data: Mapping[Any, object]) -> Row:
     """The row. ValueError names a field that nothing of ours has written."""
-    values = dict(data)
-    for name in (
-        "priority",
-        "job",
-        "epoch",
-        "lease_until",
-        "failures",
-        *_TIMES,
-        "released",
-        "retry",
-    ):
+    values = {str(name): value for name, value in data.items()}
+    for name in _NUMBERS:
         if type(values[name]) is not int:
             raise ValueError(name)
     for name in _TEXTS:
@@ -196,19 +188,8 @@ def to_row(data: Mapping[str, object]) -> Row:
         state = State(str(values["state"]))
     except ValueError:
         raise ValueError("state") from None
-    read = {
-        "state": state,
-        "choices": _choices(values["choices"]),
-        "retry": bool(values["retry"]),
-    }
+    read = {"state": state, "choices": _choices(values["choices"]), "retry": bool(values["retry"])}
     return Row(**values | read)  # type: ignore[arg-type]
-
-
-_TIMES = ("created_at", "changed_at", "due_at")
-_TEXTS = (
-    *("id", "repository", "branch", "playbook", "feature", "pool", "gate", "worker", "cancel"),
-    *("cancel_by", "needs", "error", "said", "after", "submitted_by"),
-)
 
 
 def _choices(stored: object) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class Transaction:
         rows, bad = [], []
         for data in self.connection.execute(query).mappings():
             try:
-                rows.append(to_row({str(name): value for name, value in data.items()}))
+                rows.append(to_row(data))
             except ValueError as error:
                 name = first_line(str(data["id"]), 20)
                 bad.append(f"the row of session {name} is damaged ({error}), and left out")
@@ -90,9 +90,18 @@ class Transaction:
         assert changed is not None  # noqa: S101 - it is locked
         return changed
 
+    def let_go(self, row: Row, *, due_at: Any = 0, **values: Any) -> Row:
+        """Change such a row, which no worker holds from now on."""
+        return self.change(row, worker="", lease_until=0, due_at=due_at, **values)
+
+    def ours(self, lease: Lease) -> Row | None:
+        """The locked row if no one has taken a newer lease."""
+        row = self.find(lease.session)
+        return row if row is not None and row.epoch == lease.epoch else None
+
     def _row(self, data: Mapping[Any, Any]) -> Row:
         try:
-            return to_row({str(name): value for name, value in data.items()})
+            return to_row(data)
         except ValueError as error:
             raise FleetError(
                 "PB-FLEET-DATABASE",
@@ -101,13 +110,23 @@ class Transaction:
                 guidance="`playbook fleet rebuild` writes it again from the repository.",
             ) from None
 
+    def answer_to(self, session_id: str, gate: str, *conditions: Any) -> sa.RowMapping | None:
+        """The answer to that gate, if there is one and the conditions hold."""
+        columns = self.answer.c
+        query = sa.select(self.answer).where(
+            columns.session == session_id, columns.gate == gate, *conditions
+        )
+        return self.connection.execute(query).mappings().one_or_none()
+
+    def unjournaled(self, session_id: str, gate: str) -> sa.RowMapping | None:
+        """The answer to that gate that no worker has journaled."""
+        return self.answer_to(session_id, gate, ~self.answer.c.journaled)
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 
     def queue(self, row: Row, **values: Any) -> Row:
         """Queue the session with its next job, whose former jobs no longer count."""
-        queued = self.change(
-            row, state=State.QUEUED, job=row.job + 1, worker="", lease_until=0, due_at=0, **values
-        )
+        queued = self.let_go(row, state=State.QUEUED, job=row.job + 1, **values)
         self.put(queued)
         return queued
 
@@ -121,21 +140,6 @@ class Transaction:
             repository=row.repository,
             priority=row.priority,
         )
-
-
-def ours(tx: Transaction, lease: Lease) -> Row | None:
-    """The locked row if no one has taken a newer lease."""
-    row = tx.find(lease.session)
-    return row if row is not None and row.epoch == lease.epoch else None
-
-
-def answered(tx: Transaction, session_id: str, gate: str) -> bool:
-    """Whether there is an answer to the gate that is not journaled."""
-    columns = tx.answer.c
-    query = sa.select(columns.gate).where(
-        columns.session == session_id, columns.gate == gate, ~columns.journaled
-    )
-    return tx.connection.execute(query).first() is not None
 
 
 def clock(tx: Transaction) -> int:

@@ -1,4 +1,4 @@
-"""Rows as a whole: listing, counting, writing them again from git, removing old ones, and sweeps.
+"""Rows as a whole: listing them, writing them again from git, removing old ones, and sweeps.
 
 A sweep gives jobs back to sessions that have lost theirs. What it finds is decided again in a
 transaction of its own for each session, so that only one of several sweeps acts. Should that one
@@ -9,51 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from playbook_supervisor.drivers.fleet.storage.rows import (
-    ENDED,
-    OPEN,
-    Counts,
-    Job,
-    Row,
-    State,
-    Swept,
-)
+from playbook_supervisor.drivers.fleet.storage.rows import ENDED, OPEN, Job, Row, State, Swept
 from playbook_supervisor.drivers.fleet.storage.tables import now_ms
-from playbook_supervisor.drivers.fleet.storage.transactions import (
-    Transaction,
-    answered,
-    clock,
-    words,
-)
+from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, clock, words
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.records import Record, as_mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
-
-
-def rows(tx: Transaction, *, open_only: bool) -> tuple[list[Row], list[str]]:
-    """The rows, and what is wrong with those that are left out."""
-    return tx.select(*([tx.session.c.state.in_(OPEN)] if open_only else []))
-
-
-def counts(tx: Transaction) -> Counts:
-    """How many sessions there are in each state."""
-    columns = tx.session.c
-    lapsed = sa.and_(columns.state == State.RUNNING, columns.lease_until < now_ms())
-    query = sa.select(
-        columns.state, sa.func.count(), sa.func.sum(sa.case((lapsed, 1), else_=0))
-    ).group_by(columns.state)
-    found = tx.connection.execute(query).all()
-    known = {state: number for state, number, _ in found if state in set(State)}
-    return Counts(
-        {state: int(known.get(state, 0)) for state in State}, sum(int(each[2]) for each in found)
-    )
 
 
 def stamp(tx: Transaction) -> tuple[int, ...]:
@@ -85,11 +53,11 @@ def restore(tx: Transaction, row: Row) -> bool:
         tx.connection.execute(sa.insert(tx.session).values(values | {"changed_at": now_ms()}))
         written = tx.get(row.id)
     elif known.epoch < row.epoch and not _held(tx, known):
-        written = tx.change(known, worker="", lease_until=0, due_at=0, **told)
+        written = tx.let_go(known, **told)
     else:
         return False
     if row.state in (State.QUEUED, State.RUNNING) or (
-        row.state is State.WAITING and answered(tx, row.id, row.gate)
+        row.state is State.WAITING and tx.unjournaled(row.id, row.gate)
     ):
         tx.queue(written)
     return True
@@ -115,22 +83,15 @@ def remove(tx: Transaction, ids: Iterable[str]) -> list[str]:
 
 
 def _held(tx: Transaction, row: Row) -> bool:
-    now = tx.connection.execute(sa.select(now_ms())).scalar_one()
-    return row.state is State.RUNNING and row.lease_until >= now
+    return row.state is State.RUNNING and row.lease_until >= clock(tx)
 
 
 # ── sweeps ────────────────────────────────────────────────────────────────────────────────────
 
 _SETTLED = 10_000  # ms: a session that changed within them may be between two transactions
 _MOST = 500  # sessions in one sweep
-
-Result = TypeVar("Result")
-
-
-class Run(Protocol):
-    """Carries out a transaction and returns what it returned."""
-
-    def __call__(self, work: Callable[[Transaction], Result], /) -> Result: ...
+Run = Callable[[Callable[[Transaction], Any]], Any]
+"""Carries out a transaction and returns what it returned."""
 
 
 class _Found(Record):
@@ -145,11 +106,11 @@ def sweep(run: Run, queue: DbosQueue, seconds: float, *, thorough: bool) -> Swep
     lease = round(seconds * 1000)
     began = run(clock) if thorough else 0
     jobs = queue.running(at_work=not thorough)
-    found = run(partial(_look, thorough=thorough))
+    found: _Found = run(partial(_look, thorough=thorough))
     put_back = [row.id for row in found.lapsed if _put_back_lapsed(run, queue, row)]
     due = [row.id for row in found.due if run(partial(_put_due, row=row))]
     at_work = [job for job in jobs if job.at_work]
-    known = run(partial(_rows, ids=[job.session for job in at_work]))
+    known: dict[str, Row] = run(partial(_rows, ids=[job.session for job in at_work]))
     stale = []
     for job in at_work:
         row = known.get(job.session)
@@ -217,7 +178,7 @@ def _left(job: Job, row: Row, now: int, lease: int) -> bool:
 
 
 def _put_back_lapsed(run: Run, queue: DbosQueue, row: Row) -> bool:
-    queued = run(partial(_release, row=row))
+    queued: bool = run(partial(_release, row=row))
     if queued and not queue.put_back(row.id, row.job, row.pool):
         run(partial(_replace, row=row))
     return queued
