@@ -1,4 +1,4 @@
-"""The queue on DBOS. Nothing else knows which queue it is.
+"""The queue on DBOS, and DBOS in the process of a worker. Nothing else knows which queue it is.
 
 DBOS is used as a queue, and not for what it is made for, durable execution: the journal is what
 makes a job repeatable. Its workers recover nothing by themselves, for leases decide which jobs were
@@ -8,8 +8,10 @@ left behind.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dbos
@@ -17,18 +19,15 @@ import sqlalchemy as sa
 from dbos import error as dbos_errors
 
 from playbook_supervisor.drivers.fleet.address import Address
-from playbook_supervisor.drivers.fleet.dbos_worker import (
-    PROTOCOL,
-    WORKFLOW,
-    DbosWorker,
-    job_id,
-    job_of,
-)
 from playbook_supervisor.drivers.fleet.storage import connections
 from playbook_supervisor.drivers.fleet.storage.rows import MOST_PRIORITY, Job, Limits
-from playbook_supervisor.errors import FleetError
+from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.sessions.manifest import SESSION_ID
 
+_WORKFLOW = "advance"  # what DBOS calls a job of ours
+_PROTOCOL = 1
+"""What a job means; an argument of each. Those of another protocol are left to other workers."""
 _APPLICATION = "playbook-fleet"
 _VERSION = "1"  # the same for all workers, so that they share all jobs
 _SCHEMA = "dbos"
@@ -37,6 +36,12 @@ _SELDOM = 3_600.0  # seconds: what we do not use
 _ANY_NUMBER = 1_000_000
 _LIVING = ["ENQUEUED", "PENDING", "DELAYED"]
 _BATCH = 500
+_OFFERED_AGAIN = (
+    30.0  # seconds that a job of another protocol is kept: it is not taken all the time
+)
+_LAST_WRITE = 10.0  # seconds to write that a job has ended
+_PAUSE = 0.05  # seconds between two looks at whether that is done
+_MOST_DIGITS = 10
 _logger = logging.getLogger("dbos")
 
 
@@ -73,8 +78,8 @@ class DbosQueue:
         """Put a job, in the caller's transaction. One that is there already stays as it is."""
         most = MOST_PRIORITY
         options: dbos.EnqueueOptions = {
-            "workflow_name": WORKFLOW,
-            "workflow_id": job_id(session, number),
+            "workflow_name": _WORKFLOW,
+            "workflow_id": _job_id(session, number),
             "queue_name": pool,
             "queue_partition_key": repository,
             "priority": most + 1 - max(-most, min(priority, most)),
@@ -82,14 +87,14 @@ class DbosQueue:
             "application_name": _APPLICATION,
             "serialization_type": dbos.WorkflowSerializationFormat.PORTABLE,
         }
-        self._client.enqueue_in_transaction(connection, options, session, PROTOCOL)
+        self._client.enqueue_in_transaction(connection, options, session, _PROTOCOL)
 
     def put_back(self, session: str, number: int, pool: str = "") -> bool:
         """Give a job that was taken to the next worker, and take it from its owner.
 
         It keeps its place in the queue, and without `pool` its pool. False if it has ended.
         """
-        job = job_id(session, number)
+        job = _job_id(session, number)
         with self._errors():
             found = self._living(job)
             if found is None:
@@ -104,7 +109,7 @@ class DbosQueue:
 
     def cancel(self, jobs: Iterable[tuple[str, int]]) -> None:
         """Remove jobs, whatever their state."""
-        names = [job_id(session, number) for session, number in jobs]
+        names = [_job_id(session, number) for session, number in jobs]
         with self._errors():
             for start in range(0, len(names), _BATCH):
                 self._client.delete_workflows(names[start : start + _BATCH])
@@ -114,7 +119,7 @@ class DbosQueue:
         with self._errors():
             found = self._client.list_workflows(
                 status=["PENDING"] if at_work else _LIVING,
-                name=WORKFLOW,
+                name=_WORKFLOW,
                 load_input=False,
                 load_output=False,
                 application_name=_APPLICATION,
@@ -164,11 +169,7 @@ class DbosQueue:
 
     @contextmanager
     def work(
-        self,
-        pools: Sequence[str],
-        slots: int,
-        advance: Callable[[str, int], bool],
-        worker: str,
+        self, pools: Sequence[str], slots: int, advance: Callable[[str, int], bool], worker: str
     ) -> Iterator[DbosWorker]:
         """Take jobs, until the `with` ends, and call `advance` with each in a thread.
 
@@ -233,10 +234,8 @@ class DbosQueue:
 
 
 def _silence() -> None:
-    """DBOS tells nothing: what concerns a person, the worker says in its own words.
-
-    It also reads no pickles: anyone who can write to the database could run code on every worker.
-    """
+    """DBOS tells nothing: what concerns a person, the worker says in its own words. It also reads
+    no pickles: anyone who can write to the database could run code on every worker."""
     if not _logger.handlers:
         _logger.addHandler(logging.NullHandler())
     _logger.propagate = False
@@ -250,7 +249,7 @@ def _refuse_pickle(*_: Any) -> None:
 
 
 def _job(found: dbos.WorkflowStatus) -> Job | None:
-    job = job_of(found.workflow_id)
+    job = _job_of(found.workflow_id)
     if job is None:
         return None
     at_work = found.status == "PENDING"
@@ -262,3 +261,133 @@ def _job(found: dbos.WorkflowStatus) -> Job | None:
         first_line(found.queue_name or "", 40),
         first_line(found.executor_id or "", 80) if at_work else "",
     )
+
+
+def _job_id(session: str, number: int) -> str:
+    return f"{session}:{number}"
+
+
+def _job_of(name: str) -> tuple[str, int] | None:
+    """The session and the number of a job; None if nothing of ours has put it."""
+    session, _, number = name.rpartition(":")
+    known = SESSION_ID.match(session) and number.isascii() and number.isdigit()
+    return (session, int(number)) if known and len(number) < _MOST_DIGITS else None
+
+
+# ── the process of a worker ─────────────────────────────────────────────────────────────────
+
+
+class DbosWorker:
+    """What one worker takes from the queue: at most `slots` jobs at once, over all its pools."""
+
+    def __init__(
+        self,
+        put_back: Callable[[str, int], object],
+        pools: Sequence[str],
+        slots: int,
+        advance: Callable[[str, int], bool],
+    ) -> None:
+        self._put_back, self._pools, self._advance = put_back, pools, advance
+        self._free = threading.BoundedSemaphore(slots)
+        self._slots = slots
+        self._ready, self._stopped = threading.Event(), threading.Event()
+        self._active: Any = None
+
+    def register(self) -> None:
+        """Tell DBOS what a job does, before it is launched."""
+
+        @dbos.DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
+        def carry_out(session: str, protocol: int) -> None:
+            self._carry_out(session, protocol)
+
+    def begin(self, runtime: Any) -> None:
+        """Take jobs from now on: DBOS has been launched."""
+        _require(runtime, "_active_workflows_set", "_sys_db")
+        self._active = runtime._active_workflows_set
+        self._adapt(runtime._sys_db)
+        self._ready.set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._ready.set()
+
+    def wait(self) -> None:
+        """Wait until the jobs at work have returned, and DBOS has written that."""
+        for _ in range(self._slots):
+            self._free.acquire()
+        until = time.monotonic() + _LAST_WRITE
+        while self._active is not None and self._active.activeList() and time.monotonic() < until:
+            time.sleep(_PAUSE)
+
+    def _carry_out(self, session: str, protocol: int) -> None:
+        """The job, in a thread of DBOS. It is put back if it is not for this worker."""
+        self._ready.wait()
+        job = _job_of(dbos.DBOS.workflow_id or "")
+        if job is None or job[0] != session:
+            return  # it is not one of ours
+        if self._stopped.is_set() or not self._free.acquire(blocking=False):
+            self._leave(*job)
+        try:
+            if protocol != _PROTOCOL:
+                self._stopped.wait(_OFFERED_AGAIN)
+                self._leave(*job)
+            try:
+                ended = self._advance(*job)
+            except Exception:
+                self._leave(*job)
+            if not ended:
+                raise _Left
+        finally:
+            self._free.release()
+
+    def _leave(self, session: str, number: int) -> None:
+        with suppress(PlaybookError):  # then a sweep puts it back
+            self._put_back(session, number)
+        raise _Left
+
+    def _adapt(self, system: Any) -> None:
+        """Replace three inner parts of this process's DBOS.
+
+        - A queue has one number of slots for all workers, and each queue of a worker its own. Here
+          each worker has a number for all its queues.
+        - A job that was taken from this worker would wait in its thread until another has done it,
+          and the process could not end before.
+        - What cannot be written while the database is away is tried without end; the process could
+          not end then, either. A sweep finds what was not written.
+        """
+        _require(system, "get_queue", "await_workflow_result", "_retry_connection_errors")
+        get_queue = system.get_queue
+
+        def limited(name: str, **options: Any) -> Any:
+            found = get_queue(name, **options)
+            if found is not None and not options:
+                found._worker_concurrency = self._room(name)
+            return found
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise _OvertakenError
+
+        system.get_queue = limited
+        system.await_workflow_result = refuse
+        system._retry_connection_errors = False
+
+    def _room(self, pool: str) -> int:
+        """How many jobs of this pool may be here, those at work included."""
+        if self._stopped.is_set():
+            return 0
+        others = (self._active.count_for_queue(other) for other in self._pools if other != pool)
+        return int(max(0, self._slots - sum(others)))
+
+
+class _Left(BaseException):
+    """The job has not ended. DBOS writes no outcome for what is no `Exception`."""
+
+
+class _OvertakenError(Exception):
+    """Another worker has the job."""
+
+
+def _require(part: Any, *names: str) -> None:
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing:
+        raise dbos_errors.DBOSException(f"this version of DBOS has no {', '.join(missing)}")
