@@ -124,10 +124,8 @@ class Access:
         return compare_digest(self._link or "-", register.digest_of(token))
 
     def _register(self) -> Register:
-        """What is remembered, read again when the file changes: a person may be revoked.
-
-        A file that cannot be read lets no one in.
-        """
+        """What is remembered, read again when the file changes: a person may be revoked. A file
+        that cannot be read lets no one in."""
         try:
             status = user_state.path(register.FILE).stat()
             stamp: object = (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -60,8 +60,7 @@ class Broker:
     def close(self) -> None:
         """End all streams, so that the server can stop."""
         self.closed = True
-        for news in self._listeners:
-            news.set()
+        self.look_again()
 
     async def stream(self, may_listen: Callable[[], bool]) -> AsyncIterator[str]:
         """The text of one browser's event stream, which ends when it may not listen any more."""
@@ -102,9 +101,7 @@ async def follow(feed: Feed, broker: Broker, on_look: Callable[[], None]) -> Non
     reading.start()
     looking.start()
     if feed.fleet is not None:
-        threading.Thread(
-            target=_follow_fleet, args=(feed, broker, reader.tell, stop), name="fleet", daemon=True
-        ).start()
+        threading.Thread(target=reader.follow_fleet, name="fleet", daemon=True).start()
     try:
         await asyncio.Event().wait()
     finally:
@@ -117,24 +114,11 @@ def _repeat(act: Callable[[], None], stop: threading.Event) -> None:
         act()
 
 
-def _follow_fleet(
-    feed: Feed, broker: Broker, tell: Callable[[Collection[str]], None], stop: threading.Event
-) -> None:
-    """Ask the fleet's database what has changed, while someone looks."""
-    while not stop.wait(_POLLED):
-        if len(broker):
-            tell(feed.poll_fleet())
-
-
 class _Reader:
     """Reads the feed where something was written, and all of it every few seconds."""
 
     def __init__(
-        self,
-        feed: Feed,
-        broker: Broker,
-        loop: asyncio.AbstractEventLoop,
-        stop: threading.Event,
+        self, feed: Feed, broker: Broker, loop: asyncio.AbstractEventLoop, stop: threading.Event
     ) -> None:
         self._feed, self._broker, self._loop, self._stop = feed, broker, loop, stop
         self._register = user_state.path(register.FILE)
@@ -147,22 +131,29 @@ class _Reader:
             if self._unwatched:
                 self._read_often()
 
+    def follow_fleet(self) -> None:
+        """Ask the fleet's database what has changed, while someone looks, until `stop` is set."""
+        while not self._stop.wait(_POLLED):
+            if len(self._broker):
+                self._tell(self._feed.poll_fleet())
+
     def _read_changes(self) -> None:
         """Until other folders have to be watched."""
         places, look_at, first = self._places(), 0.0, True
         if not places:
-            self._read_all()
+            self._read()
             self._stop.wait(_TICK)
         for written in self._changes(places):
             self._feed.note("")
             now, people = time.monotonic(), str(self._register) in written
             if people:  # one of them may have been revoked
                 self._call(self._broker.look_again)
-            if look := people or now >= look_at:
-                found, look_at = self._read_all(), now + _LOOK
-            else:
-                found = self._read(written)
-            missed = look and found and not (written or first)
+            missed = False
+            if people or now >= look_at:
+                found, look_at = self._read(), now + _LOOK
+                missed = bool(found) and not (written or first)
+            elif written:
+                self._read(written)
             if missed or self._places() != places:
                 return
             first = False
@@ -173,7 +164,7 @@ class _Reader:
         until = time.monotonic() + _UNWATCHED
         while not self._stop.wait(_POLLED) and time.monotonic() < until:
             self._call(self._broker.look_again)
-            self._read_all()
+            self._read()
 
     def _changes(self, places: Sequence[Path]) -> Iterator[frozenset[str]]:
         """What was written below the folders; empty sets in between, at least one each second."""
@@ -207,20 +198,13 @@ class _Reader:
         own = self._register.parent
         return (*self._feed.places(), *((own,) if own.is_dir() else ()))
 
-    def _read(self, written: Collection[str]) -> tuple[str, ...]:
-        topics = self._feed.poll(written) if written else ()
-        if topics:
-            self._call(self._broker.tell, topics)
+    def _read(self, written: Collection[str] | None = None) -> tuple[str, ...]:
+        """Read what was written, or all, and tell everyone."""
+        topics = self._feed.poll(written)
+        self._tell(topics)
         return topics
 
-    def _read_all(self) -> tuple[str, ...]:
-        topics = self._feed.poll()
-        if topics:
-            self._call(self._broker.tell, topics)
-        return topics
-
-    def tell(self, topics: Collection[str]) -> None:
-        """Tell everyone, from another thread."""
+    def _tell(self, topics: Collection[str]) -> None:
         if topics:
             self._call(self._broker.tell, topics)
 

@@ -80,11 +80,7 @@ def require_safe(listen: Listen, *, invited: bool) -> None:
 
 
 def bound(listen: Listen) -> tuple[socket.socket, Site]:
-    """The listening socket, and the site.
-
-    ArgumentError PB-ARG-INBOX if it cannot listen there, StorageError PB-IO-READ if the certificate
-    cannot be used.
-    """
+    """The listening socket, and the site."""
     if listen.tls is not None:
         _tls_context(*listen.tls)
     try:
