@@ -80,10 +80,7 @@ class Dialogue:
         self.denied: set[str] = set()
 
     def hear(self, line: str, conversation: str) -> None:
-        """Reply to a request of the client; other lines are ignored. Blocks while a person decides.
-
-        If the request is put off, the client is asked to end.
-        """
+        """Reply to a request of the client, which is asked to end if that is put off. May block."""
         if '"control_request"' not in line:
             return
         event = json_object(line)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from playbook_supervisor.agents.claude_transcripts import json_object
+from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
 
 Event = Mapping[str, Any]
 
@@ -206,6 +207,81 @@ class Stream(Record, frozen=False):
         for denial in _mappings(event, "permission_denials"):
             tool, given = _text(denial, "tool_name"), _mapping(denial, "tool_input")
             self._denials[_text(denial, "tool_use_id")] = Denial(tool, given)
+
+
+class Account(Record, frozen=False):
+    """The usage of a call over all its processes; `retries` counts those that started afresh.
+
+    A resumed conversation reports its earlier usage again, so only its largest sum counts.
+    """
+
+    streams: list[Stream] = field(default_factory=list)
+    retries: int = 0
+
+    @property
+    def turns(self) -> int:
+        return sum(stream.turns for stream in self.streams)
+
+    @property
+    def tool_calls(self) -> int:
+        return sum(stream.tool_calls for stream in self.streams)
+
+    @property
+    def weighed_tokens(self) -> int:
+        return round(sum(self._largest("weighed_tokens").values()))
+
+    def as_journaled(self, name: str, *, weighed: bool = False) -> dict[str, str | int | float]:
+        """The journal's `agent`, without the unknown values; `weighed`: with the tokens' weight."""
+        last = self.streams[-1] if self.streams else Stream()
+        costs = self._largest("cost_usd")
+        usage: dict[str, str | int | float | None] = {
+            "name": name,
+            "id": last.session or None,
+            "model": next((each.model for each in reversed(self.streams) if each.model), None),
+            "cost_usd": round(sum(costs.values()), 6) if costs else None,
+            "input_tokens": sum(self._largest("input_tokens").values()) or None,
+            "output_tokens": sum(self._largest("output_tokens").values()) or None,
+            "weighed_tokens": (weighed and self.weighed_tokens) or None,
+            "turns": self.turns or None,
+            "retries": self.retries or None,
+        }
+        return {key: value for key, value in usage.items() if value is not None}
+
+    def left_of(self, budget: Budget, session: str = "") -> Budget:
+        """What the next process may use, in the conversation `session` or in a new one."""
+        turns, cost, tokens = budget.max_turns, budget.max_cost_usd, budget.max_tokens
+        others = sum(cost for id_, cost in self._largest("cost_usd").items() if id_ != session)
+        return replace(
+            budget,
+            max_turns=None if turns is None else turns - self.turns,
+            max_cost_usd=None if cost is None else cost - others,
+            max_tokens=None if tokens is None else tokens - self.weighed_tokens,
+        )
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """What was used of each limit of a `Budget`; without a cost that is not known."""
+        costs = self._largest("cost_usd")
+        return {
+            "max_turns": self.turns,
+            "max_tool_calls": self.tool_calls,
+            "max_tokens": self.weighed_tokens,
+            **({"max_cost_usd": sum(costs.values())} if costs else {}),
+        }
+
+    def overdrawn(self, budget: Budget) -> str:
+        """The limit that only we enforce and that is exceeded; empty if none is."""
+        spent = self.spent
+        allowed = {name: getattr(budget, name) for name in ("max_tool_calls", "max_tokens")}
+        over = (name for name, most in allowed.items() if most is not None and spent[name] > most)
+        return next(over, "")
+
+    def _largest(self, name: str) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for stream in self.streams:
+            if (number := getattr(stream.usage, name)) is not None:
+                found[stream.session] = max(number, found.get(stream.session, 0))
+        return found
 
 
 # ── fields of an event ──────────────────────────────────────────────────────────────────────

@@ -8,8 +8,10 @@ Exit status 0 means success; stdout is the output.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 
 from playbook_supervisor.agents.process import launch
 from playbook_supervisor.agents.protocol import Call, Running, resolve_path
@@ -20,8 +22,6 @@ from playbook_supervisor.project.config import Config
 
 def create(argument: str, config: Config, root: Path) -> ExecAgent:
     """`--agent "exec:./my-agent --flag"`: split by POSIX quoting. ArgumentError PB-ARG-AGENT."""
-    import shlex
-
     del config
     try:
         argv = shlex.split(argument)
@@ -39,10 +39,7 @@ def create(argument: str, config: Config, root: Path) -> ExecAgent:
 
 
 class ExecAgent:
-    """A program that reads a prompt from stdin; a relative path starts at the repository's top.
-
-    `name` is `exec`, or its name in the config (`agents.NAME.exec`).
-    """
+    """A program that reads a prompt from stdin; a relative path starts at the repository's top."""
 
     def __init__(self, name: str, argv: Sequence[str], root: Path) -> None:
         program = str(root / argv[0]) if os.sep in argv[0] else argv[0]
@@ -50,8 +47,6 @@ class ExecAgent:
         self._argv = (program, *argv[1:])
 
     def available(self) -> str | None:
-        from shutil import which
-
         program = self._argv[0]
         if which(program) is not None:
             return None

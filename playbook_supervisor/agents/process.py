@@ -89,8 +89,7 @@ def left_behind(worker: Worker) -> Iterator[Message]:
 
 
 class OutputMessages:
-    """Turns lines into messages, up to the call's cap, and logs all of them: sanitized, without
-    secrets."""
+    """Turns lines into messages, up to the call's cap, and logs all: sanitized, without secrets."""
 
     def __init__(self, call: Call) -> None:
         self._call, self._left = call, call.cap

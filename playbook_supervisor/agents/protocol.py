@@ -1,7 +1,7 @@
 """The contract of a coding agent: what it is given, what it returns, and how a call is run.
 
 An agent carries out one call and streams its output; the last message carries the outcome. It knows
-nothing of other agents, of sessions or of the kernel's decisions (Catalyst FR-5).
+nothing of other agents, of sessions or of the kernel's decisions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reply(Record):
 
 
 class Call(Record, kw_only=True):
-    """One attempt at one step, as an agent receives it (Catalyst FR-5.3).
+    """One attempt at one step, as an agent receives it.
 
     `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
     `prompt` what a person would type, command and args, or the prompt of a step that brings one;

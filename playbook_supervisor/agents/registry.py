@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from playbook_supervisor.agents.protocol import resolve_path
+from playbook_supervisor.agents.protocol import Agent, Factory, resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.namespaces import plugins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from importlib.metadata import EntryPoint
-    from pathlib import Path
-
-    from playbook_supervisor.agents.protocol import Agent, Factory
-    from playbook_supervisor.project.config import Config
 
 BUILT_IN: dict[str, str] = {
     "claude": "playbook_supervisor.agents.claude:create",
@@ -31,7 +29,7 @@ ENTRY_POINTS = "playbook_supervisor.agents"  # where a package offers a `Factory
 
 
 def choose(spec: str, config: Config, root: Path) -> Agent:
-    """The selected agent, ready for use (Catalyst FR-5.6).
+    """The selected agent, ready for use.
 
     `spec` is the value of `--agent`: `exec:./my-agent --flag`, `script:FILE.yaml`, a name from the
     project's config or an installed package, or empty: then the config's `agent`, then the first
@@ -79,7 +77,6 @@ def with_absolute_path(spec: str, root: Path) -> str:
 
 
 def _with_path(spec: str, change: Callable[[str], str]) -> str:
-    """The value with the path of its script or program changed."""
     import shlex
 
     name, _, argument = spec.strip().partition(":")
@@ -112,7 +109,7 @@ def _create(wanted: str, config: Config, root: Path) -> Agent:
 
 
 def _first_available(config: Config, root: Path) -> Agent:
-    """Claude Code, else the first available agent of an installed package (Catalyst FR-10.2)."""
+    """Claude Code, else the first available agent of an installed package."""
     reasons = []
     factories = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
     for name, entry_point in sorted(plugins(ENTRY_POINTS).items()):

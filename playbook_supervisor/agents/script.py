@@ -71,7 +71,6 @@ class ScriptAgent:
 
 
 def _begun(action: ScriptAction, call: Call, reply: str = "") -> Running:
-    """Perform the action, whose requests have been replied to."""
     action = _interpolated(action, call, reply)
     if not action.needs_a_process:
         return Running(_perform(action, call), stop=lambda: None)

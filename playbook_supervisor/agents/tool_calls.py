@@ -6,6 +6,7 @@ Tools and rules have the names and the syntax of Claude Code: `Bash(npm test *)`
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -62,8 +63,6 @@ def _shell_rules(command: str) -> Iterator[str]:
 
 def _commands(line: str) -> Iterator[list[str]]:
     """The simple commands of a command line, without redirections; quotes are respected."""
-    import shlex
-
     lexer = shlex.shlex(line, posix=True, punctuation_chars=_SEPARATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []

@@ -13,10 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.agents.claude_conversation import Account
-from playbook_supervisor.agents.claude_permissions import is_project_rule, permission_failure
-from playbook_supervisor.agents.claude_stream import Denial, Stream, Usage
-from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge, unknown_command
+from playbook_supervisor.agents.claude_stream import Account, Denial, Stream, Usage
+from playbook_supervisor.agents.claude_verdict import (
+    Verdict,
+    exhausted,
+    is_project_rule,
+    judge,
+    permission_failure,
+    unknown_command,
+)
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.kernel.directives import Failure
