@@ -12,14 +12,11 @@ from playbook_supervisor.audit.lenient_session import (
     LooseSession,
 )
 from playbook_supervisor.audit.rules import finding
+from playbook_supervisor.audit.session_record import SessionTree
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.audit.session_record import SessionTree
 
 SKEW = 60_000
 """How far the clocks of two machines may differ, in ms."""

@@ -33,7 +33,7 @@ def check(context: AuditContext) -> Iterator[Problem]:
 
 
 def _escalated(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """An entry is escalated if, and only if, it names a trigger (kai FR39)."""
+    """An entry is escalated if, and only if, it names a trigger."""
     trigger = entry.trigger
     if trigger is None:
         if entry.decision is Decision.ESCALATED and "trigger" not in entry.unclear:

@@ -1,11 +1,15 @@
-"""Evidence: what a completed step rests on, and whether it contradicts that."""
+"""Evidence: what a completed step rests on, and whether it contradicts that.
+
+A journal keeps evidence as text only, `condition: statement`, which may be years old or written by
+hand; only this module reads such text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from playbook_supervisor.audit import evidence_text
 from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
@@ -15,6 +19,28 @@ from playbook_supervisor.project.conditions import Workspace, artifacts, needs_f
 from playbook_supervisor.project.config import Config
 
 _CONDITIONS = frozenset(condition.value for condition in Condition)
+_NEGATIVE = re.compile(
+    r"(?:fail|failed|stale|false|no|not held|not met)\s*(?:[.,;:!(].*)?\Z", re.IGNORECASE
+)
+"""A failed check in the words of people and other tools."""
+_FLAW = re.compile(
+    r" (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
+    r"|leads out of the repository|says (?:FAIL|STALE|.+ in line [0-9]+)|word for word"
+    r"|cannot be read \(.*\))"
+    r"(?:;| \(|, and no report |\Z)"
+    r"|; not written since the launch|: [0-9]+ of [0-9]+ tasks? not done: | has no task: "
+    r"|\A\S+ lacks \""
+)
+"""Our own words for a condition that does not hold, after a file's name."""
+_REFUSAL = re.compile(
+    r"neither .* is there|the two verdicts differ: |no verdict in |no PASS, FAIL or STALE but "
+    r"|(?:YAML|front matter) that does not parse |no pull request of branch "
+    r"|cannot ask for pull requests: |pull request #[0-9]+ is closed|no feature is named: "
+    r"|the (?:code fence|comment) in line [0-9]+ has no end in "
+    r"|could not be checked: |no commit since the launch|nothing in .* has changed since the launch"
+    r"|[0-9]+ files? (?:not committed|changed outside .*): |there is no (?:branch|tag) "
+)
+"""Our own words for a condition that does not hold, without a file's name at the beginning."""
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
@@ -40,23 +66,22 @@ def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
         yield found("AUD-REFUTED", message, entry, "failing")
         return
     for number, line in enumerate(entry.evidence):
-        name, statement = evidence_text.split(line, context.step(entry).postconditions)
+        name, statement = split(line, context.step(entry).postconditions)
         checked = name.partition("=")[0] in _CONDITIONS and name not in entry.waived
-        if checked and evidence_text.says_not_held(statement):
+        if checked and _says_not_held(statement):
             message = f"{entry.name} is done, but its evidence says: {first_line(line, 100)}"
             yield found("AUD-REFUTED", message, entry, "evidence", number)
             return
 
 
 def _other_feature(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """Evidence from another feature's folder; at most one finding per entry."""
     session = context.session
     if session is None or not session.feature:
         return
     # a contradiction between arguments and session.yaml is found there, once
     features = (session.feature, session.asked_for)
     for number, line in enumerate(entry.evidence):
-        name, statement = evidence_text.split(line)
+        name, statement = split(line)
         for file in _files(name):
             own = any(f"/{each}/{file}" in f"/{statement}" for each in features)
             if f"/{file}" in statement and not own:
@@ -104,12 +129,28 @@ def _unexplained(entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _without_evidence(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """A done step needs evidence for each postcondition, or its waiver."""
     if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
         return
     wanted = context.step(entry).postconditions
-    names = {evidence_text.split(line, wanted)[0] for line in entry.evidence} | set(entry.waived)
+    names = {split(line, wanted)[0] for line in entry.evidence} | set(entry.waived)
     missing = [name for name in wanted if name not in names]
     if missing:
         message = f"{entry.name} is done without evidence of {first_line(', '.join(missing), 100)}"
         yield found("AUD-EVIDENCE", message, entry, "status")
+
+
+def split(line: str, known: Iterable[str] = ()) -> tuple[str, str]:
+    """The name of the condition, one of the `known` if it is one of them, and the statement.
+
+    A line may leave out the value of a condition that its statement begins with.
+    """
+    known = tuple(known)
+    longest = max((name for name in known if line.startswith(f"{name}:")), key=len, default="")
+    word = longest or line.partition(":")[0]
+    statement = line[len(word) + 1 :].strip()
+    begun = (name for name in known if f"{word}={statement}".startswith(name))
+    return longest or max(begun, key=len, default=word), statement
+
+
+def _says_not_held(statement: str) -> bool:
+    return any((_NEGATIVE.match(statement), _REFUSAL.match(statement), _FLAW.search(statement)))

@@ -5,6 +5,7 @@ Pure: the files come in as bytes. `rules.py` lists the rules; each family of rul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.audit import (
@@ -13,21 +14,19 @@ from playbook_supervisor.audit import (
     evidence,
     gates,
     lenient_playbook,
-    loops,
     order,
     times,
-    tree,
 )
 from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
 from playbook_supervisor.audit.lenient_session import LooseJournal
-from playbook_supervisor.audit.replay import Replay, replay
 from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.audit.session_record import SessionFile, SessionRecord, missing, unreadable
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, FileReport, Problem
+from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.project.bound_conditions import bound
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.session_policy import Policy, read_policy, tightened
@@ -37,13 +36,13 @@ from playbook_supervisor.sessions.journal import parse_journal
 _FAMILIES = (
     times.check,
     order.check,
-    loops.check,
     decisions.check,
     evidence.check,
     gates.check,
-    tree.check,
     ending.check,
+    ending.check_tree,
 )
+_MAX_ATTEMPTS = 1_000  # at one step: to replay more would take too long
 
 
 class AuditReport(Record):
@@ -67,7 +66,7 @@ def examine_tree(record: SessionRecord, now: int) -> Iterator[AuditReport]:
 
 
 def examine(record: SessionRecord, now: int) -> AuditReport:
-    """All findings about a session (kai FR37 to FR40). `now` is in ms since the epoch."""
+    """All findings about a session. `now` is in ms since the epoch."""
     files, journal = record.files, record.journal
     problems, notes = list(record.problems), list[str]()
     problems += [finding("AUD-UNPROVED", said, files.journal.file) for said in files.unproved]
@@ -80,7 +79,7 @@ def examine(record: SessionRecord, now: int) -> AuditReport:
         if outline is None:
             notes.append("its playbook is not known, so its steps' requirements are not checked")
         notes += gates.anonymous_answers(journal)
-        replayed = replay(entries, playbook) if entries is not None and playbook else Replay()
+        replayed = _replay(entries, playbook) if entries is not None and playbook else _Replay()
         context = AuditContext(
             name=files.name,
             tree=record.tree,
@@ -100,7 +99,7 @@ def examine(record: SessionRecord, now: int) -> AuditReport:
     return AuditReport(files.name, reports, tuple(notes))
 
 
-def _findings(context: AuditContext, replayed: Replay) -> list[Problem]:
+def _findings(context: AuditContext, replayed: _Replay) -> list[Problem]:
     """The findings of every family, and the kernel's unless a family found that entry already."""
     findings = [finding for check in _FAMILIES for finding in check(context)]
     if replayed.why:
@@ -172,3 +171,39 @@ def _playbook(
     outline = record.playbook()
     steps = {entry.step for entry in journal.entries} - {""}
     return (outline if outline is not None and steps <= outline.by_id.keys() else None), None
+
+
+# ── the kernel, which can replay only what this program wrote ───────────────────────────────
+
+
+class _Replay(Record):
+    """The state after all entries; or why the entry with the index `diverging` cannot follow.
+
+    Neither if it was not replayed.
+    """
+
+    state: State | None = None
+    diverging: int = -1
+    why: str = ""
+
+
+def _replay(entries: Sequence[Entry], playbook: Playbook) -> _Replay:
+    attempts = Counter(entry.step_id for entry in entries)
+    if max(attempts.values(), default=0) > _MAX_ATTEMPTS:
+        return _Replay()
+    state, why = _replayed(playbook, entries)
+    if not why:
+        return _Replay(state)
+    low, high = 0, len(entries)  # how many can be replayed, and how many cannot
+    while high - low > 1:
+        middle = (low + high) // 2
+        _, error = _replayed(playbook, entries[:middle])
+        low, high, why = (low, middle, error) if error else (middle, high, why)
+    return _Replay(None, low, why)
+
+
+def _replayed(playbook: Playbook, entries: Sequence[Entry]) -> tuple[State | None, str]:
+    try:
+        return machine.replay(playbook, entries), ""
+    except StateError as error:
+        return None, error.message

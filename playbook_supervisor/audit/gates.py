@@ -94,7 +94,6 @@ def _answered_in_words(gate: LooseGate) -> bool:
 
 
 def _allowed(context: AuditContext, entry: LooseEntry, gate: LooseGate) -> Iterator[Problem]:
-    """The session's policies may restrict who answers."""
     if gate.resolution is None or "by" in gate.unclear:
         return
     by, role = first_line(gate.by), first_line(gate.role)

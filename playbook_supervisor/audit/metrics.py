@@ -1,4 +1,4 @@
-"""Time, cost, gates and retries of one session or of many (kai, Growth: run metrics).
+"""Time, cost, gates and retries of one session or of many, with those of their child sessions.
 
 Only recorded values count: what is not recorded is unknown, not 0. Pure.
 """
@@ -8,25 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from playbook_supervisor.audit.attempts import (
-    LARGEST,
-    Attempt,
-    attempts_of,
-    family,
-    plausible,
-    was_tried,
-    worked,
-)
 from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.audit.session_record import SessionRecord
 from playbook_supervisor.kernel.model import item_number
-from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL
+from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN, UNTIL
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
 from playbook_supervisor.records import Record
 
 UNNAMED = "unnamed"
 ENDS = ("completed", "failed", "aborted", "open", "unknown")
 """The states of a session; the first three are ended ones."""
+_NOT_WORK = NEVER_RAN | {INTERRUPTED}
+_LARGEST = 10**12
+"""No duration in ms, no cost and no number of tokens is larger; such a value is an error."""
 
 
 # ── figures ─────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +130,7 @@ class Metrics(Record):
 def measure(records: Iterable[SessionRecord]) -> Metrics:
     """The figures of these sessions together."""
     records = tuple(records)
-    attempts = [attempt for record in records for attempt in attempts_of(record)]
+    attempts = [attempt for record in records for attempt in _attempts_of(record)]
     completed = [each.journal for each in records if each.journal and _end(each) == "completed"]
     return Metrics(
         ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
@@ -155,7 +149,7 @@ def measure(records: Iterable[SessionRecord]) -> Metrics:
         gates=_gates(attempts),
         escalations=Counter(_escalations(attempts)),
         retries=Counter(
-            kind for record in records for each in family(record) for kind in _retries(each)
+            kind for record in records for each in _family(record) for kind in _retries(each)
         ),
     )
 
@@ -173,23 +167,120 @@ def _session_duration(record: SessionRecord) -> int | None:
     session = record.session
     if session is None or session.started_at is None or session.completed_at is None:
         return None
-    return plausible(session.completed_at - session.started_at)
+    return _plausible(session.completed_at - session.started_at)
 
 
 # ── attempts ────────────────────────────────────────────────────────────────────────────────
 
 
+class _Attempt(Record):
+    """One entry. `session` is the name of its session's folder.
+
+    `pauses` are the times at the gates of its child session, in ms since the epoch.
+    """
+
+    entry: LooseEntry
+    playbook: str
+    command: str
+    model: str
+    ours: bool
+    session: str
+    pauses: Sequence[tuple[int, int]] = ()
+
+
+def _family(record: SessionRecord) -> Iterator[SessionRecord]:
+    yield record
+    for child in record.tree.children:
+        yield from _family(child)
+
+
+def _attempts_of(record: SessionRecord) -> Iterator[_Attempt]:
+    for each in _family(record):
+        yield from _own(each)
+
+
+def _own(record: SessionRecord) -> Iterator[_Attempt]:
+    if record.journal is None:
+        return
+    playbook = record.session.playbook if record.session is not None else ""
+    outline = record.playbook()
+    steps = outline.by_id if outline is not None else {}
+    for entry in record.journal.entries:
+        command = steps[entry.step].command if entry.step in steps else ""
+        model = str(entry.agent.get("model", ""))
+        ours, child = record.journal.ours, record.tree.child(entry.session)
+        pauses = tuple(_pauses(child)) if child is not None else ()
+        yield _Attempt(entry, playbook, command, model, ours, record.files.name, pauses)
+
+
+def _pauses(child: SessionRecord) -> Iterator[tuple[int, int]]:
+    for each in _family(child):
+        for entry in each.journal.entries if each.journal is not None else ():
+            for gate in entry.gates:
+                if gate.opened_at is not None and gate.answered_at is not None:
+                    yield gate.opened_at, gate.answered_at
+
+
+def _was_tried(attempt: _Attempt) -> bool:
+    """Whether it was launched; other tools do not record when. A cached result needs no launch."""
+    entry = attempt.entry
+    if entry.cached_from:
+        return False
+    if attempt.ours and entry.status is EntryStatus.IN_PROGRESS:
+        return entry.launched_at is not None
+    return entry.status is not EntryStatus.SKIPPED
+
+
+def _worked(attempt: _Attempt) -> int | None:
+    """How long a settled attempt worked, without waiting for people.
+
+    Its times count, and the stated duration only if they are missing. The work of an interrupted
+    attempt is unknown: a crash may be noticed days later.
+    """
+    entry = attempt.entry
+    if entry.error_code in _NOT_WORK or entry.cached_from:
+        return None
+    begun, ended = _work(entry)
+    if begun is not None and ended is not None:
+        own = [(each.opened_at, each.answered_at) for each in entry.gates]
+        known = [(start, end) for start, end in own if start is not None and end is not None]
+        return _plausible(ended - begun - _waited((*known, *attempt.pauses), begun, ended))
+    return None if entry.seconds is None else _plausible(entry.seconds * 1000)
+
+
+def _work(entry: LooseEntry) -> tuple[int | None, int | None]:
+    """The begin and end of the work. An answer may be given days before it is used."""
+    if not entry.gates:
+        return entry.started_at, entry.completed_at
+    begun = entry.started_at if entry.launched_at is None else entry.launched_at
+    ended = entry.completed_at if entry.returned_at is None else entry.returned_at
+    return begun, ended
+
+
+def _waited(pauses: Iterable[tuple[int, int]], begun: int, ended: int) -> int:
+    """How much of that time was at a gate; gates of parallel steps may be open at once."""
+    waited = 0
+    for opened, answered in sorted(pauses):
+        waited += max(min(answered, ended) - max(opened, begun), 0)
+        begun = max(begun, answered)
+    return waited
+
+
+def _plausible(ms: float) -> int | None:
+    return round(ms) if 0 <= ms <= _LARGEST else None
+
+
 def _grouped(
-    attempts: Sequence[Attempt], key: Callable[[Attempt], tuple[str, str, str]]
+    attempts: Sequence[_Attempt], key: Callable[[_Attempt], tuple[str, str, str]]
 ) -> tuple[Figures, ...]:
     """Group the attempts by playbook, name and command, in order; a group needs a name."""
-    groups: dict[tuple[str, str, str], list[Attempt]] = {}
+    groups: dict[tuple[str, str, str], list[_Attempt]] = {}
     for attempt in attempts:
         groups.setdefault(key(attempt), []).append(attempt)
     return tuple(_figures(name, each) for name, each in groups.items() if name[1])
 
 
-def _figures(names: tuple[str, str, str], attempts: Sequence[Attempt]) -> Figures:
+def _figures(names: tuple[str, str, str], attempts: Sequence[_Attempt]) -> Figures:
     playbook, name, command = names
     entries = [attempt.entry for attempt in attempts]
     statuses = Counter(entry.status for entry in entries)
@@ -198,12 +289,12 @@ def _figures(names: tuple[str, str, str], attempts: Sequence[Attempt]) -> Figure
     return Figures(
         name=name,
         attempts=len(entries),
-        tries=sum(map(was_tried, attempts)),
+        tries=sum(map(_was_tried, attempts)),
         done=statuses[EntryStatus.DONE],
         failed=statuses[EntryStatus.FAILED] - sum(entry.error_code == UNTIL for entry in entries),
         skipped=statuses[EntryStatus.SKIPPED],
         again=sum(entry.number > 1 for entry in entries),
-        lasted=_stats(map(worked, ran)),
+        lasted=_stats(map(_worked, ran)),
         cost_usd=_known(used, "cost_usd"),
         input_tokens=_known(used, "input_tokens"),
         output_tokens=_known(used, "output_tokens"),
@@ -213,14 +304,14 @@ def _figures(names: tuple[str, str, str], attempts: Sequence[Attempt]) -> Figure
     )
 
 
-def _items(attempts: Sequence[Attempt]) -> Iterator[Item]:
+def _items(attempts: Sequence[_Attempt]) -> Iterator[Item]:
     """The items of a loop, session by session in the order of their first attempts."""
-    items: dict[tuple[str, int], list[Attempt]] = {}
+    items: dict[tuple[str, int], list[_Attempt]] = {}
     for attempt in attempts:
         if number := item_number(attempt.entry.step_id):
             items.setdefault((attempt.session, number), []).append(attempt)
     for (session, number), tried in items.items():
-        known = [ms for ms in map(worked, tried) if ms is not None]
+        known = [ms for ms in map(_worked, tried) if ms is not None]
         last = tried[-1].entry
         status = last.status.value if last.status is not None else "unknown"
         total = sum(known) if known else None
@@ -231,7 +322,7 @@ def _known(entries: Sequence[LooseEntry], key: str) -> Known | None:
     values = [
         value
         for entry in entries
-        if isinstance(value := entry.agent.get(key), int | float) and 0 <= value <= LARGEST
+        if isinstance(value := entry.agent.get(key), int | float) and 0 <= value <= _LARGEST
     ]
     return Known(sum(values), len(values), len(entries)) if values else None
 
@@ -258,7 +349,7 @@ def _retries(record: SessionRecord) -> Iterator[str]:
 # ── people ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _gates(attempts: Sequence[Attempt]) -> tuple[WaitTimes, ...]:
+def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
     reasons: dict[str, list[int | None]] = {}
     waiting: Counter[str] = Counter()
     for attempt in attempts:
@@ -267,7 +358,7 @@ def _gates(attempts: Sequence[Attempt]) -> tuple[WaitTimes, ...]:
                 continue
             known = gate.opened_at is not None and gate.answered_at is not None
             waited = (gate.answered_at or 0) - (gate.opened_at or 0)
-            reasons.setdefault(gate.reason, []).append(plausible(waited) if known else None)
+            reasons.setdefault(gate.reason, []).append(_plausible(waited) if known else None)
             waiting[gate.reason] += not gate.answered and not attempt.entry.settled
     return tuple(
         WaitTimes(reason, len(waits), waiting[reason], _stats(waits))
@@ -275,7 +366,7 @@ def _gates(attempts: Sequence[Attempt]) -> tuple[WaitTimes, ...]:
     )
 
 
-def _escalations(attempts: Iterable[Attempt]) -> Iterator[str]:
+def _escalations(attempts: Iterable[_Attempt]) -> Iterator[str]:
     """The trigger of each gate that one opened; without gates, of each escalated entry."""
     triggers = {trigger.value for trigger in Trigger}
     for attempt in attempts:

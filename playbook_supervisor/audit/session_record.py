@@ -14,22 +14,13 @@ from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
 from playbook_supervisor.records import Record, replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Beside: TypeAlias = Callable[[str], "SessionFiles | None"]
-
 _DEEPEST = 100
 """No session has more sessions above it; the kernel makes fewer."""
 Parsed = TypeVar("Parsed", LooseJournal, LooseSession)
 
 
 class SessionFile(Record):
-    """One file: its shown name, and its bytes or why there are none.
-
-    `guidance` replaces the rule's own if the file is missing.
-    """
+    """One file: its shown name, and its bytes or why there are none, perhaps with `guidance`."""
 
     file: str
     data: bytes | None = None
@@ -60,6 +51,10 @@ class SessionFiles(Record):
     commit: str = ""
 
 
+Beside = Callable[[str], SessionFiles | None]
+"""Finds the files of another session by its id."""
+
+
 class SessionTree(Record):
     """The child sessions of a session, and the parent of one."""
 
@@ -72,9 +67,6 @@ class SessionTree(Record):
         return next(named, None)
 
 
-NO_TREE = SessionTree()
-
-
 class SessionRecord(Record):
     """The journal and session.yaml of a session as far as they can be read, with the problems."""
 
@@ -82,7 +74,7 @@ class SessionRecord(Record):
     journal: LooseJournal | None
     session: LooseSession | None
     problems: tuple[Problem, ...]
-    tree: SessionTree = NO_TREE
+    tree: SessionTree = SessionTree()
 
     def playbook(self) -> LoosePlaybook | None:
         """Its playbook, if there is one that can be read."""
@@ -92,15 +84,8 @@ class SessionRecord(Record):
         return lenient_playbook.read(file.data, file.file)
 
 
-def _alone(_: str) -> SessionFiles | None:
-    """No other session is known."""
-
-
-def read(files: SessionFiles, beside: Beside = _alone) -> SessionRecord:
-    """Read the journal and session.yaml; with them those of its child sessions and its parent.
-
-    `beside` finds the files of another session by its id.
-    """
+def read(files: SessionFiles, beside: Beside = lambda _: None) -> SessionRecord:
+    """Read the journal and session.yaml; with them those of its child sessions and its parent."""
     record = _alone_read(files)
     parent = record.session.parent.partition("/")[0] if record.session is not None else ""
     above = beside(parent) if parent else None

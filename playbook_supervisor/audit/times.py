@@ -105,7 +105,6 @@ def _too_early(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _too_late(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """The first impossible time of an entry."""
     for keys, ms in entry.times:
         if ms > context.now + SKEW:
             message = f"{entry.name} states {to_time(ms)}, which is in the future"

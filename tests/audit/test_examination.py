@@ -26,7 +26,7 @@ from collected_journals import (
 from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
-from playbook_supervisor.audit import evidence_text
+from playbook_supervisor.audit.evidence import split
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.audit.examination import examine as examine_record
 from playbook_supervisor.audit.rules import OURS, RULES
@@ -203,7 +203,7 @@ def test_evidence_names_its_condition_with_or_without_the_value_that_it_begins_w
     line: str,
 ) -> None:
     known = ("file_exists=di", "file_exists=dist", "file_exists=dist/x", "git_clean")
-    assert evidence_text.split(line, known) == ("file_exists=dist", "dist, a folder")
+    assert split(line, known) == ("file_exists=dist", "dist, a folder")
 
 
 @pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])
