@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from playbook_supervisor.drivers.observers import Observer
-from playbook_supervisor.executors.carry_out import carry_out
-from playbook_supervisor.executors.context import Context, Place
-from playbook_supervisor.executors.protocol import Executor, Task
+from playbook_supervisor.executors.protocol import Context, Executor, Place, Task, carry_out
 from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
 from playbook_supervisor.project.config import Config
 

@@ -4,43 +4,181 @@ Each step is carried out by an agent, or by the executor of its namespace. The m
 and journals; worker threads wait. Signals and requests from other terminals arrive in the queue of
 the workers' outcomes, so that nothing interrupts a write. A program that the main thread waits for
 is stopped when a signal arrives.
+
+An agent may ask in the middle of its step. Its worker then waits for the reply, and the others of
+its group go on. Without an answer here it is put off: the worker ends, and the gate stays open.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget
-from playbook_supervisor.drivers import budget, driver_lock, full_disk
-from playbook_supervisor.drivers.asking import LOOK, Asking
+from playbook_supervisor.drivers import budget, driver_lock, gate_answer
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
-from playbook_supervisor.drivers.jobs import Assignment, can_continue, job_of
+from playbook_supervisor.drivers.jobs import Assignment, can_continue, job_of, reply_of
 from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
+from playbook_supervisor.errors import (
+    ArgumentError,
+    CheckError,
+    PolicyError,
+    StateError,
+    StorageError,
+)
 from playbook_supervisor.formats.timestamps import duration
+from playbook_supervisor.kernel.answers import ParsedAnswer, read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Finish, Outcome, Run
+from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
 from playbook_supervisor.kernel.model import Limits
-from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.kernel.state import Change, Entry
+from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Place, Resolution
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.gate_context import GateContext, gate_context
+from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, at_work, due_children
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
+_LOOK = 0.25  # seconds between two looks at a journal that others write
 _QUIET = 0.05  # seconds without an event after which there is time to write copies
 _ORPHAN_INTERVAL = 0.25  # seconds between two looks at a worker of an earlier runner
 _ORPHAN = "is still running; waiting for it (--kill ends it instead)"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PATIENCE, _INTERVAL = 60.0, 0.5  # seconds with a full disk: until giving up, between two tries
 
 _Progress = tuple[Snapshot, DriveResult | None]
 """What is outstanding now, and the drive's result once it has ended."""
+
+
+class Asking(Record, frozen=False):
+    """The gates of one drive. `patience`: seconds to wait for an answer from elsewhere."""
+
+    supervisor: Supervisor
+    observer: Observer
+    workers: WorkerPool
+    prompter: Prompter | None = None
+    mode: Mode = Mode.MANUAL
+    patience: float = 0.0
+    by: Principal = Principal("")
+    context: GateContext | None = None
+    """What was shown at the gate that waits; None if a person has seen it in the prompt."""
+    _shown: str = ""
+    _until: float = 0.0
+    _waiting: dict[str, Attempt] = field(default_factory=dict)
+
+    # ── requests of agents ──────────────────────────────────────────────────────────────────
+
+    def journal(self, attempt: Attempt, request: agents.Request) -> Snapshot:
+        """Open the gate for a request of the attempt's agent; its worker waits."""
+        try:
+            reason = GateReason(request.kind)
+            snapshot = self.supervisor.asked(attempt.id, reason, request.shape)
+        except StateError as error:
+            if error.code != "PB-STATE-REFUSED":
+                raise
+            self.workers.reply(attempt.id, None)  # the session was ended from elsewhere
+            return self.supervisor.advance()
+        self._waiting[attempt.id] = attempt
+        return snapshot
+
+    def deliver(self, snapshot: Snapshot) -> None:
+        """Give the workers that wait the answers that are in the journal."""
+        for attempt in tuple(self._waiting.values()):
+            entry: Entry | None = None
+            with suppress(KeyError):  # its child session has ended
+                entry = snapshot.entry(attempt)
+            if entry is not None and entry.gate is not None:
+                continue
+            del self._waiting[attempt.id]
+            answered = entry is not None and not entry.settled  # else the session was ended
+            reply = reply_of(entry.gates[-1]) if entry is not None and answered else None
+            self.workers.reply(attempt.id, reply)
+
+    def put_off(self) -> None:
+        """End the workers that wait: the answers come later."""
+        for attempt_id in self._waiting:
+            self.workers.reply(attempt_id, None)
+        self._waiting.clear()
+
+    # ── people ──────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, snapshot: Snapshot, gate: Ask) -> Snapshot | None:
+        """What follows from the answer or what else happened; None if there is no answer here."""
+        passable = gate.reason in PASSED_ALONE and not snapshot.answered_by
+        if self.mode is Mode.AUTONOMOUS and passable:
+            resolution = Resolution.CONTINUE
+            return self._answer(gate, ParsedAnswer(resolution), resolution.value, AUTONOMOUS)
+        if self._shown != gate.id or self.prompter is not None:
+            self.supervisor.copy()
+            self.context = gate_context(snapshot)
+            self.observer.on_gate(snapshot)
+            self._shown, self._until = gate.id, time.monotonic() + self.patience
+        if self.prompter is not None:
+            return self._prompt(snapshot, gate, self.prompter)
+        return self._wait(snapshot) if gate.place is Place.DURING else None
+
+    def _wait(self, snapshot: Snapshot) -> Snapshot | None:
+        """Wait for an answer from elsewhere, as long as a worker does and there is patience."""
+        while self._waiting and (left := self._until - time.monotonic()) > 0:
+            if self.workers.has_news(self.observer.on_output, min(left, _LOOK)):
+                return snapshot.without_events()
+            if self.supervisor.changed():
+                return self.supervisor.advance()
+        return None
+
+    def _prompt(self, snapshot: Snapshot, gate: Ask, prompter: Prompter) -> Snapshot | None:
+        """Ask until the gate is answered, here or elsewhere; end of input is not an answer."""
+        while True:
+            typed = prompter.ask(snapshot, self.context, self._overtaken)
+            if typed.overtaken:
+                news = self.workers.has_news(self.observer.on_output)
+                return snapshot.without_events() if news else self.supervisor.advance()
+            if typed.text is None:
+                self.prompter = self.context = None
+                return None
+            text = typed.text
+            if not text.strip() and gate.reason in PLANNED:
+                text = Resolution.CONTINUE.value  # as in Catalyst, Enter continues
+            reply = read_answer(text, gate.choices)
+            question = reply.question
+            if reply.resolution is not None:
+                try:
+                    return self._answer(gate, reply, text, self.by)
+                except (PolicyError, CheckError, ArgumentError, StateError) as refused:
+                    if isinstance(refused, StateError) and refused.code != "PB-STATE-CHANGED":
+                        raise
+                    question = f"{refused.message}; the gate stays open."
+                    if reply.settings is not None:  # now they are shown
+                        self.context = gate_context(snapshot)
+                        question = f"{question} {refused.guidance}"
+                    self.supervisor.look()  # so that `changed` does not report the refusal
+            prompter.not_understood(snapshot, question)
+
+    def _answer(self, gate: Ask, reply: ParsedAnswer, text: str, by: Principal) -> Snapshot:
+        """Record the answer and continue; another terminal may have answered a moment earlier."""
+        seen = self.context.settings if self.context is not None else None
+        shown = seen.digest if seen is not None and seen.lines else ""
+        try:
+            before = gate_answer.record(self.supervisor, gate, reply, text, by, shown=shown)
+        except StateError as error:
+            if error.code != "PB-STATE-REFUSED":
+                raise
+            self.observer.on_notice(f"too late: {gate.id} was answered elsewhere")
+            return self.supervisor.advance()
+        return self.supervisor.advance().after(before)
+
+    def _overtaken(self) -> bool:
+        return self.workers.has_news(self.observer.on_output) or self.supervisor.changed()
 
 
 class Runner(Record, frozen=False):
@@ -215,15 +353,32 @@ class Runner(Record, frozen=False):
     def _returned(self, attempt: Attempt, outcome: Outcome) -> _Progress:
         self._workers.returned(attempt)
         journal = self.supervisor.note_return if self._pausing else self.supervisor.report
-        snapshot = full_disk.journaled(
-            attempt,
-            partial(journal, attempt.id, outcome),
-            session=self.supervisor.id,
-            warn=self.observer.on_notice,
-            interrupted=self._is_interrupted,
-        )
+        snapshot = self._journaled(attempt, partial(journal, attempt.id, outcome))
         paused = self._pausing and not self._workers.active
         return snapshot, DriveResult(snapshot, "paused") if paused else None
+
+    def _journaled(self, attempt: Attempt, journal: Callable[[], Snapshot]) -> Snapshot:
+        """Journal a return; on a full disk try again, for a minute or until a signal arrives.
+
+        Only this process knows the outcome, and the step has been paid for.
+        """
+        deadline, warned = time.monotonic() + _PATIENCE, False
+        while True:
+            try:
+                return journal()
+            except StorageError as error:
+                reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+                if reason not in _FULL:
+                    raise
+                if self._is_interrupted() or time.monotonic() > deadline:
+                    raise _lost(attempt, self.supervisor.id, error) from error
+                if not warned:
+                    self.observer.on_notice(
+                        f"{attempt.id} returned, but {error.message}: free some disk space; "
+                        f"trying again for {_PATIENCE:g} seconds"
+                    )
+                warned = True
+                time.sleep(_INTERVAL)
 
     def _next_event(self, timeout: float | None) -> WorkerEvent | None:
         """Wait for the next event; copies are written as soon as that takes a moment."""
@@ -241,7 +396,7 @@ class Runner(Record, frozen=False):
             return after, None
         self._asking.put_off()
         if self._workers.active:  # the others of the group go on
-            return self._await(snapshot, LOOK)
+            return self._await(snapshot, _LOOK)
         return snapshot, DriveResult(snapshot, "waiting", context=self._asking.context)
 
     def _asked(self, attempt: Attempt, request: agents.Request) -> _Progress:
@@ -349,3 +504,14 @@ class Runner(Record, frozen=False):
             if not self._pending_signal:
                 return self._handle_interruption(snapshot)
             return snapshot, DriveResult(snapshot, "interrupted", self._pending_signal)
+
+
+def _lost(attempt: Attempt, session: str, error: StorageError) -> StorageError:
+    consequence = "its postconditions decide whether it finished"
+    if not attempt.step.postconditions:
+        consequence = "it has no postconditions to show that it finished, so it runs again"
+    guidance = (
+        f"Free some disk space, then `playbook resume {session}`: "
+        f"{attempt.id} had returned; {consequence}."
+    )
+    return StorageError(error.code, error.message, where=error.where, guidance=guidance)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Reply, Request
-from playbook_supervisor.drivers import answered
 from playbook_supervisor.drivers.budget import remaining
 from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors import registry
-from playbook_supervisor.executors.carry_out import carry_out, of_error
-from playbook_supervisor.executors.context import CAP, Context, Place
-from playbook_supervisor.executors.protocol import Executor, Task, failed
+from playbook_supervisor.executors.protocol import (
+    CAP,
+    Context,
+    Executor,
+    Place,
+    Task,
+    carry_out,
+    failed,
+    of_error,
+)
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.answers import words_of
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.state import INTERRUPTED, Entry, Gate
 from playbook_supervisor.kernel.tools import always_allowed
+from playbook_supervisor.kernel.vocabulary import Place as GatePlace
 from playbook_supervisor.project import references
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.secrets import of_step
@@ -46,10 +55,7 @@ class Channels(Record):
 
 
 class Job(Record):
-    """One attempt, ready for a thread. Every failure is an outcome.
-
-    `crashed` makes the outcome of an error that `run` raised after all.
-    """
+    """One attempt, ready for a thread. `crashed` makes the outcome of an error of `run`."""
 
     run: Callable[[Channels], Outcome]
     crashed: Callable[[Exception], Outcome]
@@ -106,10 +112,7 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
 def agent_job(
     assignment: Assignment, agent: Agent, budget: Budget, *, continues: bool = False
 ) -> Job:
-    """The job of a step that an agent carries out within this budget.
-
-    `continues`: in the conversation in which it asked a person, if that is to be had.
-    """
+    """The job of an agent's step; if it `continues`, in the conversation in which it asked."""
     try:
         call = _call(assignment, budget, continues=continues)
     except PlaybookError as error:
@@ -166,11 +169,11 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         cap=assignment.cap,
         budget=budget,
         secrets=assignment.secrets,
-        replies=answered.replies(attempts, continues=continues),
-        conversation=answered.conversation(attempts[-1]) if continues else "",
+        replies=_replies(attempts, continues=continues),
+        conversation=_conversation(attempts[-1]) if continues else "",
         allowed_rules=always_allowed(state),
         forbidden_rules=assignment.session.policy.forbidden(attempt.step.id),
-        spent=answered.spent(attempts[-1]) if continues else 0.0,
+        spent=_spent(attempts[-1]) if continues else 0.0,
     )
 
 
@@ -185,17 +188,68 @@ def without_prompt(error: PlaybookError, agent: str) -> Outcome:
     )
 
 
-def executor_job(assignment: Assignment) -> Job:
-    """The job of a step that an executor carries out.
+# ── what people have answered, as the journal has it ─────────────────────────────────────────
 
-    The worker file is there from the beginning: it shows that the attempt was begun. The task is
-    made in the thread, for that may take a while.
+
+def reply_of(gate: Gate) -> Reply | None:
+    """What the agent is told at this gate; None while it is open."""
+    if gate.resolution is None:
+        return None
+    return Reply(gate.resolution, words_of(gate.text, gate.resolution))
+
+
+def _replies(attempts: Sequence[Entry], *, continues: bool) -> dict[str, Reply]:
+    """Digest of a request → the reply, where it may not have reached the agent.
+
+    `attempts` are those of the step, oldest first; the last is about to run. One that `continues`
+    its conversation may lack the last answer alone, for an agent waits for each. A new one begins
+    again, so it lacks the answers of all attempts that were broken off right before it.
     """
+    last = attempts[-1]
+    if continues:
+        return _by_digest(_during(last)[-1:])
+    lost: list[Gate] = [*_during(last)]
+    for former in reversed(attempts[:-1]):
+        if former.error_code != INTERRUPTED:
+            break
+        lost = [*_during(former), *lost]
+    return _by_digest(lost)
+
+
+def _conversation(entry: Entry) -> str:
+    """The agent's conversation in which the attempt asked last; empty if it has not."""
+    gates = _during(entry)
+    return str(gates[-1].request.get("conversation", "")) if gates else ""
+
+
+def _spent(entry: Entry) -> float:
+    """The seconds that the attempt had run when it asked last; the time at gates does not count."""
+    gates = _during(entry)
+    if not gates or entry.launched_at is None:
+        return 0.0
+    waited = sum((gate.answered_at or gate.opened_at) - gate.opened_at for gate in gates[:-1])
+    return max(0, gates[-1].opened_at - entry.launched_at - waited) / 1000
+
+
+def _during(entry: Entry) -> list[Gate]:
+    return [gate for gate in entry.gates if gate.place is GatePlace.DURING]
+
+
+def _by_digest(gates: Sequence[Gate]) -> dict[str, Reply]:
+    found = ((str(gate.request.get("digest", "")), reply_of(gate)) for gate in gates)
+    return {digest: reply for digest, reply in found if digest and reply is not None}
+
+
+# ── executors ───────────────────────────────────────────────────────────────────────────────
+
+
+def executor_job(assignment: Assignment) -> Job:
+    """The job of an executor's step; its task is made in the thread, for that may take a while."""
     worker_file = assignment.supervisor.worker_file(assignment.attempt)
     stdin = _stdin(assignment)
 
     def run(channels: Channels) -> Outcome:
-        put(worker_file, b"", 0)
+        put(worker_file, b"", 0)  # shows that the attempt was begun
         try:
             executor, task, place = _prepared(assignment, worker_file, stdin)
         except PlaybookError as error:

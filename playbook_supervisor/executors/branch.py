@@ -1,4 +1,4 @@
-"""`branch NAME`: create a branch, or switch to it (cat FR-4.3).
+"""`branch NAME`: create a branch, or switch to it.
 
 Files that are not committed stay as they are, ignored ones included: if the other branch has
 different ones, the step fails and nothing changes (docs/decisions/0171).
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.protocol import Context, Project, Task
-from playbook_supervisor.executors.repository import CODE, HEADS, INPUT, Repository, short
+from playbook_supervisor.executors.protocol import INPUT, Context, Project, Task
+from playbook_supervisor.executors.repository import CODE, HEADS, Repository, short
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.references import with_any_values
@@ -57,7 +57,6 @@ class BranchExecutor:
 
 
 def _switch(repository: Repository, name: str, create: str, base: str) -> str:
-    """Do it, and say what was done."""
     here, remote = repository.branch() == name, repository.remote(name)
     local = here or repository.exists(f"{HEADS}{name}")
     tracked = f"refs/remotes/{remote}/{name}"

@@ -1,4 +1,4 @@
-"""`cli ARGV`: a program of the project's, as an argv without a shell (tyr 13, 14).
+"""`cli ARGV`: a program of the project's, as an argv without a shell.
 
 Exit status 0 means success; stdout is the output. `with:` may set variables and standard input.
 """
@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StepError, StorageError
-from playbook_supervisor.executors.carry_out import of_error
-from playbook_supervisor.executors.protocol import Context, Project, Task, failed
+from playbook_supervisor.executors.protocol import Context, Project, Task, failed, of_error
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.bounds import admit_program

@@ -1,4 +1,4 @@
-"""`commit`: commit what matches the given patterns and nothing else, and push it (cat FR-4.4).
+"""`commit`: commit what matches the given patterns and nothing else, and push it.
 
 Hooks run, nothing is forced, and what a person has staged stays staged (docs/decisions/0172).
 """
@@ -11,14 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from playbook_supervisor.errors import GitError, StepError
-from playbook_supervisor.executors.protocol import Context, Task, refuse_words
-from playbook_supervisor.executors.repository import (
-    CODE,
-    INPUT,
-    Repository,
-    Upstream,
-    short,
-)
+from playbook_supervisor.executors.protocol import INPUT, Context, Task, refuse_words
+from playbook_supervisor.executors.repository import CODE, Repository, Upstream, short
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.commit_files import taken
@@ -97,7 +91,6 @@ def _message(task: Task) -> str:
 
 
 def _patterns(paths: Sequence[str]) -> tuple[str, ...]:
-    """The patterns, which stay inside the repository."""
     for path in paths:
         parts = PurePosixPath(path).parts
         if path.startswith("/") or ".." in parts or printable(path) != path:
@@ -124,7 +117,6 @@ def _upstream(repository: Repository, branch: str, *, push: bool, pull: bool) ->
 
 
 def _commit(repository: Repository, message: str, files: Sequence[str]) -> tuple[str, list[str]]:
-    """Commit the files; the commit and its files, nothing if there are none."""
     if not files:
         return "", []
     known = set(_split(repository.ask("ls-files", "--full-name", "-z")))
@@ -146,7 +138,6 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> tuple
 
 
 def _push(repository: Repository, upstream: Upstream, made: str) -> str:
-    """Push if there is something to push; a line about it."""
     if not made and not upstream.tip and not repository.unpublished(upstream):
         return ""
     try:

@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from playbook_supervisor.errors import PlaybookError, PolicyError, StepError
-from playbook_supervisor.executors.carry_out import carry_out
-from playbook_supervisor.executors.context import Context, Place, Stopped
-from playbook_supervisor.executors.protocol import Executor, Project, Task
+from playbook_supervisor.executors.protocol import (
+    Context,
+    Executor,
+    Place,
+    Project,
+    Stopped,
+    Task,
+    carry_out,
+)
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.json_schemas import flaw, mismatch
@@ -223,13 +229,15 @@ def _outcome(
     stop_after: float | None = None,
 ) -> tuple[Outcome, bool]:
     """The outcome, and whether the executor raised. It has ended, and so have its processes."""
-    watched, place = _Watched(executor), _place(trial, root, wall=wall)
-    context = Context(place)
+    watched, worker_file = _Watched(executor), root.parent / "worker.json"
+    context = Context(
+        Place(root=root, cwd=root, config=trial.config, wall=wall, worker_file=worker_file)
+    )
     if stop_after is not None:
         threading.Timer(stop_after, context.stop).start()
     outcome = carry_out(watched, task, context)
     expect(watched.over.wait(PATIENCE), f"{task.namespace} goes on after it was stopped")
-    expect_gone(place.worker_file, "one of its processes is still running")
+    expect_gone(worker_file, "one of its processes is still running")
     return outcome, watched.raised
 
 
@@ -241,19 +249,8 @@ def _prepared(trial: ExecutorTrial, folder: Path) -> Path:
 
 
 def _contents(folder: Path) -> list[tuple[str, bytes]]:
-    """Every file below the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return [(str(path), path.read_bytes()) for path in files]
-
-
-def _place(trial: ExecutorTrial, root: Path, *, wall: float | None = None) -> Place:
-    return Place(
-        root=root,
-        cwd=root,
-        config=trial.config,
-        wall=wall,
-        worker_file=root.parent / "worker.json",
-    )
 
 
 def _error(outcome: Outcome, label: str) -> Failure:

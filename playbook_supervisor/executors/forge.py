@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StepError, StorageError
-from playbook_supervisor.executors.protocol import Context, Task, refuse_words
+from playbook_supervisor.executors.protocol import INPUT, Context, Task, refuse_words
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.system import github
 from playbook_supervisor.system.git_unattended import refusal
 from playbook_supervisor.system.processes import Completed
 
 CODE = "PB-STEP-FORGE"
-INPUT = "PB-STEP-INPUT"
 DEADLINE = 60.0
 """Seconds that `gh` has to answer."""
 
@@ -36,10 +35,7 @@ def titled(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def gh(context: Context, *arguments: str, stdin: str = "") -> str:
-    """The output of `gh ARGUMENTS`.
-
-    StepError PB-STEP-FORGE, with a cure of its own if gh is missing, logged out or offline.
-    """
+    """The output of `gh ARGUMENTS`. StepError PB-STEP-FORGE, with a cure if gh cannot work here."""
     try:
         done = context.run(
             ["gh", *arguments],
@@ -97,10 +93,7 @@ def title_of(task: Task) -> str:
 def create(
     context: Context, kind: str, task: Task, *options: str, signature: str = ""
 ) -> tuple[int, str]:
-    """Number and address of what `gh KIND create` opens, with the title and body of the task.
-
-    The body ends with the `signature`.
-    """
+    """Number and address of what `gh KIND create` opens; the body ends with the `signature`."""
     titled = (f"--title={title_of(task)}", "--body-file=-")
     body = task.options.get("body", task.stdin)
     if signature:

@@ -1,34 +1,32 @@
-"""`http METHOD URL`: one request, and the answer to it (tyr 15).
+"""`http METHOD URL`: one request, and the answer to it.
 
-Hosts are checked against `allow` and `deny` before anything is sent, those of redirects, too.
-Nothing is taken from the environment but the certificates to trust (`SSL_CERT_FILE`,
-`SSL_CERT_DIR`): no proxy, no `.netrc`. httpx is imported at the first request.
+A value that could change the request around it is refused. Hosts are checked against `allow` and
+`deny` before anything is sent, those of redirects, too. Nothing is taken from the environment but
+the certificates to trust (`SSL_CERT_FILE`, `SSL_CERT_DIR`): no proxy, no `.netrc`. httpx is
+imported at the first request.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.http_request import (
-    WITH_SCHEMA,
-    Order,
-    ordered,
-    parts,
-    unusable,
-)
-from playbook_supervisor.executors.protocol import Context, Project, Stopped, Task, failed
-from playbook_supervisor.formats.sanitize import first_line, one_line
+from playbook_supervisor.executors.protocol import INPUT, Context, Project, Stopped, Task, failed
+from playbook_supervisor.formats.sanitize import first_line, one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.bounds import admit_host
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.references import is_known, with_any_values
+from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from playbook_supervisor.project.config import Config
-
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 REDIRECTS = 5
 """How many redirects are followed."""
 MARK = "\n[… the rest was not read …]"
@@ -51,19 +48,64 @@ _HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"
 _ORIGIN = r"(?:[^:/?#]*://)?[^/?#]*"
 _NUMBER = r"^\[Errno -?\d+\] "
 _TEXT = r"utf|ascii|iso8859|cp\d|mac|koi8|big5|gb|euc|shift|hz|johab"  # what codecs calls charsets
+_STATUSES = (
+    {"type": "string", "pattern": r"^[1-5](?:[0-9]{2}|[xX]{2})$"},
+    {"type": "integer", "minimum": 100, "maximum": 599},
+)
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # a token (RFC 9110)
+_VALUE = r"[\x20-\x7e\t]*"
+_OURS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that decide where a request goes and where it ends."""
 
 
 class HttpExecutor:
     """Sends a request with httpx; conforms to `Executor`."""
 
     namespace = "http"
-    with_schema = WITH_SCHEMA
+    with_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "headers": {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{_NAME}$"},
+                "additionalProperties": {"type": "string"},
+                "description": "Name → text, in which `{{secret:NAME}}` may stand.",
+            },
+            "json": {"description": "Sent as JSON."},
+            "body": {
+                "type": "string",
+                "description": "Sent as it is; the step's stdin by default.",
+            },
+            "expect_status": {
+                "anyOf": [
+                    *_STATUSES,
+                    {"type": "array", "items": {"anyOf": [*_STATUSES]}, "minItems": 1},
+                ],
+                "default": "2xx",
+                "description": "A status, a class such as `4xx`, or a list of both.",
+            },
+        },
+        "not": {"required": ["json", "body"]},
+        "additionalProperties": False,
+    }
 
     def check(self, task: Task, project: Project | None) -> None:
-        """StepError for a request that cannot be sent; PolicyError for a host that is denied.
-
-        The URL is judged if its host is known.
-        """
+        """StepError for a request that cannot be sent; PolicyError for a host that is denied."""
         if len(task.words) == 1 and not is_known(task.words[0]):
             return  # an arg that is all there is
         _, url = parts(task)
@@ -101,6 +143,77 @@ def admit(url: httpx.URL, config: Config | None) -> None:
     if config is not None:
         port = url.port or (443 if url.scheme == "https" else 80)
         admit_host(config, url.raw_host.decode("ascii"), port)
+
+
+class Order(Record, kw_only=True):
+    """A request as the step asks for it. `complete` if only a whole answer is of use."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    body: bytes = b""
+    expected: tuple[str, ...]
+    complete: bool
+
+    def expects(self, status: int) -> bool:
+        """Whether the step succeeds with this status."""
+        return bool({str(status), f"{status // 100}xx"} & {*self.expected})
+
+
+def parts(task: Task) -> tuple[str, str]:
+    """The method and the URL; a method that refers to an arg stays so. StepError PB-STEP-INPUT."""
+    if len(task.words) != 2:
+        raise unusable(f"`http` takes a method and a URL, not {len(task.words)} words")
+    method, url = task.words
+    if is_known(method) and method.upper() not in METHODS:
+        name = one_line(method, 40)
+        raise unusable(f"there is no method {name!r}{suggestion(name, METHODS)}")
+    return method.upper(), url
+
+
+def ordered(task: Task) -> Order:
+    """The task's request. StepError PB-STEP-INPUT."""
+    method, url = parts(task)
+    headers = [_header(name, value) for name, value in task.options.get("headers", {}).items()]
+    body, kind = _body(task)
+    if kind and "content-type" not in {name.lower() for name, _ in headers}:
+        headers.append(("Content-Type", kind))
+    expected = task.options.get("expect_status", "2xx")
+    listed: Sequence[Any] = expected if isinstance(expected, list | tuple) else (expected,)
+    return Order(
+        method=method,
+        url=url,
+        headers=tuple(headers),
+        body=body,
+        expected=tuple(str(each).lower() for each in listed),
+        complete=task.output is OutputFormat.JSON,
+    )
+
+
+def _header(name: str, value: str) -> tuple[str, str]:
+    """The header, if it cannot change the request around it. Its value may be a secret."""
+    if not re.fullmatch(_NAME, name):
+        raise unusable(f"{one_line(name, 40)!r} is not the name of a header")
+    if name.lower() in _OURS:
+        raise unusable(f"the header {name} cannot be set; it follows from the request")
+    if not re.fullmatch(_VALUE, value):
+        raise unusable(f"the value of the header {name} is not one line of printable ASCII")
+    return name, value.strip()
+
+
+def _body(task: Task) -> tuple[bytes, str]:
+    """What is sent, and its type: `json`, else `body`, else what the step reads as stdin."""
+    given = {"json", "body"} & task.options.keys()
+    if given and task.stdin:
+        raise unusable(f"the step has both `stdin` and `with.{min(given)}` to send")
+    if "json" in given:
+        return json.dumps(task.options["json"]).encode(), "application/json"
+    return task.options.get("body", task.stdin).encode("utf-8", "replace"), ""
+
+
+def unusable(message: str) -> StepError:
+    """PB-STEP-INPUT."""
+    return StepError(INPUT, message)
 
 
 class _Exchange:

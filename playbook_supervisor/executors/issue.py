@@ -1,4 +1,4 @@
-"""`issue`: open an issue on the forge through `gh` (cat FR-4.7).
+"""`issue`: open an issue on the forge through `gh`.
 
 An open issue with this title that the user has opened before is reported, not opened twice.
 """

@@ -1,4 +1,4 @@
-"""`mcp SERVER.TOOL`: one call of a tool of an MCP server, which runs just as long (tyr 17).
+"""`mcp SERVER.TOOL`: one call of a tool of an MCP server, which runs just as long.
 
 The project declares the server in `.mcp.json`. It runs like any program of a step, below its
 leash, and the official SDK talks with it; without the extra `mcp` there is no SDK.
@@ -22,6 +22,7 @@ from playbook_supervisor.project.mcp_servers import Server, declared, require
 from playbook_supervisor.project.references import is_known
 from playbook_supervisor.system.cancellation import cancelled_by
 from playbook_supervisor.system.process_groups import signal_name
+from playbook_supervisor.system.processes import Completed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.message import SessionMessage
     from mcp.types import CallToolResult, ContentBlock, LoggingMessageNotificationParams
-
-    from playbook_supervisor.system.processes import Completed
 
     Heard = SessionMessage | Exception
 
@@ -244,7 +243,6 @@ class _Call:
     async def _run(
         self, theirs: int, heard: MemoryObjectSendStream[Heard], gone: anyio.Event
     ) -> None:
-        """Run the server; what it says is heard."""
         from anyio.to_thread import run_sync
 
         def run() -> Completed:
@@ -313,7 +311,6 @@ class _Call:
 
 
 def _text(block: ContentBlock) -> str:
-    """A part of a result as text; in its place, what it is."""
     from mcp.types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
     if isinstance(block, TextContent):
@@ -328,7 +325,6 @@ def _text(block: ContentBlock) -> str:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The first error of a group of errors of concurrent tasks."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

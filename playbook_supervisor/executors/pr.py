@@ -1,4 +1,4 @@
-"""`pr`: push the branch and open its pull request through `gh` (cat FR-4.6).
+"""`pr`: push the branch and open its pull request through `gh`.
 
 It may run again: an open pull request of the branch is reported, not opened twice, and `wait`
 goes on waiting (docs/decisions/0173).
@@ -16,7 +16,6 @@ from typing import Any
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.forge import (
     CODE,
-    INPUT,
     create,
     entries,
     gh,
@@ -24,7 +23,7 @@ from playbook_supervisor.executors.forge import (
     titled,
     unexpected,
 )
-from playbook_supervisor.executors.protocol import Context, Stopped, Task, refuse_words
+from playbook_supervisor.executors.protocol import INPUT, Context, Stopped, Task, refuse_words
 from playbook_supervisor.executors.repository import CODE as GIT
 from playbook_supervisor.executors.repository import Repository
 from playbook_supervisor.formats.sanitize import counted, first_line, one_line
@@ -178,7 +177,6 @@ def _create(context: Context, repository: Repository, branch: str, task: Task) -
 
 
 def _people(task: Task) -> str:
-    """Who looks after the playbook and who reviews it, for the end of the body."""
     listed = (
         ("Owner", [task.owner] if task.owner else []),
         ("Reviewers", task.reviewers.required),
@@ -293,5 +291,4 @@ def _name(check: Mapping[str, Any]) -> str:
 
 
 def _result(check: Mapping[str, Any]) -> str:
-    """The conclusion of a check run that is complete, else the state of a check."""
     return str(check.get("conclusion") or check.get("state") or check.get("status") or "")

@@ -1,4 +1,4 @@
-"""Which executors there are: our own, and those of installed packages (cat FR-4.10).
+"""Which executors there are: our own, and those of installed packages.
 
 A package offers one through the entry points `playbook_supervisor.executors`: the name is the
 namespace, and the value, when it is called, makes the executor.
@@ -29,10 +29,7 @@ BUILT_IN: dict[str, str] = {
 
 
 def find(namespace: str) -> Executor:
-    """The executor of this namespace; ours come before those of installed packages.
-
-    CheckError PB-CHECK-NAMESPACE if there is none, or if the package's cannot be loaded.
-    """
+    """The executor of this namespace; ours come first. CheckError PB-CHECK-NAMESPACE."""
     if namespace in BUILT_IN:
         from pkgutil import resolve_name
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 from playbook_supervisor.errors import StepError
+from playbook_supervisor.executors.protocol import Context
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable, some
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
@@ -27,18 +29,9 @@ from playbook_supervisor.system.git_unattended import (
     remote_tip,
     under_way,
 )
-from playbook_supervisor.system.processes import run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playbook_supervisor.executors.protocol import Context
-    from playbook_supervisor.system.git_unattended import Git
-    from playbook_supervisor.system.processes import Completed
+from playbook_supervisor.system.processes import Completed, run
 
 CODE = "PB-STEP-GIT"
-INPUT = "PB-STEP-INPUT"
 HEADS = "refs/heads/"
 SESSIONS = ".playbooks/sessions"
 
@@ -74,6 +67,7 @@ class Repository:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._quietly = partial(self._in_step, quiet=True)  # shows nothing
 
     def git(
         self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
@@ -96,10 +90,7 @@ class Repository:
         return done.stdout
 
     def change(self, *arguments: str, stdin: bytes = b"", doing: str = "") -> None:
-        """Run a command that changes something, and show what its hooks print.
-
-        `doing` says what it does, for the error if it would overwrite files.
-        """
+        """Run a command that changes something, as `doing` says, and show what its hooks print."""
         done = patiently(self._in_step, *arguments, stdin=stdin)
         if held := lock_held(done):
             raise StepError(
@@ -135,11 +126,6 @@ class Repository:
             cwd=self._context.root,
             quiet=quiet,
         )
-
-    @property
-    def _quietly(self) -> Git:
-        """Runs such a command and shows nothing of it."""
-        return partial(self._in_step, quiet=True)
 
     # ── where it stands ─────────────────────────────────────────────────────────────────────
 
@@ -236,10 +222,7 @@ class Repository:
         return f"took up {counted(there, 'commit')} of {upstream.name}"
 
     def push(self, upstream: Upstream) -> str:
-        """Push the branch, as a fast-forward only; a line about it, empty if nothing is new.
-
-        The first push makes the remote's branch its upstream, if it has none.
-        """
+        """Push the branch, as a fast-forward only; a line about it, empty if nothing is new."""
         head, branch = self.commit(), upstream.branch
         if upstream.tip and (upstream.tip == head or self.contains(upstream.tip, head)):
             return ""

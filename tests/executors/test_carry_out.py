@@ -12,7 +12,7 @@ import pytest
 from carried import Bench, Faked, task
 
 from playbook_supervisor.errors import GitError, PolicyError, StorageError
-from playbook_supervisor.executors import carry_out as module
+from playbook_supervisor.executors import protocol as module
 from playbook_supervisor.executors.protocol import Context, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.process_groups import worker_alive

@@ -18,8 +18,7 @@ from web import served
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors import conformance, registry
-from playbook_supervisor.executors.carry_out import GRACE
-from playbook_supervisor.executors.protocol import Context, Project, Task, failed
+from playbook_supervisor.executors.protocol import GRACE, Context, Project, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project import namespaces
 from playbook_supervisor.testing import (
@@ -252,7 +251,7 @@ def test_a_faulty_one_is_told_how(
 
 
 def test_one_that_ignores_its_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("playbook_supervisor.executors.carry_out.GRACE", 0.1)
+    monkeypatch.setattr("playbook_supervisor.executors.protocol.GRACE", 0.1)
     monkeypatch.setattr(conformance, "PATIENCE", 0.1)
     over = threading.Event()
     deaf = faked(lambda _, __: over.wait())
