@@ -21,6 +21,7 @@ import sample
 
 from playbook_supervisor.drivers.claude_code import binding, settings
 from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.drivers.claude_code.marker import MARKER
 from playbook_supervisor.system import checkout
 
 ROUNDS = 31
@@ -100,7 +101,7 @@ def measured(folder: Path) -> Iterator[Figures]:
     here = checkout.find(root)
     for what, payload in CALLS.items():
         binding.bind(here, supervisor.private, bound)
-        marker = here.git_dir / settings.MARKER
+        marker = here.git_dir / MARKER
         _, *others = marker.read_text().splitlines(keepends=True)
         marker.write_text("".join([f"{launcher}\n", *others]))
         yield _figures(what, payload, root, 4.0 if what in OPENS else 2.0)

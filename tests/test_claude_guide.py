@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code.marker import MARK
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GUIDE = (REPOSITORY / "docs/claude-code.md").read_text("utf-8")
@@ -32,7 +33,7 @@ def test_every_rule_is_named() -> None:
         command = rule.removeprefix("Bash(playbook ").removesuffix(" *)")
         assert f"`{command}`" in named or f"`playbook {command}`" in named
     assert "deny` for edits of `.playbooks/sessions/`" in named
-    assert f"`{settings.MARK}`" in GUIDE
+    assert f"`{MARK}`" in GUIDE
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)

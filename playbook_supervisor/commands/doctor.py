@@ -24,6 +24,7 @@ from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.drivers import url_notices
 from playbook_supervisor.drivers.claude_code import client_register, permissions, settings
+from playbook_supervisor.drivers.claude_code.marker import MARKER
 from playbook_supervisor.drivers.preflight import findings
 from playbook_supervisor.drivers.step_kinds import Site
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
@@ -202,7 +203,7 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         yield Diagnosis("hooks", "wrong", "all hooks are disabled", f"Remove {disabled}.")
         return
     if problem := _problem_of_hooks(here.root, data):
-        marker = here.git_dir / settings.MARKER
+        marker = here.git_dir / MARKER
         release = f" Or remove {marker} to release its session." if marker.is_file() else ""
         yield Diagnosis("hooks", "wrong", problem, f"Fix what is named.{release}")
     elif not client_register.can_register():
@@ -215,7 +216,7 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    marker = here.git_dir / settings.MARKER
+    marker = here.git_dir / MARKER
     lines = permissions.content(marker).decode("utf-8", "replace").splitlines()
     if not lines:
         return
@@ -379,7 +380,7 @@ def _problem_of_hooks(root: Path, data: bytes) -> str:
         idle = _fire(guard, folder, {"hook_event_name": "PreToolUse"})
         if idle.returncode or idle.stdout:
             return f"a hook interferes although no session is bound: {_output(idle)}"
-        marker = folder / ".git" / settings.MARKER
+        marker = folder / ".git" / MARKER
         ensure_folder(marker.parent)
         write_atomically(marker, b"/nowhere/playbook\nnone\nnone\n", durable=False)
         lost = _fire(guard, folder, {"hook_event_name": "PreToolUse"}, path="/nowhere")

@@ -16,7 +16,8 @@ from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
-from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE, MARK, MARKER
+from playbook_supervisor.drivers.claude_code.marker import MARK, MARKER
+from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE
 from playbook_supervisor.errors import StateError
 
 PLAYBOOK = f"""\

@@ -14,6 +14,7 @@ from project import FEATURE, Project
 
 from playbook_supervisor.drivers.claude_code import authorization, binding, fast_path, settings
 from playbook_supervisor.drivers.claude_code.context import HookReply
+from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import ancestry, checkout
 
@@ -176,7 +177,7 @@ class TestTheCaller:
         hooked.says("the shell is unknown: not every machine has such a folder")
         line = tmp_path / "proc" / str(shell.pid) / "cmdline"
         line.parent.mkdir(parents=True)
-        line.write_bytes(f"/bin/sh\0-c\0{settings.MARK} playbook hook\0".encode())
+        line.write_bytes(f"/bin/sh\0-c\0{MARK} playbook hook\0".encode())
         hooked.says("continue")
         line.write_bytes(b"/bin/sh\0-c\0playbook hook\0")
         with pytest.raises(StateError, match="a different shell runs this"):

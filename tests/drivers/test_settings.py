@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 from project import Project
 from strategies import data, keys, laid_out
 
-from playbook_supervisor.drivers.claude_code.marker import CLIENTS
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, MARKER
 from playbook_supervisor.drivers.claude_code.settings import (
     ALLOW,
     DENY,
     HOOKS,
-    MARK,
-    MARKER,
     command_of,
     disables_hooks,
     lacking,

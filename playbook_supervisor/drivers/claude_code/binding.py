@@ -182,10 +182,7 @@ def living(private: Path) -> Binding | None:
 
 
 def launched_attempts(private: Path) -> frozenset[str] | None:
-    """The attempts that subagents of a running client carry out.
-
-    None if no hooks observe the session; only then does the model's own report count.
-    """
+    """The attempts of a running client's subagents; None without hooks: then its reports count."""
     found = living(private)
     return frozenset(found.workers) if found is not None and found.hooked else None
 

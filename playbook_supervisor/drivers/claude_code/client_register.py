@@ -143,7 +143,6 @@ def _lives(pid: int, born: str) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what is left of clients that have ended, and of killed writers."""
     sweep(folder)
     for file in _files():
         found = _read(file)

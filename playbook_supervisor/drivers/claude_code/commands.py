@@ -10,6 +10,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.drivers import driver_lock, session_control
 from playbook_supervisor.drivers.claude_code import (
@@ -40,11 +41,6 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
 from playbook_supervisor.system.process_groups import worker_alive
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _ACCEPT = "--accept-config"
 _HERE = "--on-this-branch"
@@ -277,7 +273,6 @@ _COMMANDS = {
 
 
 def _open_session(typed: TypedCommand, named: str, *, or_failed: bool = False) -> Supervisor:
-    """The selected session, if it is open (or failed) and no runner drives it."""
     supervisor = client_supervisor(typed.store, selection.choose(typed.store, named).session_id)
     session_control.require_open(supervisor.look(), or_failed=or_failed)
     driver_lock.require_no_runner(supervisor.private)

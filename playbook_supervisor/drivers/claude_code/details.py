@@ -27,7 +27,7 @@ class DirectiveDetails(Record):
     """What a client needs to know beside the directive.
 
     `work_items` says for each attempt that an agent is to run what it gets, by the attempt's id.
-    `context` helps to answer the open gate (kai FR24). `given` are the attempts that agents of a
+    `context` helps to answer the open gate. `given` are the attempts that agents of a
     living client work on; None where no hook knows. `mark` is that of the session's directives.
     """
 
@@ -50,7 +50,6 @@ def mark_of(private: Path) -> str:
 
 
 def _kept_mark(private: Path) -> str:
-    """Empty if there is none, or if the file holds something else."""
     try:
         mark = read_bytes(private / _MARK).decode("ascii", "replace")
     except FileNotFoundError:

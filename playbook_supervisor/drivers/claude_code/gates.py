@@ -9,7 +9,7 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.drivers.claude_code.details import mark_of
 from playbook_supervisor.errors import ArgumentError, CheckError, PolicyError, StateError
 from playbook_supervisor.formats.directive_line import defused, sentence
-from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of
+from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of, read_answer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -34,10 +34,7 @@ def asked_in(snapshot: Snapshot) -> list[str]:
 
 
 def asks_gate(given: Mapping[str, Any], gate: Sequence[str]) -> bool:
-    """Whether a dialog of the model would look like that gate's own to a person.
-
-    It asks the gate's question, or offers several of its choices.
-    """
+    """Whether a dialog of the model asks the gate's question, or offers several of its choices."""
     for question in _mappings(given.get("questions")) if gate else []:
         if _plain(gate[1]) in _plain(question.get("question")):
             return True
@@ -54,8 +51,6 @@ def has_ended(gate: Sequence[str], session: str) -> str:
 
 def late_answer(gate: Sequence[str], session: str, prompt: str) -> tuple[str, str]:
     """What the model and the person are told of a prompt after the session's end."""
-    from playbook_supervisor.kernel.answers import read_answer
-
     ended = has_ended(gate, session)
     reply = read_answer(prompt, tuple(map(Resolution, gate[2:])), typed_at_prompt=True)
     answered = reply.resolution is not None or reply.question
@@ -124,8 +119,6 @@ def _options(gate: Ask) -> list[tuple[str, str]]:
 
 def dialog_answer(hook: HookContext) -> HookReply | None:
     """Record what the person chose or typed; an empty result and other text are no answer."""
-    from playbook_supervisor.kernel.answers import read_answer
-
     shown, question = hook.bound.dialogs.pop(hook.text("tool_use_id"), ("", ""))
     if not shown or not hook.interactive:
         return None
@@ -177,7 +170,6 @@ def record_answer(
 
 
 def _late(gate: str) -> str:
-    """For a person who answered in a dialog that was still open."""
     return f"playbook: the gate {gate} was answered elsewhere; this answer does not count."
 
 

@@ -20,11 +20,10 @@ from playbook_supervisor.drivers.claude_code import (
     client_register,
     fast_path,
     gates,
-    marker,
-    record_gone,
-    stopping,
+    notices,
     turns,
 )
+from playbook_supervisor.drivers.claude_code.client_register import Registration
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, process
 from playbook_supervisor.drivers.claude_code.details import (
     DirectiveDetails,
@@ -32,6 +31,7 @@ from playbook_supervisor.drivers.claude_code.details import (
     mark_of,
     prepared,
 )
+from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -51,6 +51,9 @@ _COMMAND = "playbook."
 _KEPT_WORDS = 4_000  # characters of an agent's last message
 _THE_PLAYBOOKS = frozenset({*allowlist.AGENTS, "AskUserQuestion"})
 """Tools whose calls may be the playbook's in a person's turn, too."""
+_STOP = "The record of the playbook's session is gone: stop, and wait for the person."
+_OUR_COMMANDS = "/playbook."
+_RELEASED = "This conversation is released. Session {session} itself has not ended: {gone}."
 
 
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
@@ -61,22 +64,15 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
     folder = environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", ""))
     event, pid = str(payload.get("hook_event_name", "")), process(environment)
     known = client_register.registered(pid)
-    if known is not None and record_gone.is_gone(known, pid):
+    if known is not None and _is_gone(known, pid):
         if event != "UserPromptExpansion":
-            return record_gone.reply(known, pid, payload, environment)
+            return _without_record(known, pid, payload, environment)
         if payload.get("command_name") in ("playbook.pause", "playbook.abort"):
             authorization.require_client(environment, pid)
-            return record_gone.released(known, pid)
+            return _released(known, pid)
     here = checkout.find(Path(folder))
     if event == "UserPromptExpansion":
-        if not str(payload.get("command_name", "")).startswith(_COMMAND):
-            return None
-        from playbook_supervisor.drivers import own_agents
-        from playbook_supervisor.drivers.claude_code.commands import command
-
-        own_agents.require_none_above(here, str(payload["command_name"]))
-        authorization.require_client(environment, pid)
-        return command(here, payload, environment)
+        return _typed(here, pid, payload, environment)
     session = binding.bound(here)
     if not session:
         return None
@@ -87,36 +83,58 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
     with locked(private / "claude.lock"):
         bound = binding.load(private)
         if bound is None:
-            if marker.marked(str(here.git_dir))[1] != payload.get("session_id"):
+            if marked(str(here.git_dir))[1] != payload.get("session_id"):
                 return None  # another conversation
             return _error_reply(event, _binding_lost(session))
         hook = HookContext(here, store, private, bound, dict(payload), dict(environment))
         if event in fast_path.CALLS and hook.text("agent_id") in bound.dismissed:
             return HookReply(event, decision="deny", reason=turns.DISMISSED)
-        if not hook.owned:
-            reply, notice, given = _other_conversation(hook), None, frozenset[str]()
-        else:
+        if hook.owned:
             authorization.require_client(environment, pid)
             if known is None and bound.hooked:
                 binding.register(here, bound)
             client_register.set_turn(pid, "")
-            binding.dialog_over(private, hook.text("agent_id"))
-            try:
-                handler = _EVENTS.get(event)
-                reply = _with_settled(hook, handler(hook) if handler else None)
-                notice = _notice(hook, reply)
-            except PlaybookError as error:  # the session was tampered with, for instance
-                bound.stalled = True
-                reply, notice = _error_reply(event, error), None
-            if not hook.released:
-                binding.save(private, bound)
+            reply, notice = _carried_out(hook, event)
             given = frozenset(bound.workers)
+        else:
+            reply, notice, given = _other_conversation(hook), None, frozenset()
     if notice is not None:  # its process must not inherit the lock
         _notify(hook, notice)
-    if reply is None:
+    return None if reply is None else _detailed(hook, reply, given)
+
+
+def _typed(
+    here: checkout.Checkout, pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]
+) -> HookReply | None:
+    """Carry out a typed command, if it is one of ours."""
+    if not str(payload.get("command_name", "")).startswith(_COMMAND):
         return None
+    from playbook_supervisor.drivers import own_agents
+    from playbook_supervisor.drivers.claude_code.commands import command
+
+    own_agents.require_none_above(here, str(payload["command_name"]))
+    authorization.require_client(environment, pid)
+    return command(here, payload, environment)
+
+
+def _carried_out(hook: HookContext, event: str) -> tuple[HookReply | None, Notice | None]:
+    """The reply to a hook of the conversation that drives the session, whose binding is kept."""
+    binding.dialog_over(hook.private, hook.text("agent_id"))
+    try:
+        handler = _EVENTS.get(event)
+        reply = _with_settled(hook, handler(hook) if handler else None)
+        notice = _notice(hook, reply)
+    except PlaybookError as error:  # the session was tampered with, for instance
+        hook.bound.stalled = True
+        reply, notice = _error_reply(event, error), None
+    if not hook.released:
+        binding.save(hook.private, hook.bound)
+    return reply, notice
+
+
+def _detailed(hook: HookContext, reply: HookReply, given: frozenset[str]) -> HookReply:
     if reply.snapshot is None:
-        return replace(reply, details=DirectiveDetails({}, None, None, mark_of(private)))
+        return replace(reply, details=DirectiveDetails({}, None, None, mark_of(hook.private)))
     snapshot = prepared(hook.supervisor, reply.snapshot)
     details = directive_details(hook.supervisor, snapshot, given)
     return replace(reply, snapshot=snapshot, details=details)
@@ -148,7 +166,6 @@ def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | Non
 
 
 def _notice(hook: HookContext, reply: HookReply | None) -> Notice | None:
-    """The notice for people who are not at the terminal that rings."""
     if reply is None or not reply.ring:
         return None
     if reply.event == "PermissionRequest":  # one notice for each worker, however often it asks
@@ -174,7 +191,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
     if hook.worker and tool == "Skill" and permitted is None:
         return _skill(hook, given)
     if tool == "AskUserQuestion" and gates.asks_gate(given, hook.bound.ended):
-        return stopping.refuse(hook, gates.has_ended(hook.bound.ended, hook.bound.session))
+        return turns.refuse(hook, gates.has_ended(hook.bound.ended, hook.bound.session))
     root = str(hook.here.root)
     supervised = hook.bound.turn == "supervised" and hook.text("invoked_by") != "user"
     ours = not hook.worker and (supervised or tool in _THE_PLAYBOOKS)
@@ -199,9 +216,9 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             return turns.launch(hook, snapshot, ruling.attempt)
         case "ask" if snapshot:
             dialog = gates.show_dialog(hook, snapshot)
-            return dialog or stopping.refuse(hook, gates.NO_PERSON, snapshot)
+            return dialog or turns.refuse(hook, gates.NO_PERSON, snapshot)
         case "deny":
-            return stopping.refuse(hook, ruling.reason, snapshot)
+            return turns.refuse(hook, ruling.reason, snapshot)
         case _:
             return None
 
@@ -245,7 +262,7 @@ def _tool_failed(hook: HookContext) -> HookReply | None:
     return None
 
 
-# ── turns ───────────────────────────────────────────────────────────────────────────────────
+# ── agents and the client itself ────────────────────────────────────────────────────────────
 
 
 def _subagent_stopped(hook: HookContext) -> HookReply | None:
@@ -256,9 +273,6 @@ def _subagent_stopped(hook: HookContext) -> HookReply | None:
     if not compacted and (unknown or bound.worker_of(agent=agent)):
         bound.stopped(agent, hook.text("last_assistant_message")[-_KEPT_WORDS:])
     return None
-
-
-# ── the client itself ───────────────────────────────────────────────────────────────────────
 
 
 def _started(hook: HookContext) -> HookReply | None:
@@ -333,14 +347,93 @@ def _error_reply(event: str, error: PlaybookError) -> HookReply | None:
 _EVENTS = {
     "ConfigChange": _settings_changed,
     "PermissionRequest": _permission,
-    "PostToolBatch": stopping.round_over,
+    "PostToolBatch": turns.round_over,
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _tool_failed,
     "PreToolUse": _before_tool,
     "PreSkillShellCommand": _before_shell_line,
     "SessionStart": _started,
-    "Stop": stopping.stop,
-    "StopFailure": stopping.failed,
+    "Stop": turns.stop,
+    "StopFailure": turns.failed,
     "SubagentStop": _subagent_stopped,
     "UserPromptSubmit": turns.prompted,
 }
+
+
+# ── a record that is gone ───────────────────────────────────────────────────────────────────
+#
+# A worker may have moved `.git` or `.git/playbook` away, or removed its worktree. Then nothing
+# tells what is due, and the conversation stops until a person speaks. Their own turn is theirs.
+
+
+def _is_gone(known: Registration, pid: int) -> bool:
+    """Whether no record of a driver is left where the hooks look for it.
+
+    A marker that alone is missing is written again: the binding is whole.
+    """
+    git_dir = Path(git_directory(known.root))
+    session, _ = marked(str(git_dir))
+    private = git_dir / "playbook" / (session or known.session)
+    bound = binding.load(private)
+    if session and (bound is not None or binding.broken(private)):
+        return False
+    if not session and bound is not None:
+        with binding.exclusive(private):  # unless the session is just being released
+            bound = binding.load(private)
+            ours = bound is not None and (bound.session, bound.pid) == (known.session, pid)
+            if bound is not None and ours and client_register.registered(pid):
+                binding.mark(git_dir, bound)
+                return False
+    return client_register.registered(pid) is not None
+
+
+def _without_record(
+    known: Registration, pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]
+) -> HookReply | None:
+    """The reply to any hook but that of a typed command."""
+    event, agent = str(payload.get("hook_event_name", "")), payload.get("agent_id")
+    whose, message = client_register.turn(pid), _gone(known)
+    match event:
+        case "PreToolUse" | "PreSkillShellCommand" if whose != "person":
+            if agent:
+                return HookReply(event, decision="deny", reason=message)
+            return HookReply(event, decision="deny", reason=_STOP, end=message, ring=message)
+        case "ConfigChange" if whose != "person":
+            return HookReply(event, decision="block", reason=message)
+        case "UserPromptSubmit":
+            authorization.require_client(environment, pid)
+            return _spoken_to(pid, str(payload.get("prompt", "")), message, first=not whose)
+        case "Stop" | "SessionStart":
+            client_register.set_turn(pid, "told")
+            return HookReply(event, note=message if event != "Stop" else "", shown=message)
+        case _:
+            return None
+
+
+def _spoken_to(pid: int, prompt: str, message: str, *, first: bool) -> HookReply | None:
+    """A person's message begins a turn of their own; a notification does not."""
+    if prompt.startswith(_OUR_COMMANDS):
+        return None
+    person = not (notices.is_automatic(prompt) or prompt.lstrip().startswith("<"))
+    client_register.set_turn(pid, "person" if person else "told")
+    return HookReply("UserPromptSubmit", note=message, shown=message if first else "")
+
+
+def _released(known: Registration, pid: int) -> HookReply:
+    """The reply to `/playbook.pause` and `/playbook.abort`: the conversation is free again."""
+    client_register.release(pid)
+    message = _RELEASED.format(session=known.session, gone=_where(known))
+    return HookReply("UserPromptExpansion", note=message, shown=message)
+
+
+def _gone(known: Registration) -> str:
+    return (
+        f"playbook: session {known.session} drives this conversation, but {_where(known)}. "
+        "Nothing goes on until a person has looked: move back what was moved, or type "
+        "/playbook.pause or /playbook.abort, which release this conversation."
+    )
+
+
+def _where(known: Registration) -> str:
+    record = f"{git_directory(known.root)}/playbook/{known.session}"
+    return f"its record is not in {first_line(record)} any more"

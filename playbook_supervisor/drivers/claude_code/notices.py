@@ -1,9 +1,15 @@
-"""The client's notifications: an agent has come to its end, or only stopped to wait. Pure."""
+"""What the client says of agents and turns: its notifications, and what only its transcript tells.
+
+A notification says that an agent has come to its end, or only stopped to wait. The client writes a
+line into the transcript when it queues one and another when it delivers it. So a notification that
+is on its way can be told from one that will never come.
+"""
 
 from __future__ import annotations
 
 import re
 
+from playbook_supervisor.agents.claude_transcripts import json_object, tail
 from playbook_supervisor.records import Record
 
 NOTIFICATION = "<task-notification>"
@@ -17,6 +23,12 @@ _AUTOMATIC = (
     r"|(?:bash|local-command)-(?:input|stdout|stderr|caveat))[\s>]"
 )
 """How a prompt begins that the client, or another agent, has written."""
+INTERRUPTED = "interrupted"
+_ERROR = "failed"
+_INTERRUPT_MARK = "[Request interrupted by user"
+_TAIL = 65_536  # bytes that are searched for the end of a turn
+_QUEUE_TAIL = 8_388_608  # bytes that are searched for notifications, which hold whole results
+_QUEUE = '{"type":"queue-operation"'
 
 
 class Notice(Record):
@@ -39,10 +51,7 @@ def is_automatic(prompt: str) -> bool:
 
 
 def read(prompt: str) -> Notice:
-    """The notification in `prompt`.
-
-    The fields stand before the result, which is the agent's own text and may contain anything.
-    """
+    """The notification in `prompt`; behind its fields, the agent's text may contain anything."""
     head, _, rest = prompt.partition(_RESULT)
     fields: dict[str, str] = dict(reversed(re.findall(_FIELD, head)))  # the first of each name
     result = rest.rpartition("</result>")[0]
@@ -55,3 +64,63 @@ def read(prompt: str) -> Notice:
         text=result,
         reason="" if completed else fields.get("summary", "") or result or FAILED,
     )
+
+
+# ── the transcript ──────────────────────────────────────────────────────────────────────────
+
+
+class Queue(Record):
+    """The last notification of each agent: those that wait in the queue, and those delivered."""
+
+    waiting: dict[str, Notice]
+    delivered: dict[str, Notice]
+
+
+def queue(file: str) -> Queue:
+    """The notifications in that transcript; none if it cannot be read."""
+    waiting: list[str] = []
+    delivered: list[str] = []
+    for line in tail(file, _QUEUE_TAIL):
+        entry = json_object(line) if line.startswith(_QUEUE) else {}
+        content = entry.get("content")
+        if entry.get("operation") == "enqueue":
+            waiting.append(content if isinstance(content, str) else "")
+        elif entry.get("operation") and waiting:
+            taken = waiting.index(content) if content in waiting else 0
+            delivered.append(waiting.pop(taken))
+    return Queue(_by_agent(waiting), _by_agent(delivered))
+
+
+def _by_agent(prompts: list[str]) -> dict[str, Notice]:
+    found = (read(each) for each in prompts if each.startswith(NOTIFICATION))
+    return {notice.agent: notice for notice in found}
+
+
+def unseen_end(file: str, heard: str) -> tuple[str, str]:
+    """How a turn without a Stop hook ended (by Esc, by an error, or not: empty), and its id.
+
+    The last messages say so; `heard` is the last end that was found before. The prompt that is
+    being submitted may already follow them.
+    """
+    messages = [found for line in tail(file, _TAIL) if (found := _message(line)) is not None]
+    for end, name in reversed(messages[-2:]):
+        if end and name != heard:
+            return end, name
+    return "", heard
+
+
+def _message(line: str) -> tuple[str, str] | None:
+    """How a transcript line ends its turn, if at all, and its id; None if it is no message."""
+    if '"type":"user"' not in line and '"type":"assistant"' not in line:
+        return None
+    entry = json_object(line)
+    try:
+        if entry["isSidechain"] or entry["type"] not in ("user", "assistant"):
+            return None
+        content, name = entry["message"]["content"], str(entry["uuid"])
+        text = content if isinstance(content, str) else str(content[0].get("text", ""))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return None
+    if entry["type"] == "assistant":
+        return (_ERROR if entry.get("isApiErrorMessage") is True else ""), name
+    return (INTERRUPTED if text.startswith(_INTERRUPT_MARK) else ""), name

@@ -2,6 +2,10 @@
 
 A step ends with the result of its agent's call or with a notification; a receipt proves that the
 agent ran exactly the step's command. Everything is idempotent by the attempt's id.
+
+A model that stops early is told again what is outstanding. A model that makes no progress (it keeps
+stopping, keeps being refused, or only reads) is stopped: its session is marked as stalled and the
+person is called.
 """
 
 from __future__ import annotations
@@ -12,12 +16,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.agents.claude_transcripts import Ending, ending, subagent_file
-from playbook_supervisor.drivers.claude_code import gates, notices, request_limit, transcript
+from playbook_supervisor.drivers.claude_code import gates, notices, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
-from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
-from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, goes_on
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.directives import Ask, Check, Failure, Finish, Outcome, Run
+from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
+from playbook_supervisor.sessions.snapshot import Snapshot, for_agents, for_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +37,9 @@ _CHANCES = 3  # blocked stops after which an agent that may still come back coun
 PATIENCE = 5.0  # seconds in which the client queues the notification of an agent that ended
 _WRITTEN = 2.0  # seconds in which the client writes the last lines of a transcript
 _INTERVAL = 0.2  # seconds between two looks at the transcript
+_MAX_BLOCKS = 6  # blocked stops without progress, after which a stop is allowed
+_MAX_REFUSALS = 20  # refused calls without progress, after which the run is ended
+_ERROR_LENGTH = 100  # characters of an error in a notice
 
 
 def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
@@ -98,7 +108,7 @@ def agent_failed(hook: HookContext) -> HookReply | None:
 def prompted(hook: HookContext) -> HookReply | None:
     """A prompt: a notification, typed by a person, or something that only looks typed."""
     bound, prompt = hook.bound, hook.text("prompt")
-    ended, bound.heard = transcript.unseen_end(hook.text("transcript_path"), bound.heard)
+    ended, bound.heard = notices.unseen_end(hook.text("transcript_path"), bound.heard)
     end = ended if bound.at_work else ""
     mid_turn = bound.at_work and not end
     if prompt.startswith(notices.NOTIFICATION):
@@ -107,7 +117,7 @@ def prompted(hook: HookContext) -> HookReply | None:
         return _notified(hook, prompt)
     if notices.is_automatic(prompt) or prompt in bound.crons:
         return None
-    if end == transcript.INTERRUPTED:
+    if end == notices.INTERRUPTED:
         hook.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
@@ -122,7 +132,7 @@ def prompted(hook: HookContext) -> HookReply | None:
 
 
 def _answered(hook: HookContext, prompt: str) -> HookReply | None:
-    """Record an answer to the open gate (kai FR26), or ask back what a bare "no" means."""
+    """Record an answer to the open gate, or ask back what a bare "no" means."""
     if not hook.interactive or prompt.lstrip().startswith("<"):
         return None
     if hook.bound.ended:
@@ -132,8 +142,6 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
     gate = hook.supervisor.look().directive
     if not isinstance(gate, Ask):
         return None
-    from playbook_supervisor.kernel.answers import read_answer
-
     reply = read_answer(prompt, gate.choices, typed_at_prompt=True)
     if reply.resolution is not None:
         return gates.record_answer(hook, "UserPromptSubmit", gate, reply, prompt)
@@ -154,7 +162,7 @@ def _notified(hook: HookContext, prompt: str) -> HookReply | None:
     return _ended(hook, attempt, notice.reason, notice.text, "UserPromptSubmit")
 
 
-def report_missed(hook: HookContext) -> tuple[Snapshot | None, bool]:
+def _report_missed(hook: HookContext) -> tuple[Snapshot | None, bool]:
     """Report the agents whose end no hook reported; and whether a notification is on its way.
 
     These are agents that the client no longer lists. A notification that still waits in its queue
@@ -171,7 +179,7 @@ def report_missed(hook: HookContext) -> tuple[Snapshot | None, bool]:
     running = {task.get("id") for task in listed if isinstance(task, dict)}
     if not running <= _agents(bound).keys():
         return None, False
-    queue = transcript.queue(hook.text("transcript_path"))
+    queue = notices.queue(hook.text("transcript_path"))
     for agent, attempt in _agents(bound).items():
         if agent in running or agent in queue.waiting:
             continue
@@ -201,14 +209,13 @@ def await_notices(payload: Mapping[str, Any], bound: Binding | None) -> None:
     }
     deadline = time.monotonic() + PATIENCE
     while missing and time.monotonic() < deadline:
-        queue = transcript.queue(str(payload.get("transcript_path", "")))
+        queue = notices.queue(str(payload.get("transcript_path", "")))
         missing -= queue.waiting.keys() | queue.delivered.keys()
         if missing:
             time.sleep(_INTERVAL)
 
 
 def _agents(bound: Binding) -> dict[str, str]:
-    """The agents that carry out an attempt, and the attempt of each."""
     return {worker.agent: attempt for attempt, worker in bound.workers.items() if worker.agent}
 
 
@@ -257,3 +264,114 @@ def _report(hook: HookContext, attempt: str, reason: str, text: str) -> Snapshot
     bound.forget(worker.agent)
     hook.progress()
     return snapshot
+
+
+# ── the end of a turn ───────────────────────────────────────────────────────────────────────
+
+
+def refuse(hook: HookContext, reason: str, snapshot: Snapshot | None = None) -> HookReply:
+    """Deny the call; too many denied calls in a row end the model's run."""
+    if hook.worker:
+        return HookReply("PreToolUse", decision="deny", reason=reason)
+    hook.bound.refusals += 1
+    if hook.bound.refusals >= _MAX_REFUSALS:
+        message = _stalled(hook, f"{_MAX_REFUSALS} calls were refused, without progress")
+        return HookReply("PreToolUse", decision="deny", reason=reason, end=message, ring=message)
+    return HookReply(
+        "PreToolUse", decision="deny", reason=reason, snapshot=snapshot or hook.supervisor.look()
+    )
+
+
+def round_over(hook: HookContext) -> HookReply | None:
+    """A round of calls is over. A model without progress is warned, and later stopped."""
+    private, bound = str(hook.private), hook.bound
+    if hook.worker:
+        if bound.workers and hook.text("agent_id") not in bound.dismissed:
+            request_limit.reset(private)
+        return None
+    if bound.turn != "supervised":
+        return None
+    requests = request_limit.count(private, waiting=bool(bound.workers))
+    if requests >= request_limit.ENDED:
+        message = _stalled(hook, f"the model was asked {requests} times, without progress")
+        return HookReply("PostToolBatch", end=message, ring=message)
+    if requests < request_limit.WARNED:
+        return None
+    note = f"Your last {requests} requests made no progress: do what is outstanding, or stop."
+    return HookReply("PostToolBatch", note=note, snapshot=hook.supervisor.look())
+
+
+def stop(hook: HookContext) -> HookReply | None:
+    """Allow the stop if the turn may end; otherwise block it, though not for ever."""
+    bound = hook.bound
+    _remember_crons(hook)
+    busy = bool(hook.payload.get("background_tasks"))
+    if not busy:  # an allowed agent that never started is due again
+        bound.workers = {id_: each for id_, each in bound.workers.items() if each.agent}
+    late, on_its_way = _report_missed(hook)
+    snapshot = late or hook.supervisor.advance()
+    expected = not_launched(hook, snapshot) or for_us(snapshot)
+    match snapshot.directive:
+        case Run() if (busy or on_its_way) and not expected:
+            bound.at_work = False
+            return None
+        case _ if late:
+            bound.turn = "supervised"
+            return _told(hook, snapshot)
+        case Ask():
+            bound.at_work, bound.turn = False, "supervised"
+            return HookReply("Stop", ring=snapshot.question, shown=gates.reminder(snapshot))
+        case Finish() if bound.ended and not bound.told:
+            bound.at_work = False  # the turn of /playbook.abort itself
+            return None
+        case Finish(status=status):
+            hook.release()
+            message = f"{snapshot.manifest.playbook}: {snapshot.manifest.ending}"
+            shown = f"{message} ({snapshot.progress})"
+            if status is SessionStatus.FAILED:
+                shown += "; /playbook.resume --retry resumes it"
+            return HookReply("Stop", ring=message, shown=shown)
+        case _:
+            bound.turn = "supervised"
+    bound.blocks += 1
+    if bound.blocks > _MAX_BLOCKS:
+        known = bound.stalled
+        message = _stalled(hook, f"its model was told {_MAX_BLOCKS} times what is outstanding")
+        return None if known else HookReply("Stop", ring=message, shown=message)
+    return _told(hook, snapshot)
+
+
+def _told(hook: HookContext, snapshot: Snapshot) -> HookReply:
+    """Let the turn continue with what is due, without calling that a problem where possible."""
+    return HookReply(
+        "Stop",
+        decision="go on" if goes_on(hook.environment) else "block",
+        reason="The playbook continues.",
+        snapshot=snapshot,
+    )
+
+
+def failed(hook: HookContext) -> HookReply | None:
+    """An error has ended the turn without a Stop hook: nothing continues by itself."""
+    hook.bound.at_work = False
+    if hook.worker or hook.bound.workers:
+        return None  # the end of an agent begins another turn
+    snapshot = hook.supervisor.look()
+    ring = snapshot.question
+    if isinstance(snapshot.directive, Run | Check):
+        error = first_line(hook.text("last_assistant_message") or hook.text("error"), _ERROR_LENGTH)
+        ring = _stalled(hook, f"an error ended Claude's turn ({error})")
+    return HookReply("StopFailure", ring=ring)
+
+
+def _stalled(hook: HookContext, reason: str) -> str:
+    hook.bound.stalled, hook.bound.at_work = True, False
+    session = hook.bound.session
+    return f"playbook: session {session} is stalled: {reason}. /playbook.resume tries again."
+
+
+def _remember_crons(hook: HookContext) -> None:
+    """Scheduled prompts arrive like typed ones, but are never an answer."""
+    crons = hook.payload.get("session_crons")
+    listed = crons if isinstance(crons, list) else []
+    hook.bound.crons = [str(cron.get("prompt", "")) for cron in listed if isinstance(cron, dict)]
