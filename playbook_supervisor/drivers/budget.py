@@ -75,7 +75,6 @@ def _budget(limits: Limits) -> Budget:
 
 
 def _spent(store: DiskStore, session_id: str, figure: str) -> float:
-    """What a session and its children have used."""
     entries = store.journal(session_id).entries
     figures = (entry.agent.get(figure) for entry in entries)
     own = sum(each for each in figures if isinstance(each, int | float) and each >= 0)
@@ -85,10 +84,7 @@ def _spent(store: DiskStore, session_id: str, figure: str) -> float:
 
 
 def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
-    """The requested limits; the session's stored ones where none is requested.
-
-    Unknown stored keys are ignored.
-    """
+    """The requested limits, else the session's stored ones; unknown stored keys are ignored."""
     limits = {**stored, **to_session(requested)}
     whole = {
         name: int(limits[name])
@@ -123,8 +119,7 @@ def unkept(agent: Agent, playbook: Playbook) -> str:
 def require_enforceable(
     agent: Agent, requested: Budget, playbooks: Iterable[Playbook] = ()
 ) -> None:
-    """ArgumentError PB-ARG-AGENT where the agent cannot keep the requested limits, or those that
-    the playbooks state."""
+    """ArgumentError PB-ARG-AGENT if the agent cannot keep these or the playbooks' limits."""
     stated = (unkept(agent, playbook) for playbook in playbooks)
     if problem := unenforceable(agent, requested) or next(filter(None, stated), ""):
         guidance = "Omit the limit, or use --agent claude; --timeout works with every agent."

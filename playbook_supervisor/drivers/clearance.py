@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Event, Lock
+from time import sleep
 
 from playbook_supervisor.errors import FleetError, PlaybookError, StorageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.system.channel import Listener
+from playbook_supervisor.system import ancestry
+from playbook_supervisor.system.cancellation import Interrupted
+from playbook_supervisor.system.channel import Connection, Listener
 
 VARIABLE = "PLAYBOOK_CLEARANCE"
 _REQUEST = b"launch"
@@ -53,12 +54,6 @@ def _ask(folder: Path, interrupted: Callable[[], bool]) -> None:
 
 
 def _reply(folder: Path, interrupted: Callable[[], bool]) -> str:
-    from time import sleep
-
-    from playbook_supervisor.system import ancestry
-    from playbook_supervisor.system.cancellation import Interrupted
-    from playbook_supervisor.system.channel import Connection
-
     while True:
         try:
             connection = Connection(folder)
@@ -92,8 +87,6 @@ class Clearances:
 
     def __init__(self, folder: Path, answer: Callable[[], str]) -> None:
         """The folder, of which only the last part is made, is for the user alone."""
-        from threading import Event, Lock
-
         self._folder, self._answer = folder, answer
         self._runner = 0
         self._admitted = Event()
@@ -102,8 +95,6 @@ class Clearances:
 
     def __enter__(self) -> Clearances:
         """StorageError PB-IO-WRITE if the folder cannot be made or hold a socket."""
-        from playbook_supervisor.system.channel import Listener
-
         try:
             self._folder.mkdir(exist_ok=True)
             self._folder.chmod(0o700)

@@ -19,7 +19,7 @@ from queue import Empty
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
-from playbook_supervisor.drivers.jobs import Assignment, Job, executor_job
+from playbook_supervisor.drivers.jobs import Assignment, executor_job
 from playbook_supervisor.drivers.live_output import LiveOutput
 from playbook_supervisor.drivers.observers import showing_check
 from playbook_supervisor.drivers.workers import WorkerPool
@@ -136,7 +136,9 @@ def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
                 for attempt in due:
                     if attempt.id not in begun:
                         begun.add(attempt.id)
-                        job = _job(supervisor, snapshot, attempt)
+                        secrets = secret_values(os.environ)
+                        assignment = Assignment(supervisor, snapshot, attempt, NO_LIMITS, secrets)
+                        job = executor_job(assignment)
                         pool.launch(attempt, job, supervisor.log_file(attempt))
                 snapshot = _next(supervisor, pool, output, snapshot)
     finally:
@@ -158,11 +160,6 @@ def _left_behind(supervisor: Supervisor, due: Iterable[Attempt], begun: set[str]
             kill_worker(worker_file)
             return attempt
     return None
-
-
-def _job(supervisor: Supervisor, snapshot: Snapshot, attempt: Attempt) -> Job:
-    secrets = secret_values(os.environ)
-    return executor_job(Assignment(supervisor, snapshot, attempt, NO_LIMITS, secrets))
 
 
 def _next(

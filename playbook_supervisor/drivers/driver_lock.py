@@ -42,10 +42,7 @@ class Driver(Record):
 
 
 class Request(Record):
-    """What a person at another terminal asks of the runner. `by` is a git identity.
-
-    A `proof` hands over what a check has proved, as JSON.
-    """
+    """What a person elsewhere asks of the runner. `by` is a git identity, a proof's text JSON."""
 
     what: Literal["abort", "pause", "proof"]
     text: str = ""
@@ -175,10 +172,7 @@ def send_request(private: Path, request: Request, *, timeout: float) -> None:
 
 
 def hand_over(private: Path, request: Request) -> None:
-    """Send it to the living driver, which goes on driving.
-
-    StateError PB-STATE-DRIVEN or PB-STATE-HUMAN-ONLY as `send_request`.
-    """
+    """Send it to the living driver, which goes on driving. Errors as `send_request`."""
     connection = _connected(private, _BEGINNING)
     if connection is None:
         raise _deaf(private)

@@ -16,10 +16,7 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 
 
 def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> Resolution:
-    """What the words decide, where the session's settings cannot be taken over.
-
-    ArgumentError PB-ARG-ANSWER as for `decided`, and for words that take settings over.
-    """
+    """As `decided`, where the session's settings cannot be taken over: such words are refused."""
     reply, decision = decided(text, choices, question)
     if reply.settings is not None:
         raise ArgumentError(
@@ -34,10 +31,7 @@ def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> 
 def decided(
     text: str, choices: Sequence[Resolution], question: str = ""
 ) -> tuple[ParsedAnswer, Resolution]:
-    """What the words say at a gate with these choices, and decide (kai FR26).
-
-    ArgumentError PB-ARG-ANSWER, which quotes the gate's question, if they decide nothing.
-    """
+    """What the words say and decide. ArgumentError PB-ARG-ANSWER if they decide nothing."""
     reply = read_answer(text, choices)
     if reply.resolution is not None:
         return reply, reply.resolution

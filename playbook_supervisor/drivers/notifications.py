@@ -59,8 +59,7 @@ class Notice(Record):
 
 
 def page_path(key: str, session: str, gate: str = "") -> str:
-    """The path of the session's page in the inbox, or of that of the gate with this id; `key` is
-    that of the checkout."""
+    """The path of the session's or the gate's page in the inbox; `key` is that of the checkout."""
     from urllib.parse import quote
 
     if not gate:
@@ -155,7 +154,7 @@ def deliver(config: Config, notice: Notice, root: Path) -> str:
     if config.notifies_by_url:
         from playbook_supervisor.drivers.url_notices import send_to_urls
 
-        return send_to_urls(config, notice, root, DEADLINE)
+        return send_to_urls(config, notice.title, notice.message, root, DEADLINE)
     return send(config.notify, notice, root) if config.notify else ""
 
 

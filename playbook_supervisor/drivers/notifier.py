@@ -25,10 +25,7 @@ from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 
 
 class Notifier(Observer):
-    """Sends notices as `config.notify` says, and reports failures to `warn`.
-
-    The drive waits for what sends them only at its end, and at most until its deadline.
-    """
+    """Sends notices as `config.notify` says; at the drive's end it waits until their deadline."""
 
     def __init__(
         self, config: Config, root: Path, private: Path, warn: Callable[[str], None]

@@ -105,10 +105,7 @@ class CompositeObserver(Observer):
 def showing_check(
     observer: Observer, attempt: Attempt, check: str
 ) -> Iterator[Callable[[str], None]]:
-    """Tell the observer each second that the check still runs, until the end of the block.
-
-    The block is given what takes the lines of its output.
-    """
+    """Tell the observer each second that the check runs; the block gets what takes its lines."""
     over, began, last = threading.Event(), time.monotonic(), [""]
 
     def hear(line: str) -> None:

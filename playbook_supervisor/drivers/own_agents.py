@@ -60,10 +60,7 @@ def above(here: Checkout, pid: int = 0) -> str:
 
 
 def above_any(pid: int = 0) -> str:
-    """As `above`, for the agents and runners of any repository.
-
-    Where the system does not tell a process's files, only our own environment counts.
-    """
+    """As `above`, for any repository. Where files are not told, only our own environment counts."""
     for files, mark in _traces(pid):
         found = _described(file for file in (*files, mark) if _FILE.fullmatch(_path(file)))
         if found or mark:

@@ -12,19 +12,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.project.config import FILE
+from playbook_supervisor.project.config import FILE, Config
 from playbook_supervisor.project.references import handle, interpolate, names
 from playbook_supervisor.project.secrets import known, value_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from playbook_supervisor.drivers.notifications import Notice
-    from playbook_supervisor.project.config import Config
 
 INSTALL = "pip install 'playbook-supervisor[notify]'"
 SENDER = (sys.executable, "-P", "-m", "playbook_supervisor.drivers.apprise_process")
@@ -32,8 +26,8 @@ _REPORT = r"(\d+) (sent|failed|unknown|\d{3})"
 _LOOKING = 30.0  # seconds to look at schemes
 
 
-def send_to_urls(config: Config, notice: Notice, root: Path, deadline: float) -> str:
-    """Send the notice to all URLs at once; why that failed in a sentence, or empty.
+def send_to_urls(config: Config, title: str, body: str, root: Path, deadline: float) -> str:
+    """Send a notice to all URLs at once; why that failed in a sentence, or empty.
 
     It may take `deadline` seconds once the secrets are there. Interrupted as `processes.run`.
     """
@@ -42,7 +36,7 @@ def send_to_urls(config: Config, notice: Notice, root: Path, deadline: float) ->
     urls, problems = _with_secrets(config, root)
     labels = _labels(config.notify)
     if urls:
-        data = {"title": notice.title, "body": notice.message}
+        data = {"title": title, "body": body}
         reports = _reports(urls, data, root, deadline)
         problems |= {
             index: _failure(labels[index], reports.get(index, ""), deadline)
@@ -54,10 +48,7 @@ def send_to_urls(config: Config, notice: Notice, root: Path, deadline: float) ->
 
 
 def examined(config: Config, root: Path) -> tuple[Literal["fine", "wrong"], str, str]:
-    """Whether notices can be sent to the URLs: the state, what was found, and the cure.
-
-    Nothing is sent, and no secret is looked up.
-    """
+    """Whether notices could be sent, without sending any: the state, what was found, the cure."""
     if not installed():
         found = "`notify` has URLs, and apprise, which sends to them, is not installed"
         return "wrong", found, f"Install it: {INSTALL}."

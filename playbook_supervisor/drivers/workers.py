@@ -108,10 +108,7 @@ class WorkerPool(Record, frozen=False):
         return None
 
     def has_news(self, show: Callable[[Attempt, str], None], timeout: float = 0.0) -> bool:
-        """Whether the next event is more than a line of output; lines before it are shown.
-
-        It waits for the first event for `timeout` seconds.
-        """
+        """Whether the next event, within `timeout` seconds, is more than output, which is shown."""
         while self._next is None:
             try:
                 event = self.events.get(timeout=timeout) if timeout else self.events.get_nowait()

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.measured
 INBOX = "https://inbox.example.org"
 SECRET = "p@ss/w:r d?#%&{{x}}"
 NOTICE = Notice("20260219-a7k", "a#1?1", "It waits.", "A title", "A question?", f"{INBOX}/gate")
+SAID = (NOTICE.title, NOTICE.message)
 
 
 class Told(Observer):
@@ -156,7 +157,7 @@ def test_many_urls_are_all_sent_to(site: Site, tmp_path: Path) -> None:
     """The sender ends by itself, and not at its deadline."""
     urls = [at(site, f"good?{number}") for number in range(24)]
     began = time.monotonic()
-    assert url_notices.send_to_urls(to(*urls), NOTICE, tmp_path, 60.0) == ""
+    assert url_notices.send_to_urls(to(*urls), *SAID, tmp_path, 60.0) == ""
     assert time.monotonic() - began < 50
     assert len(site.requests) == len(urls)
 
@@ -164,7 +165,7 @@ def test_many_urls_are_all_sent_to(site: Site, tmp_path: Path) -> None:
 def test_a_server_that_hangs_does_not_delay_the_others(site: Site, tmp_path: Path) -> None:
     config = to(at(site, "slow"), at(site, "good", "xml"))
     began = time.monotonic()
-    said = url_notices.send_to_urls(config, NOTICE, tmp_path, 3.0)
+    said = url_notices.send_to_urls(config, *SAID, tmp_path, 3.0)
     assert said == "the notification failed: json took longer than 3 s"
     assert time.monotonic() - began < 15
     assert "/good" in [request.path for request in site.requests]
@@ -177,7 +178,7 @@ def test_a_server_that_never_stops_talking_is_left_at_the_deadline(tmp_path: Pat
             time.sleep(0.05)
 
     with served({"/drip": drip}) as site:
-        said = url_notices.send_to_urls(to(at(site, "drip")), NOTICE, tmp_path, 3.0)
+        said = url_notices.send_to_urls(to(at(site, "drip")), *SAID, tmp_path, 3.0)
     assert said == "the notification failed: json took longer than 3 s"
 
 
