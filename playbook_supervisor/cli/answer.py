@@ -11,7 +11,7 @@ from playbook_supervisor.cli.drive import drive_and_show
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.commands.answering import answer as record
-from playbook_supervisor.commands.fleet import routing
+from playbook_supervisor.commands.fleet import deciding
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.drive_result import DriveResult
@@ -44,7 +44,7 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer continue --resume
       playbook answer --gate 'pr#1?1' continue
     """
-    if given := routing.answer(words, session=session, gate=gate):
+    if given := deciding.answer(words, session=session, gate=gate):
         by = f" by {first_line(given.by)}" if given.by else ""
         attempt = printable(given.gate.partition("?")[0])
         output.write(

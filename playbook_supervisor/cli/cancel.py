@@ -24,9 +24,9 @@ def cancel(session: str, words: tuple[str, ...]) -> int:
       playbook cancel a7k superseded by 014
     """
     with opened() as database:
-        from playbook_supervisor.commands.fleet import cancelling
+        from playbook_supervisor.commands.fleet import deciding
 
-        row = cancelling.cancel(database, session, " ".join(words))
+        row = deciding.cancel(database, session, " ".join(words))
     output.write(f"{row.id} cancelled by {row.cancel_by or 'you'}: a worker is going to end it")
     output.inform("`playbook status --fleet` shows when it has ended.")
     return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands.doctor import examine
+from playbook_supervisor.commands.doctor import Diagnosis, examine
 from playbook_supervisor.formats.sanitize import printable
 
 _STATE_ERROR = 3
@@ -20,8 +22,13 @@ def doctor() -> int:
     Examples:
       playbook doctor
     """
+    return show(examine())
+
+
+def show(findings: Iterable[Diagnosis]) -> int:
+    """Print each finding with its cure; the exit code."""
     wrong = False
-    for finding in examine():
+    for finding in findings:
         wrong = wrong or finding.state == "wrong"
         output.write(printable(f"{_LABELS[finding.state]}  {finding.name}: {finding.found}"))
         if finding.cure:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.fleet.storage.rows import Limits
 
 _STATE_ERROR = 3
-_LABELS = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
 _RATE = r"([1-9][0-9]{0,6})/([1-9][0-9]{0,6})\Z"
 
 _repositories = click.option(
@@ -53,9 +52,9 @@ def up() -> int:
     On PostgreSQL nothing is changed: it is checked that the database can be reached and has this
     version's tables.
     """
-    from playbook_supervisor.commands.fleet.setting_up import up as set_up
+    from playbook_supervisor.commands.fleet import operating
 
-    place = set_up()
+    place = operating.up()
     output.write(f"{'made' if place.made else 'ready'}: {place.address}")
     output.inform("next: playbook worker, and playbook submit PLAYBOOK FEATURE")
     return 0
@@ -68,9 +67,9 @@ def migrate() -> int:
     Needs the right to create schemas. Workers of older versions cannot use the database any more,
     if the tables change.
     """
-    from playbook_supervisor.commands.fleet.setting_up import migrate as make
+    from playbook_supervisor.commands.fleet import operating
 
-    place = make()
+    place = operating.migrate()
     output.write(f"{'made' if place.made else 'up to date'}: {place.address}")
     return 0
 
@@ -101,10 +100,10 @@ def limits(
     """
     rate = _rate(per_time) if per_time else None
     with opened() as database:
-        from playbook_supervisor.commands.fleet import limiting
+        from playbook_supervisor.commands.fleet import operating
 
         if in_all or per_repository or rate or unlimited:
-            found = limiting.change(
+            found = operating.change_limits(
                 database,
                 pool,
                 in_all=in_all,
@@ -113,7 +112,7 @@ def limits(
                 unlimited=unlimited,
             )
         else:
-            found = limiting.limits(database, pool)
+            found = operating.limits(database, pool)
     output.write(f"{pool}: {_in_words(found)}")
     return 0
 
@@ -134,10 +133,10 @@ def rebuild(urls: tuple[str, ...], *, pool: str) -> int:
     if not urls:
         raise click.UsageError("name the repositories: --repo URL")
     with opened() as database:
-        from playbook_supervisor.commands.fleet import opening, rebuilding
+        from playbook_supervisor.commands.fleet import opening, operating
 
         for url in urls:
-            found = rebuilding.rebuild(database, opening.mirror(url), pool=pool)
+            found = operating.rebuild(database, opening.mirror(url), pool=pool)
             sessions = counted(len(found.rows), "session")
             output.write(f"{printable(found.repository)}: {sessions}, {found.changed} changed")
             output.show_notices(found.notices)
@@ -162,9 +161,9 @@ def prune(*, older_than: float, refs: bool) -> int:
     deleted at the remotes, too: the branch keeps what was last pushed to it.
     """
     with opened() as database:
-        from playbook_supervisor.commands.fleet import pruning
+        from playbook_supervisor.commands.fleet import operating
 
-        gone = pruning.prune(database, days=older_than, refs=refs)
+        gone = operating.prune(database, days=older_than, refs=refs)
     output.write(
         f"removed: {counted(len(gone.sessions), 'session')}, {counted(len(gone.refs), 'ref')}, "
         f"{counted(len(gone.workers), 'folder')} of workers, {counted(len(gone.mirrors), 'mirror')}"
@@ -191,12 +190,12 @@ def retry(sessions: tuple[str, ...], *, stuck: bool) -> int:
     if bool(sessions) == stuck:
         raise click.UsageError("name sessions, or use --stuck")
     with opened() as database:
-        from playbook_supervisor.commands.fleet import cancelling
+        from playbook_supervisor.commands.fleet import deciding
 
         for session in sessions:
-            output.write(f"{cancelling.retry(database, session).id} is queued again")
+            output.write(f"{deciding.retry(database, session).id} is queued again")
         if stuck:
-            rows = cancelling.retry_stuck(database)
+            rows = deciding.retry_stuck(database)
             output.write(f"{counted(len(rows), 'session')} queued again")
     return 0
 
@@ -210,16 +209,10 @@ def doctor(urls: tuple[str, ...]) -> int:
     whether workers here accept the repository, can fetch it, and can push sessions to it: it pushes
     one and removes it again.
     """
+    from playbook_supervisor.cli.doctor import show
     from playbook_supervisor.commands.fleet.examining import examine
 
-    wrong = False
-    for finding in examine(urls):
-        wrong = wrong or finding.state == "wrong"
-        output.write(printable(f"{_LABELS[finding.state]}  {finding.name}: {finding.found}"))
-        if finding.cure:
-            output.write(printable(f"  do: {finding.cure}"))
-    output.inform("something is wrong" if wrong else "no problems found")
-    return _STATE_ERROR if wrong else 0
+    return show(examine(urls))
 
 
 for _command in (up, migrate, limits, rebuild, prune, retry, doctor):

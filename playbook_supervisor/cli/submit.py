@@ -76,26 +76,27 @@ def submit(
     )
     with opened() as database:
         made = submitting.submit(database, submission)
+    new = made.session
     output.show_notices(made.warnings)
     if json:
         output.write_json(
             {
                 "protocol": 1,
-                "session": made.session_id,
-                "playbook": made.playbook,
-                "feature": made.feature,
-                "repository": made.repository,
-                "branch": made.branch,
+                "session": new.id,
+                "playbook": new.playbook,
+                "feature": new.feature,
+                "repository": new.repository,
+                "branch": new.branch,
                 "base": made.base,
                 "commit": made.commit,
-                "pool": made.pool,
+                "pool": new.pool,
             }
         )
         return 0
-    what = f"{made.playbook} {made.feature}".rstrip()
-    output.write(made.session_id)
+    what = f"{new.playbook} {new.feature}".rstrip()
+    output.write(new.id)
     output.inform(
-        f"{what} is queued for pool {made.pool}, on branch {made.branch}, "
-        f"from {made.base} ({made.commit[:7]}) of {made.repository}"
+        f"{what} is queued for pool {new.pool}, on branch {new.branch}, "
+        f"from {made.base} ({made.commit[:7]}) of {new.repository}"
     )
     return 0

@@ -38,7 +38,7 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
       playbook worker --pools default,nightly --slots 4
       playbook worker --drain
     """
-    from playbook_supervisor.commands.fleet import working
+    from playbook_supervisor.commands.fleet import operating
     from playbook_supervisor.commands.fleet.opening import opened
 
     level = options.level()
@@ -53,7 +53,7 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
 
     chosen = tuple(filter(None, pools.split(",")))
     with opened() as database:
-        ended_by = working.work(
+        ended_by = operating.work(
             database, pools=chosen, slots=slots, drain=drain, name=name, tell=tell, log=log
         )
     return 128 + ended_by if ended_by else 0

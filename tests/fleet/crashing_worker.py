@@ -17,7 +17,7 @@ from typing import Any
 
 from playbook_supervisor import __main__
 from playbook_supervisor.drivers import clearance
-from playbook_supervisor.drivers.fleet import remote_refs, session_clone
+from playbook_supervisor.drivers.fleet import remote_refs, session_ref
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -28,7 +28,7 @@ EFFECTS: tuple[tuple[type, str], ...] = (
     ),
     *((FleetDatabase, name) for name in ("put_off", "stick", "need", "lift_epoch")),
     (remote_refs.RemoteRefs, "move"),
-    (session_clone.SessionClone, "snapshot"),
+    (session_ref.SessionClone, "snapshot"),
     (clearance.Clearances, "admit"),
     (Supervisor, "answer"),
     (Supervisor, "abort"),

@@ -65,7 +65,7 @@ class Fleet:
         """Queue a session whose agent carries out the script, or is another one; its id."""
         drive = DriveOptions(agent=agent or self.project.script(script))
         submission = Submission(playbook, args, drive=drive)
-        return submit(self.database, submission, cwd=self.project.root).session_id
+        return submit(self.database, submission, cwd=self.project.root).session.id
 
     def station(self, name: str) -> Station:
         """What a worker of that name has."""

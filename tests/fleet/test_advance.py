@@ -166,9 +166,7 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
     def full(*_: object, **__: object) -> None:
         raise StorageError("PB-IO-WRITE", "the disk is full")
 
-    monkeypatch.setattr(
-        "playbook_supervisor.drivers.fleet.session_clone.SessionClone.snapshot", full
-    )
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref.SessionClone.snapshot", full)
     monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._HINDERED", 0.1)
     monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._UNFIT", 3.0)
     with fleet.advancing(session):
@@ -264,7 +262,7 @@ def test_a_session_of_a_newer_version_is_left_to_a_newer_worker(
     clone = mirror.checkout(mirror.tip(session), fleet.folder / "clone")
     manifest = clone.path / f".playbooks/sessions/{session}/session.yaml"
     manifest.write_text(manifest.read_text().replace("schema: 1", "schema: 2"))
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_clone.__version__", "99.0.0")
+    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref.__version__", "99.0.0")
     clone.snapshot(mirror.tip(session))
     row = fleet.advance(session)
     assert (row.state, row.needs) == (State.QUEUED, "99.0.0")

@@ -20,8 +20,7 @@ from stored import playbook, step
 
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.commands.session_files import audit, metrics
-from playbook_supervisor.drivers.fleet.session_clone import SessionClone
-from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
+from playbook_supervisor.drivers.fleet.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution

@@ -420,7 +420,7 @@ def test_an_unknown_session_is_the_repositorys_own_error(
 
 def test_an_answer_here_imports_nothing_of_the_fleet(up: Project) -> None:
     probe = (
-        "import sys; from playbook_supervisor.commands.fleet import routing; "
+        "import sys; from playbook_supervisor.commands.fleet import deciding; "
         "sys.argv = ['playbook', 'answer', 'continue']; "
         "from playbook_supervisor.__main__ import main\n"
         "try: main()\nexcept SystemExit: pass\n"

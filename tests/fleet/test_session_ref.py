@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from repositories import git
 
-from playbook_supervisor.drivers.fleet.session_clone import SessionClone
-from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
+from playbook_supervisor.drivers.fleet.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.git_process import default_branch
 

@@ -16,7 +16,7 @@ from playbook_supervisor.drivers.fleet import outcome
 from playbook_supervisor.drivers.fleet.advance import advance
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
 from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term
-from playbook_supervisor.drivers.fleet.session_clone import SessionClone
+from playbook_supervisor.drivers.fleet.session_ref import SessionClone
 from playbook_supervisor.drivers.fleet.storage.rows import NewSession, State
 from playbook_supervisor.drivers.fleet.worker import work
 from playbook_supervisor.errors import FleetError, GitError

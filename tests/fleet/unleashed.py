@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from playbook_supervisor import __main__
-from playbook_supervisor.drivers.fleet import child, lease, remote_refs
+from playbook_supervisor.drivers.fleet import advance, lease, remote_refs
 from playbook_supervisor.system.processes import Worker
 
 
@@ -53,9 +53,7 @@ def _forced(
 
 
 def _take_away(*, ref: bool) -> None:
-    child.Worker = _Unleashed  # type: ignore[attr-defined]
-    from playbook_supervisor.drivers.fleet import advance
-
+    advance.Worker = _Unleashed  # type: ignore[attr-defined]
     advance.LeaseKeeper = _Trusting  # type: ignore[attr-defined]
     if ref:
         remote_refs.RemoteRefs.move = _forced  # type: ignore[method-assign]

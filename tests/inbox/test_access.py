@@ -29,7 +29,8 @@ from test_journeys import playbook
 
 from playbook_supervisor.commands.inbox import admission, register
 from playbook_supervisor.commands.inbox.admission import Answerer
-from playbook_supervisor.commands.inbox.feed import Feed, Row
+from playbook_supervisor.commands.inbox.feed import Feed
+from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
 from playbook_supervisor.system import ancestry, peer_process

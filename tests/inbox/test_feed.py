@@ -19,8 +19,8 @@ from pytest_mock import MockerFixture
 from playbook_supervisor.cli.render import inbox_pages
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.inbox import register
-from playbook_supervisor.commands.inbox.feed import Feed, Row
-from playbook_supervisor.commands.inbox.fleet_feed import FleetRow
+from playbook_supervisor.commands.inbox.feed import Feed
+from playbook_supervisor.commands.inbox.repository import FleetRow, Row
 from playbook_supervisor.system import user_state
 
 AS_ROOT = os.geteuid() == 0

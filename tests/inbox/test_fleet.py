@@ -18,13 +18,12 @@ from fleet.station import Fleet
 from inbox.serving import Served, serving
 from inbox.test_answers import Page
 from inbox.test_events import Listener
-from playbook_supervisor.commands.fleet.viewing import Views
 from playbook_supervisor.commands.inbox.admission import (
     Answerer,
     require_owner,
     require_person_anywhere,
 )
-from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
+from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed, Views
 from playbook_supervisor.drivers.fleet.storage.rows import Lease, State
 from playbook_supervisor.errors import FleetError, GitError, StateError
 from playbook_supervisor.project.worker_settings import path as settings_path

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from playbook_supervisor.cli.render import fleet, html, text
 from playbook_supervisor.cli.render.page import session_values
-from playbook_supervisor.commands.inbox.feed import Listing, Row
+from playbook_supervisor.commands.inbox.feed import Listing
 from playbook_supervisor.commands.inbox.gate_facts import GateFacts
+from playbook_supervisor.commands.inbox.repository import AnyRow, FleetRow, Row
 from playbook_supervisor.commands.view import SessionView
 from playbook_supervisor.drivers.notifications import page_path
 from playbook_supervisor.formats.sanitize import first_line
@@ -16,19 +17,11 @@ from playbook_supervisor.kernel.gates import ASKED, PLANNED
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.inbox.feed import AnyRow
-    from playbook_supervisor.commands.inbox.fleet_feed import FleetRow
-
 _LABELS = {Resolution.ALLOW: "Allow once", Resolution.ANSWER: "Send the answer"}
 
 
 class Choice(Record):
-    """A button: the word that it sends, its label, and what it means.
-
-    `usual`: it is what the playbook has planned, so the button stands out.
-    """
+    """A button: the word that it sends, and its label. `usual`: the playbook has planned it."""
 
     word: str
     label: str
@@ -101,10 +94,7 @@ def standing(row: FleetRow, now: int) -> str:
 
 
 def enter_page(token: str, name: str) -> str:
-    """Asks a person to use a link in this browser, which then answers as `name`.
-
-    The name is empty for the user of this machine.
-    """
+    """Asks a person to use a link in this browser; `name` is empty for this machine's user."""
     return html.render("enter.html", token=token, name=name, **_frame("", 0, "", "", live=False))
 
 
@@ -129,10 +119,9 @@ def again_page(address: str) -> str:
 
 def link(row: AnyRow) -> str:
     """The page of the session's open gate, else of the session."""
-    gate = row.seen.gate.id if isinstance(row, Row) and row.seen.gate else ""
     if not isinstance(row, Row):
-        gate = row.gate
-    return page_path(row.key, row.session_id, gate)
+        return page_path(row.key, row.session_id, row.gate)
+    return page_path(row.key, row.session_id, row.seen.gate.id if row.seen.gate else "")
 
 
 def session_link(row: AnyRow) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -22,23 +24,19 @@ from starlette.routing import Route
 
 from playbook_supervisor.cli.render import html, inbox_pages
 from playbook_supervisor.cli.web.access import ENTER, Access, Visitor
-from playbook_supervisor.cli.web.answer_form import (
-    SAID,
-    after_answer,
-    chosen_of,
-    refusal_of,
-    text_of,
-    typed_of,
-)
 from playbook_supervisor.cli.web.events import Broker, follow
 from playbook_supervisor.cli.web.limits import Gatekeeper, RefusedError, cookies_of, form_of
 from playbook_supervisor.commands.inbox import admission, answering, gate_facts
 from playbook_supervisor.commands.inbox.admission import Answerer
-from playbook_supervisor.commands.inbox.answering import Submission
-from playbook_supervisor.commands.inbox.feed import Feed, Listing, Row
+from playbook_supervisor.commands.inbox.answering import Recorded, Submission
+from playbook_supervisor.commands.inbox.feed import Feed, Listing
+from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.view import view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.system import peer_process
 
 _YEAR = 365 * 24 * 3600
@@ -51,6 +49,27 @@ _STATUS = {
     "PB-STATE-HUMAN-ONLY": 403,
     "PB-POLICY-ANSWER": 403,
 }
+_MOST_QUESTIONS = 16
+_SAID = {
+    "resumed": "Your answer is recorded, and the session goes on.",
+    "driven": "Your answer is recorded, and the runner goes on.",
+    "client": "Your answer is recorded. Claude Code goes on at your next message there.",
+    "recorded": "Your answer is recorded. To go on: `playbook resume`, or let the inbox do that "
+    "(`inbox: {resume: true}` in the settings).",
+    "ended": "Your answer is recorded, and the session has ended.",
+    "fleet": "Your answer is recorded. A worker of the fleet journals it, and goes on.",
+}
+"""What an answer has led to, by the word in the address of the page that follows it."""
+
+Fields = Mapping[str, Sequence[str]]
+
+
+class UnknownError(Exception):
+    """The browser is not known; `page` says what its person can do."""
+
+    def __init__(self, page: Response) -> None:
+        super().__init__()
+        self.page = page
 
 
 class InboxApp:
@@ -84,13 +103,17 @@ class InboxApp:
             Route("/live.js", _asset("text/javascript", lambda: html.script("live.js"))),
             Route("/icon.svg", _asset("image/svg+xml", lambda: html.script("icon.svg"))),
         ]
-        handlers = {RefusedError: _refused, PlaybookError: _failed, 404: _missing}
+        handlers = {
+            RefusedError: _refused,
+            UnknownError: lambda _, error: error.page,
+            PlaybookError: _failed,
+            404: _missing,
+        }
         pages = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)  # type: ignore[arg-type]
         return Gatekeeper(pages, self._access)
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        del app
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         following = asyncio.create_task(follow(self._feed, self.broker, self._on_look))
         try:
             yield
@@ -102,84 +125,70 @@ class InboxApp:
     # ── pages ───────────────────────────────────────────────────────────────────────────────
 
     def _listing(self, request: Request) -> Response:
-        visitor = self._visitor(request)
-        if isinstance(visitor, Response):
-            return visitor
-        return _page(self._lists.page(self._feed.current(), visitor.shown, _now()))
+        person = self._visitor(request).shown
+        return _page(self._lists.page(self._feed.current(), person, _now()))
 
     def _session(self, request: Request) -> Response:
-        visitor = self._visitor(request)
-        if isinstance(visitor, Response):
-            return visitor
-        if (row := self._row(request)) is None:
-            return _missing(request)
-        said = SAID.get(request.query_params.get("after", ""), "")
+        person, row = self._visitor(request).shown, self._row(request)
+        said = _SAID.get(request.query_params.get("after", ""), "")
         failure = "" if row.seen.driver or row.fleet else answering.failure(row)
         view = view_of(row.seen)
         return _page(
-            inbox_pages.session_page(row, view, visitor.shown, _now(), said=said, failure=failure)
+            inbox_pages.session_page(row, view, person, _now(), said=said, failure=failure)
         )
 
     async def _gate(self, request: Request) -> Response:
         fields = await form_of(request, self._access.site) if request.method == "POST" else None
         return await run_in_threadpool(self._decide, request, fields)
 
-    def _decide(self, request: Request, fields: Mapping[str, list[str]] | None) -> Response:
+    def _decide(self, request: Request, fields: Fields | None) -> Response:
         """Show the gate; with the fields of its form, take the answer."""
-        visitor = self._visitor(request)
-        if isinstance(visitor, Response):
-            return visitor
-        if (row := self._row(request)) is None:
-            return _missing(request)
+        visitor, row = self._visitor(request), self._row(request)
         refusal: PlaybookError | None = None
         if fields is not None:
             try:
                 return self._answer(request, row, fields, visitor)
             except PlaybookError as error:
-                refusal, row = error, self._row(request) or row
+                refusal, row = error, self._found(request) or row
         facts = gate_facts.facts_of(row)
         meant = request.query_params.get("id", "")
         if facts is None or meant not in ("", facts.gate.id):
-            return _closed(row, meant, visitor, refusal, text_of(fields or {}))
+            return _closed(row, meant, visitor, refusal, _text_of(fields or {}))
         asked = len(facts.questions)
         shown = inbox_pages.gate_page(
             row,
             facts,
             visitor.shown,
             _now(),
-            refused=refusal_of(refusal, asked=asked) if refusal else "",
-            typed=typed_of(fields or {}, asked),
-            chosen=chosen_of(fields or {}, asked),
+            refused=_refusal_of(refusal, asked=asked) if refusal else "",
+            typed=_typed_of(fields or {}, asked),
+            chosen=_chosen_of(fields or {}, asked),
         )
         return _page(shown, _STATUS.get(refusal.code, 422) if refusal else 200)
 
-    def _answer(
-        self, request: Request, row: Row, fields: Mapping[str, list[str]], visitor: Visitor
-    ) -> Response:
+    def _answer(self, request: Request, row: Row, fields: Fields, visitor: Visitor) -> Response:
         given = Submission(
             gate=request.query_params.get("id", ""),
             state="".join(fields.get("state", [])),
-            text=text_of(fields),
+            text=_text_of(fields),
         )
         who = self._answerer(request, visitor)
         if row.fleet is not None and self._feed.fleet is not None:
-            from playbook_supervisor.commands.inbox import fleet_answering
-
-            fleet_answering.answer(self._feed.fleet, row, given, who)
+            answering.answer_in_fleet(self._feed.fleet, row, given, who)
             self._feed.poll_fleet()
             after = "fleet"
         else:
-            after = after_answer(row, answering.answer(row, given, who))
+            after = _after_answer(row, answering.answer(row, given, who))
             self._feed.poll([row.seen.root / ".playbooks"])
         address = f"{inbox_pages.session_link(row)}?after={after}"
         return RedirectResponse(address, status_code=303)
 
     async def _events(self, request: Request) -> Response:
-        visitor = await run_in_threadpool(self._visitor, request)
-        if isinstance(visitor, Response) or self.broker.full:
+        cookies = cookies_of(request.headers)
+        known = await run_in_threadpool(self._access.visitor, cookies)
+        if known is None or self.broker.full:
             return PlainTextResponse("No more listeners.\n", 503 if self.broker.full else 401)
         headers = {"X-Accel-Buffering": "no"}
-        cookies = cookies_of(request.headers)
         stream = self.broker.stream(lambda: self._access.visitor(cookies) is not None)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
@@ -227,8 +236,8 @@ class InboxApp:
         if self._feed.fleet is not None:
             admission.require_person_anywhere(who)
 
-    def _visitor(self, request: Request) -> Visitor | Response:
-        """Whose browser it is, or the page for a browser that is not known."""
+    def _visitor(self, request: Request) -> Visitor:
+        """Whose browser it is. UnknownError."""
         found = self._access.visitor(cookies_of(request.headers))
         if found is not None:
             return found
@@ -236,26 +245,28 @@ class InboxApp:
             # A link in a message: the browser does not send our cookie along with it.
             address = request.url.path
             address += f"?{request.url.query}" if request.url.query else ""
-            return _page(inbox_pages.again_page(address))
-        return _page(
-            inbox_pages.message_page(
-                "This browser is not known",
-                "Open the link that `playbook inbox` prints in its terminal, or the one that you "
-                "were invited with. Each link works once, in one browser.",
-            ),
-            401,
+            raise UnknownError(_page(inbox_pages.again_page(address)))
+        shown = inbox_pages.message_page(
+            "This browser is not known",
+            "Open the link that `playbook inbox` prints in its terminal, or the one that you "
+            "were invited with. Each link works once, in one browser.",
         )
+        raise UnknownError(_page(shown, 401))
 
     def _answerer(self, request: Request, visitor: Visitor) -> Answerer:
         peer = peer_process.find(request.scope.get("client"), request.scope.get("server"))
         return Answerer(visitor.name, peer, self._proxied)
 
-    def _row(self, request: Request) -> Row | None:
+    def _row(self, request: Request) -> Row:
+        if (row := self._found(request)) is None:
+            raise HTTPException(404)
+        return row
+
+    def _found(self, request: Request) -> Row | None:
         return self._feed.find(request.path_params["key"], request.path_params["session"])
 
 
 def _asset(kind: str, content: Callable[[], str]) -> Callable[[Request], Response]:
-    """What a page loads."""
     return lambda _: Response(content(), media_type=kind, headers=_ASSETS)
 
 
@@ -289,30 +300,24 @@ def _closed(
 
 
 def _invalid() -> Response:
-    return _page(
-        inbox_pages.message_page(
-            "This link is not valid",
-            "It was used before, is too old, or was revoked. `playbook inbox` shows a new one in "
-            "its terminal; a person who was invited needs a new invitation.",
-        ),
-        403,
+    shown = inbox_pages.message_page(
+        "This link is not valid",
+        "It was used before, is too old, or was revoked. `playbook inbox` shows a new one in its "
+        "terminal; a person who was invited needs a new invitation.",
     )
+    return _page(shown, 403)
 
 
-def _missing(request: Request, error: Exception | None = None) -> Response:
-    del request, error
-    return _page(
-        inbox_pages.message_page("There is nothing here", back="/", back_words="Inbox"), 404
-    )
+def _missing(*_: object) -> Response:
+    shown = inbox_pages.message_page("There is nothing here", back="/", back_words="Inbox")
+    return _page(shown, 404)
 
 
-def _refused(request: Request, error: RefusedError) -> Response:
-    del request
+def _refused(_: Request, error: RefusedError) -> Response:
     return PlainTextResponse(f"{error.sentence}\n", error.status, headers={"Connection": "close"})
 
 
-def _failed(request: Request, error: PlaybookError) -> Response:
-    del request
+def _failed(_: Request, error: PlaybookError) -> Response:
     shown = inbox_pages.message_page(
         "That did not work",
         f"{error.message} ({error.code})",
@@ -336,6 +341,73 @@ def _browser_of(agent: str) -> str:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+# ── forms ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _text_of(fields: Fields) -> str:
+    """`continue: looks good`; for questions of an agent a line each, with options by number.
+
+    Empty if a question is left out. `stop` is the answer to a question, and does not abort.
+    """
+    choice = _first(fields, "choice")
+    if choice != Resolution.ANSWER:
+        words = " ".join(_first(fields, "words").split())
+        return f"{choice}: {words}" if words else choice
+    lines = [
+        _reply(fields, number) for number in range(_MOST_QUESTIONS) if f"words-{number}" in fields
+    ]
+    if not (lines and all(lines)):
+        return ""
+    text = "\n".join(lines)
+    said = read_answer(text, (Resolution.ANSWER, Resolution.ABORT)).resolution
+    return text if said is Resolution.ANSWER else f"{Resolution.ANSWER}: {text}"
+
+
+def _typed_of(fields: Fields, questions: int) -> tuple[str, ...]:
+    """The words that were typed, to show them again."""
+    if not questions:
+        return (_first(fields, "words"),)
+    return tuple(_first(fields, f"words-{number}") for number in range(questions))
+
+
+def _chosen_of(fields: Fields, questions: int) -> tuple[tuple[str, ...], ...]:
+    """The numbers of the options that were chosen, to show them again."""
+    return tuple(tuple(fields.get(f"option-{number}", ())) for number in range(questions))
+
+
+def _refusal_of(error: PlaybookError, *, asked: int) -> str:
+    """Why the answer was not taken, for a person who has pressed a button. `asked`: questions."""
+    if error.code != "PB-ARG-ANSWER":
+        return f"{error.message}. {error.guidance}".strip()
+    if asked:
+        return "That does not answer this gate: choose an option for each question, or write words."
+    return (
+        "That does not answer this gate: your words name another choice than the button. "
+        "Leave that word out, or press its button."
+    )
+
+
+def _after_answer(row: Row, answered: Recorded) -> str:
+    """The word for what an answer has led to."""
+    if isinstance(answered.snapshot.directive, Finish):
+        return "ended"
+    if answered.resumes:
+        return "resumed"
+    if row.seen.client is not None and row.seen.client.lives:
+        return "client"
+    return "driven" if row.seen.driver is not None else "recorded"
+
+
+def _reply(fields: Fields, number: int) -> str:
+    words = " ".join(_first(fields, f"words-{number}").split())
+    chosen = [each for each in fields.get(f"option-{number}", ()) if re.fullmatch(r"[0-9]+", each)]
+    return words or ", ".join(chosen)
+
+
+def _first(fields: Fields, name: str) -> str:
+    return next(iter(fields.get(name, ())), "")
 
 
 # ── lists ─────────────────────────────────────────────────────────────────────────────────────

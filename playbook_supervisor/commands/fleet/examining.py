@@ -7,18 +7,17 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.commands.fleet.overview import FleetSession
 from playbook_supervisor.drivers.fleet.address import Address
+from playbook_supervisor.drivers.fleet.storage.rows import Row, State
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.project import worker_settings
-from playbook_supervisor.project.worker_settings import WorkerSettings
 from playbook_supervisor.sessions.session_clock import system_clock
 from playbook_supervisor.system import user_state
 from playbook_supervisor.system.processes import run
@@ -26,7 +25,6 @@ from playbook_supervisor.system.processes import run
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.fleet.database import FleetDatabase
-    from playbook_supervisor.drivers.fleet.storage.rows import Row
 
 _PACKAGES = ("dbos", "sqlalchemy", "psycopg")
 _SKEW = 5_000  # ms between the database's clock and ours
@@ -36,7 +34,7 @@ _SECONDS = 30.0
 _NO_SESSION = "00000000"  # a date that no session has
 
 
-def examine(urls: Sequence[str] = (), *, cwd: Path | None = None) -> Iterator[Diagnosis]:
+def examine(urls: Sequence[str]) -> Iterator[Diagnosis]:
     """Check this machine, the database, what is in it, and these repositories.
 
     Nothing is changed, but at each repository, where a session's ref is pushed and removed again.
@@ -44,8 +42,8 @@ def examine(urls: Sequence[str] = (), *, cwd: Path | None = None) -> Iterator[Di
     yield Diagnosis("playbook", "fine", f"{__version__} with {_versions()}")
     yield from _checked("git", _git)
     yield from _checked("disk", _disk)
-    yield from _checked("worker.yaml", _settings, cwd)
-    yield from _checked("database", _database, cwd)
+    yield from _checked("worker.yaml", _settings)
+    yield from _checked("database", _database)
     for url in urls:
         yield from _checked(f"repository {first_line(url, 120)}", _repository, url)
 
@@ -85,17 +83,15 @@ def _disk() -> Iterator[Diagnosis]:
     free = shutil.disk_usage(there).free
     found = f"{free / (1 << 30):.1f} GiB free for clones in {folder}"
     cure = "Free some space; `playbook fleet prune` removes what ended sessions have left."
-    if free < _TOO_LITTLE:
-        yield Diagnosis("disk", "wrong", found, cure)
-    elif free < _LITTLE:
-        yield Diagnosis("disk", "advice", found, cure)
-    else:
+    if free >= _LITTLE:
         yield Diagnosis("disk", "fine", found)
+    else:
+        yield Diagnosis("disk", "wrong" if free < _TOO_LITTLE else "advice", found, cure)
 
 
-def _settings(cwd: Path | None) -> Iterator[Diagnosis]:
+def _settings() -> Iterator[Diagnosis]:
     try:
-        shared = opening.address(cwd).shared
+        shared = opening.address().shared
     except PlaybookError:  # the check of the database says so
         shared = False
     settings = worker_settings.load(shared=shared)
@@ -111,9 +107,9 @@ def _settings(cwd: Path | None) -> Iterator[Diagnosis]:
 # ── the database ────────────────────────────────────────────────────────────────────────────
 
 
-def _database(cwd: Path | None) -> Iterator[Diagnosis]:
-    place = opening.address(cwd)
-    with opening.opened(cwd) as database:
+def _database() -> Iterator[Diagnosis]:
+    place = opening.address()
+    with opening.opened() as database:
         began = system_clock()
         clock = database.now()
         took = system_clock() - began
@@ -150,8 +146,6 @@ def _rights(database: FleetDatabase) -> Iterator[Diagnosis]:
 
 
 def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
-    from playbook_supervisor.drivers.fleet.storage.rows import State
-
     rows, now = database.rows(open_only=True), database.now()
     for notice in database.notices:
         cure = "`playbook fleet rebuild` writes the row again."
@@ -171,8 +165,6 @@ def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
 
 
 def _jobs(database: FleetDatabase) -> Iterator[Diagnosis]:
-    from playbook_supervisor.drivers.fleet.storage.rows import State
-
     jobs = {(job.session, job.number) for job in database.queue.running()}
     rows = database.rows(open_only=True)
     due = [row for row in rows if row.state is State.QUEUED and row.job and not row.due_at]
@@ -201,26 +193,19 @@ def _repository(url: str) -> Iterator[Diagnosis]:
     settings = worker_settings.load()
     mirror = opening.mirror(url, settings)
     name = f"repository {first_line(mirror.url, 120)}"
-    yield _accepted(name, mirror.url, settings)
+    if settings.admits(mirror.url):
+        yield Diagnosis(name, "fine", "workers here serve it")
+    else:
+        cure = f"Add it to `repositories` in {worker_settings.path()}, if it may run here."
+        yield Diagnosis(name, "wrong", "workers here do not serve it", cure)
     commit, branch = mirror.base()
     yield Diagnosis(name, "fine", f"fetched; its default branch is {first_line(branch, 80)}")
     session = f"{_NO_SESSION}-{secrets.token_hex(2)[:3]}"
-    with TemporaryDirectory(prefix="playbook-doctor-") as scratch:
-        clone = mirror.begin(commit, f"playbook-doctor-{session}", Path(scratch) / "clone")
-        try:
-            tip = clone.create(session)
-            mirror.drop(tip)
-        finally:
-            clone.remove()
+    with mirror.for_a_while(commit, f"playbook-doctor-{session}") as clone:
+        tip = clone.create(session)
+        mirror.drop(tip)
     if tip.ref.startswith("refs/heads/"):
         found = "takes sessions only as branches, playbook-sessions/ID: it refuses refs/playbook/"
         yield Diagnosis(name, "advice", found, "Nothing to do, unless these branches disturb you.")
     else:
         yield Diagnosis(name, "fine", "takes sessions, as refs/playbook/sessions/ID")
-
-
-def _accepted(name: str, url: str, settings: WorkerSettings) -> Diagnosis:
-    if settings.admits(url):
-        return Diagnosis(name, "fine", "workers here serve it")
-    cure = f"Add it to `repositories` in {worker_settings.path()}, if it may run here."
-    return Diagnosis(name, "wrong", "workers here do not serve it", cure)

@@ -19,44 +19,30 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.worker_settings import WorkerSettings
 
 
-def address(cwd: Path | None = None) -> Address:
-    """The address in PLAYBOOK_FLEET, else in this repository's settings, else of a file of ours.
-
-    FleetError PB-FLEET-DATABASE if it is no address; errors of the settings.
-    """
+def address() -> Address:
+    """The address in PLAYBOOK_FLEET, else in this repository's settings, else of a file of ours."""
     given = os.environ.get(addresses.VARIABLE, "")
-    return addresses.find("" if given else _configured(cwd))
+    return addresses.find("" if given else _configured())
 
 
-def is_set_up(cwd: Path | None = None) -> bool:
+def is_set_up() -> bool:
     """Whether there may be a fleet: an address is given, or this machine's file is there."""
-    place = address(cwd)
+    place = address()
     return place.file is None or place.file.exists()
 
 
-def opened(cwd: Path | None = None) -> FleetDatabase:
-    """The fleet's database, to be closed by a `with`.
-
-    FleetError PB-FLEET-NOT-UP, PB-FLEET-NEWER or PB-FLEET-DATABASE; StateError PB-STATE-NO-EXTRA
-    without the packages that it needs.
-    """
+def opened() -> FleetDatabase:
+    """The fleet's database, for a `with`. StateError PB-STATE-NO-EXTRA without its packages."""
     from playbook_supervisor.drivers.fleet.database import FleetDatabase
 
-    return FleetDatabase.open(address(cwd))
+    return FleetDatabase.open(address())
 
 
 def mirror(url: str, settings: WorkerSettings | None = None) -> Mirror:
-    """This user's mirror of a repository, which the workers of this machine share.
-
-    FleetError PB-FLEET-REPOSITORY if it is no address of a repository, or its transport is not
-    allowed in worker.yaml; FleetError PB-FLEET-SETTINGS.
-    """
-    from playbook_supervisor.drivers.fleet.remotes import mirror_name, normalised
+    """This user's mirror of a repository. Its transport has to be allowed in worker.yaml."""
     from playbook_supervisor.drivers.fleet.session_ref import Mirror
 
-    transports = (settings or worker_settings.load()).transports
-    accepted = normalised(url, transports)
-    return Mirror(mirrors() / mirror_name(accepted), accepted, transports)
+    return Mirror.of(mirrors(), url, (settings or worker_settings.load()).transports)
 
 
 def mirrors() -> Path:
@@ -64,9 +50,9 @@ def mirrors() -> Path:
     return user_state.path("fleet") / "mirrors"
 
 
-def _configured(cwd: Path | None) -> str:
+def _configured() -> str:
     try:
-        root = checkout.find(cwd or locate.current_folder()).root
+        root = checkout.find(locate.current_folder()).root
     except StateError:  # no repository
         return ""
     return config.load(root).fleet

@@ -62,11 +62,7 @@ class FleetOverview(Record):
 
 
 def fleet(database: FleetDatabase, session: str = "", *, with_ended: bool = False) -> FleetOverview:
-    """What the fleet does now. `session` names one, also by the beginning or end of its id.
-
-    Ended ones are among `sessions` if they are asked for. StateError PB-STATE-NO-SESSION,
-    FleetError PB-FLEET-DATABASE.
-    """
+    """What the fleet does now. `session` names one, also by the beginning or end of its id."""
     chosen = find(database, session).id if session else ""
     rows, now, notices = database.rows(), database.now(), database.notices
     states = {row.id: row.state for row in rows}
@@ -83,10 +79,7 @@ def fleet(database: FleetDatabase, session: str = "", *, with_ended: bool = Fals
 
 
 def find(database: FleetDatabase, named: str) -> Row:
-    """The session with that id, or the beginning or end of it.
-
-    StateError PB-STATE-NO-SESSION if there is none, or several.
-    """
+    """The session with that id, or the beginning or end of it."""
     if SESSION_ID.match(named):
         row = database.row(named)
     else:

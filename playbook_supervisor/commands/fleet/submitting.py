@@ -7,8 +7,7 @@ session is pushed to a ref of its own first, and queued then; if that fails, the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,8 +17,7 @@ from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.session_clone import SessionClone
-from playbook_supervisor.drivers.fleet.session_ref import Mirror, Tip
+from playbook_supervisor.drivers.fleet.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.drivers.fleet.storage.rows import NewSession
 from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import (
@@ -64,25 +62,16 @@ class Submission(Record):
 class Submitted(Record):
     """A queued session. `base` is the branch it began from, `commit` that branch's commit."""
 
-    session_id: str
-    playbook: str
-    feature: str
-    repository: str
-    branch: str
+    session: NewSession
     base: str
     commit: str
-    pool: str
     warnings: tuple[str, ...]
 
 
 def submit(
     database: FleetDatabase, submission: Submission, *, cwd: Path | None = None
 ) -> Submitted:
-    """Create the session in the repository, and queue it.
-
-    ArgumentError, CheckError, PolicyError as `run`; FleetError PB-FLEET-REPOSITORY for an address
-    that is refused; GitError PB-GIT-REMOTE. Nothing remains after an error.
-    """
+    """Create the session in the repository, and queue it. Nothing remains after an error."""
     if submission.drive.mode is Mode.AUTONOMOUS:
         own_agents.require_none_anywhere("submit --mode autonomous")
     here = cwd or locate.current_folder()
@@ -92,10 +81,11 @@ def submit(
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
     session_id = _new_id(database)
     commit, base = mirror.base(submission.base)
-    with _cloned(mirror, commit, f"session-{session_id}") as clone:
-        feature = _request(clone, submission).feature
+    with mirror.for_a_while(commit, f"session-{session_id}") as clone:
+        store = DiskStore(checkout.find(clone.path))
+        feature = creation.prepare(store, submission.reference, submission.given).feature
     branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
-    with _cloned(mirror, commit, branch) as clone:
+    with mirror.for_a_while(commit, branch) as clone:
         request = _created(clone, submission, session_id, database.now())
         tip = clone.create(session_id)
     new = NewSession(
@@ -115,27 +105,7 @@ def submit(
         if error.code != "PB-GIT-TAKEN" or submission.branch:
             raise
         return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
-    return Submitted(
-        session_id,
-        new.playbook,
-        new.feature,
-        mirror.url,
-        branch,
-        base,
-        commit,
-        new.pool,
-        request.warnings,
-    )
-
-
-@contextmanager
-def _cloned(mirror: Mirror, commit: str, branch: str) -> Iterator[SessionClone]:
-    with TemporaryDirectory(prefix="playbook-submit-") as scratch:
-        clone = mirror.begin(commit, branch, Path(scratch) / "clone")
-        try:
-            yield clone
-        finally:
-            clone.remove()
+    return Submitted(new, base, commit, request.warnings)
 
 
 def _own_remote(here: Path) -> str:
@@ -154,16 +124,10 @@ def _own_remote(here: Path) -> str:
 
 
 def _new_id(database: FleetDatabase) -> str:
-    """An id that no session of the fleet has."""
     with TemporaryDirectory(prefix="playbook-ids-") as reserved:
         return session_ids.reserve(
             Path(reserved), system_clock(), lambda each: database.row(each) is not None
         )
-
-
-def _request(clone: SessionClone, submission: Submission) -> RunRequest:
-    store = DiskStore(checkout.find(clone.path))
-    return creation.prepare(store, submission.reference, submission.given)
 
 
 def _branch(
@@ -214,10 +178,8 @@ def _created(clone: SessionClone, submission: Submission, session_id: str, now: 
 
 
 def _queue(database: FleetDatabase, mirror: Mirror, tip: Tip, new: NewSession) -> None:
-    """Queue it, or remove its ref.
-
-    It is tried again while the database is away: a connection may break after the commit, and then
-    a row without a ref would be left.
+    """Queue it, or remove its ref. It is tried again while the database is away: a connection may
+    break after the commit, and then a row without a ref would be left.
     """
     until = time.monotonic() + _PATIENCE
     while True:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.inbox.feed import Row
+from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import Record
+from playbook_supervisor.system.ancestry import Process
 from playbook_supervisor.system.peer_process import Peer
+
+_WHAT = "answer in the inbox"
 
 
 class Answerer(Record):
@@ -51,32 +55,26 @@ def require_person(row: Row, who: Answerer) -> None:
     Neither this process nor the one at the other end may have been started by an agent. A process
     that cannot be seen is refused, unless it is a proxy of another user.
     """
-    store, command = row.seen.store, "answer in the inbox"
+    store = row.seen.store
     locate.require_no_agent(store, "inbox")
-    if who.peer is None or not who.peer.local:
-        return
     private = store.runtime(locate.driven_as(store, row.session_id))
-    for process in who.peer.processes:
-        authorization.require_person_at(store.checkout, private, process, command)
-    _require_seen(who, command)
+    _require_at_other_end(who, partial(authorization.require_person_at, store.checkout, private))
 
 
 def require_person_anywhere(who: Answerer) -> None:
     """As `require_person`, for a session of the fleet: an agent of any repository is refused."""
-    command = "answer in the inbox"
     own_agents.require_none_anywhere("inbox")
     if locate.in_claude_code():
-        raise StateError("PB-STATE-HUMAN-ONLY", f"only a human may {command}, not Claude Code")
+        raise StateError("PB-STATE-HUMAN-ONLY", f"only a human may {_WHAT}, not Claude Code")
+    _require_at_other_end(who, authorization.require_person_anywhere_at)
+
+
+def _require_at_other_end(who: Answerer, require_at: Callable[[Process, str], None]) -> None:
+    """The superuser sees processes of all users, and answers for none of them but his own."""
     if who.peer is None or not who.peer.local:
         return
     for process in who.peer.processes:
-        authorization.require_person_anywhere_at(process, command)
-    _require_seen(who, command)
-
-
-def _require_seen(who: Answerer, command: str) -> None:
-    """The superuser sees processes of all users, and answers for none of them but his own."""
-    assert who.peer is not None  # noqa: S101 - the callers know it
+        require_at(process, _WHAT)
     other = who.peer.user not in (-1, *_own_users())
     if other and who.proxied:
         return
@@ -84,7 +82,7 @@ def _require_seen(who: Answerer, command: str) -> None:
         what = "belongs to another user" if other else "is unknown"
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
-            f"only a human may {command}, but the process that asks for it {what}",
+            f"only a human may {_WHAT}, but the process that asks for it {what}",
             guidance="Use a browser of your own account; for a proxy, start with --behind-proxy.",
         )
 

@@ -11,10 +11,16 @@ import threading
 from pathlib import Path
 
 from playbook_supervisor.commands.answering import answer as record
-from playbook_supervisor.commands.inbox.admission import Answerer, require_person
-from playbook_supervisor.commands.inbox.feed import Row
+from playbook_supervisor.commands.inbox.admission import (
+    Answerer,
+    require_person,
+    require_person_anywhere,
+)
 from playbook_supervisor.commands.inbox.gate_facts import GateFacts, facts_of
-from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.commands.inbox.repository import Row
+from playbook_supervisor.commands.pinned import pinned_policy
+from playbook_supervisor.drivers import driver_lock, gate_answer
+from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
@@ -25,6 +31,10 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.child_process import start_apart
 from playbook_supervisor.system.files import ensure_folder, written_at
 from playbook_supervisor.system.log_file import last_part
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
 
 _LOG = "inbox-resume.log"
 _PART = 4_000  # bytes of the log that are looked at
@@ -48,11 +58,10 @@ class Recorded(Record):
 def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
     """Record the answer, and go on if nothing else does.
 
-    StateError PB-STATE-CHANGED if the gate is not open any more or something that was shown has
-    changed, PB-STATE-HUMAN-ONLY if an agent asks; and the errors of `playbook answer`.
+    StateError PB-STATE-CHANGED if what was shown is not what is; the errors of `playbook answer`.
     """
     require_person(row, who)
-    require_shown(row, given)
+    _require_shown(row, given)
     root, session_id = row.seen.root, row.session_id
     name = who.name or principal.local(root).name
     snapshot = record(
@@ -65,37 +74,52 @@ def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
     return Recorded(snapshot, _resume(row, snapshot))
 
 
-def require_shown(row: Row, given: Submission) -> GateFacts:
-    """The facts of the gate that was answered, if they are what was shown.
+def answer_in_fleet(fleet: FleetFeed, row: Row, given: Submission, who: Answerer) -> None:
+    """Store the answer, with a job for the session: its worker journals it, if it counts then.
 
-    StateError PB-STATE-CHANGED if it is not open any more, or something has changed, and
-    PB-STATE-BRANCH if another branch is checked out.
+    Errors as `answer`; FleetError PB-FLEET-ANSWERED.
     """
+    require_person_anywhere(who)
+    facts = _require_shown(row, given)
+    _require_waiting(row, facts)
+    decided = gate_answer.resolution(given.text, facts.choices, facts.gate.question)
+    database, at = fleet.database(), row.seen.gate_at
+    name = who.name or principal.local(row.seen.root).name
+    step = facts.record.id.partition("#")[0]
+    policy = pinned_policy(at.store, at.session_id)
+    policy.admit(step, facts.record.reason, decided, name, database.role)
+    database.answer(row.session_id, facts.gate.id, given.text, name, via="inbox")
+
+
+def _require_waiting(row: Row, facts: GateFacts) -> None:
+    """The database may know of what has happened since the snapshot, and the other way round."""
+    assert row.fleet is not None  # noqa: S101 - it is a session of the fleet
+    waits = row.fleet.session.row
+    if waits.state is not State.WAITING or waits.gate != facts.gate.id:
+        said = f"the gate {first_line(facts.gate.id, 60)} does not wait any more"
+        raise _changed(row, said, f", which is {waits.state}")
+
+
+def _require_shown(row: Row, given: Submission) -> GateFacts:
+    """The facts of the gate that was answered. PB-STATE-BRANCH if another branch is checked out."""
     seen = row.seen
     if seen.code == session_branch.CODE and seen.manifest is not None:
         now = seen.store.standing(seen.session_id)
         raise session_branch.refusal(seen.store.checkout, seen.manifest, now)
     facts = facts_of(row)
     if facts is None or facts.gate.id != given.gate:
-        raise StateError(
-            "PB-STATE-CHANGED",
-            f"the gate {first_line(given.gate, 60)} is not open any more",
-            where=f"session {row.session_id}",
-        )
+        raise _changed(row, f"the gate {first_line(given.gate, 60)} is not open any more")
     if facts.state != given.state:
-        raise StateError(
-            "PB-STATE-CHANGED",
-            "something has changed since this was shown; look at it again",
-            where=f"session {row.session_id}",
-        )
+        raise _changed(row, "something has changed since this was shown; look at it again")
     return facts
 
 
-def failure(row: Row) -> str:
-    """Why the last `playbook resume` of the inbox ended with an error.
+def _changed(row: Row, message: str, state: str = "") -> StateError:
+    return StateError("PB-STATE-CHANGED", message, where=f"session {row.session_id}{state}")
 
-    Empty if it did not, or if the session has gone on since then.
-    """
+
+def failure(row: Row) -> str:
+    """Why the inbox's last `playbook resume` failed; empty if the session has gone on since."""
     log = row.seen.store.runtime(row.session_id) / _LOG
     journal = row.seen.store.folder(row.session_id) / "journal.yaml"
     if written_at(journal) > written_at(log):

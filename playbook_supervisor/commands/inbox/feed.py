@@ -9,8 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from playbook_supervisor.commands.inbox import register
-from playbook_supervisor.commands.inbox.repository import Repository
-from playbook_supervisor.commands.inbox.repository import Row as Row
+from playbook_supervisor.commands.inbox.repository import AnyRow, FleetRow, Repository, Row
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.errors import PlaybookError
@@ -18,11 +17,7 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed, FleetRow
-
-    AnyRow: TypeAlias = Row | FleetRow
+    from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
 
 _MOST_ENDED = 50  # sessions that have ended today
 _OLD = 30.0  # seconds
@@ -46,20 +41,11 @@ class Listing(Record):
 
     @property
     def rows(self) -> tuple[AnyRow, ...]:
-        return (
-            *self.waiting,
-            *self.stuck,
-            *self.working,
-            *self.queued,
-            *self.idle,
-            *self.ended,
-        )
+        return (*self.waiting, *self.stuck, *self.working, *self.queued, *self.idle, *self.ended)
 
 
 class Feed:
-    """The sessions of several repositories, and of the fleet. Any thread may ask; one at a time
-    reads.
-    """
+    """The sessions of several repositories, and of the fleet. Any thread may ask; one reads."""
 
     def __init__(
         self, roots: Callable[[], Collection[Path]], fleet: FleetFeed | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 
-from playbook_supervisor.commands.inbox.feed import Row
+from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.view import SessionView, view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.file_changes import Changes
@@ -141,9 +141,8 @@ def _digest(
     choices: tuple[Resolution, ...],
     changes: Changes | None,
 ) -> str:
-    """While others run, the lines and the work tree change by themselves, and do not count.
-
-    Neither do changes that could not be counted in time.
+    """While others run, the lines and the work tree change by themselves, and do not count, nor do
+    changes that could not be counted in time.
     """
     asked = [gate.id, gate.opened_at, gate.question, choices, context.gate.request, context.people]
     seen = [repr(lines), repr(changes)] if changes is not None and changes.exact else []

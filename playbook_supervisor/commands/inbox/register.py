@@ -77,10 +77,7 @@ def load() -> Register:
 
 
 def add(path: Path) -> Path:
-    """Remember the repository that the folder belongs to, and return its main checkout.
-
-    StateError PB-STATE-NO-REPOSITORY outside of one.
-    """
+    """Remember the repository that the folder belongs to, and return its main checkout."""
     root = checkout.find(path).main_root
 
     def edit(known: Register) -> Register:
@@ -108,10 +105,7 @@ def remove(path: Path) -> bool:
 
 
 def invite(name: str, now: int) -> str:
-    """The token of a link that works once and makes a browser that person's.
-
-    ArgumentError PB-ARG-INVALID unless the name is `Name <mail>`. `now` in ms since the epoch.
-    """
+    """The token of a link that works once and makes a browser that person's, `Name <mail>`."""
     name = " ".join(name.split())
     if len(name) > _LONGEST_NAME or printable(name) != name or not _PERSON.fullmatch(name):
         raise ArgumentError(
@@ -181,9 +175,7 @@ def person_of(known: Register, token: str) -> Person | None:
 
 
 def _holder(
-    known: Register,
-    token: str,
-    held: Callable[[Person], tuple[Browser, ...] | list[Invitation]],
+    known: Register, token: str, held: Callable[[Person], tuple[Browser, ...] | list[Invitation]]
 ) -> Person | None:
     """Every digest is compared, each in constant time."""
     digest, found = digest_of(token), None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.inbox.feed import Feed, Row
+from playbook_supervisor.commands.inbox.feed import Feed
+from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.commands.pinned import pinned_settings
 from playbook_supervisor.drivers.notifications import (
     Notice,

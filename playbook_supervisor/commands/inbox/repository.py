@@ -1,4 +1,4 @@
-"""One repository of the inbox: its sessions, and the sessions that written files belong to."""
+"""The sessions of the inbox, and one repository: which sessions written files belong to."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.fleet.overview import FleetSession
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.progress import Poller, Progress
+from playbook_supervisor.drivers.fleet.remotes import repository_name
+from playbook_supervisor.drivers.fleet.storage.rows import OPEN, State
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.inbox.fleet_feed import FleetRow
-
+FLEET = "fleet"
+"""Stands for the fleet in links, where other sessions have their repository's key."""
 _PLAYBOOKS, _SESSIONS, _PRIVATE, _WORKTREES = ".playbooks", "sessions", "playbook", "worktrees"
 
 
@@ -53,6 +54,68 @@ class Row(Record):
     def topic(self) -> str:
         """What changes of this session are told about."""
         return f"{self.key}/{self.session_id}"
+
+
+class FleetRow(Record):
+    """A session of the fleet. This machine's clock is `later` than the database's by so many ms."""
+
+    session: FleetSession
+    later: int
+    key: str = FLEET
+
+    @property
+    def fleet(self) -> FleetRow:
+        """Itself: other rows have none."""
+        return self
+
+    @property
+    def session_id(self) -> str:
+        return self.session.row.id
+
+    @property
+    def since(self) -> int:
+        """When its state last changed, in ms by this machine's clock."""
+        return self.session.row.changed_at + self.later
+
+    @property
+    def topic(self) -> str:
+        """What changes of this session are told about."""
+        return f"{FLEET}/{self.session_id}"
+
+    @property
+    def repository(self) -> str:
+        """The last part of its repository's address."""
+        return repository_name(self.session.row.repository)
+
+    @property
+    def state(self) -> State:
+        return self.session.row.state
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in OPEN
+
+    @property
+    def place(self) -> str:
+        """What it is among: `waiting`, `stuck`, `working`, `queued` or `ended`."""
+        if not self.open:
+            return "ended"
+        return "working" if self.state is State.RUNNING else self.state.value
+
+    @property
+    def gate(self) -> str:
+        """The gate at which it waits; empty if it does not."""
+        return self.session.row.gate if self.state is State.WAITING else ""
+
+    @property
+    def told(self) -> object:
+        """All that a page shows of it and that does not change by itself, for comparison."""
+        row = self.session.row
+        return replace(self.session, row=replace(row, lease_until=0, changed_at=0))
+
+
+AnyRow = Row | FleetRow
 
 
 class Repository:

@@ -36,10 +36,7 @@ class Address(Record):
 
 
 def find(configured: str = "") -> Address:
-    """The address in the environment, else the one in the settings, else this machine's file.
-
-    FleetError PB-FLEET-DATABASE if it is no address.
-    """
+    """The address in the environment, else the one in the settings, else this machine's file."""
     if given := os.environ.get(VARIABLE, ""):
         return parse(given, VARIABLE)
     if configured:

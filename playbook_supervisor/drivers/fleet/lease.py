@@ -101,7 +101,6 @@ class LeaseKeeper:
             on_cancel(*self.cancelled)
 
     def forget(self) -> None:
-        """Tell no one any more."""
         self.on_renewed = self.on_cancel = self.on_lost = _ignore
 
     @property

@@ -96,8 +96,10 @@ def of_child(status: int, printed: str) -> PlaybookError | None:
     return StateError(first_line(code, 60), message)
 
 
-def unexpected(error: Exception) -> PlaybookError:
-    """The report of a bug in the worker."""
+def reported(error: Exception) -> PlaybookError:
+    """The error, or the report of a bug in the worker."""
+    if isinstance(error, PlaybookError):
+        return error
     bug = StateError("PB-BUG", f"{type(error).__name__}: {first_line(str(error))}")
     bug.cause = "".join(traceback.format_exception(error))
     return bug

@@ -16,7 +16,7 @@ from playbook_supervisor.drivers.fleet.remotes import KNOWN_TRANSPORTS
 from playbook_supervisor.drivers.fleet.session_tip import HEADS
 from playbook_supervisor.errors import FleetError, GitError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.system.git_plumbing import Plumbing, git
+from playbook_supervisor.system.git_plumbing import Options, Plumbing, git
 from playbook_supervisor.system.git_unattended import PUSH, quiet_ssh, refusal
 from playbook_supervisor.system.processes import Completed
 
@@ -61,12 +61,7 @@ class RemoteRefs:
 
     def fetch(self, *refspecs: str) -> None:
         """Make our references those of the remote, and remove the ones that it lacks."""
-        done = self._git.patiently(
-            *(*_FETCH, "--", self.url, *refspecs),
-            protocols=self.transports,
-            env=self.environment,
-            seconds=self._seconds,
-        )
+        done = self._git.patiently(*_FETCH, "--", self.url, *refspecs, **self._options)
         if done.returncode != 0:
             raise self.unreachable("fetch", done)
 
@@ -112,14 +107,16 @@ class RemoteRefs:
         done = self._run(*PUSH, "--quiet", "--atomic", "--no-verify", lease, "--", self.url, *moves)
         if done.returncode == 0 and not done.timed_out:
             return new
-        told = {found[1]: found[2] for found in _lines(done) if found[0] == "!"}
+        told = {name: why for flag, name, why in re.findall(_LINE, done.stdout) if flag == "!"}
         at = self._after_failure(ref, done)
         if at == new or (at and at != expected and ours(at)):
             return at
         if at != expected:
             raise FleetError("PB-FLEET-OVERTAKEN", f"{ref} has been moved by another worker")
         if branch and re.match(_BEHIND, told.get(f"{HEADS}{branch[0]}", "")):
-            raise _diverged(branch[0])
+            said = f"the branch {first_line(branch[0], 100)} of the remote has commits that the "
+            said += "session's does not have, and nothing is forced"
+            raise FleetError("PB-FLEET-BRANCH", said)
         if not expected and told.get(ref, "").startswith(_REFUSED):
             raise RefusedError(self.unreachable("push", done))
         raise self.unreachable("push", done)
@@ -132,12 +129,11 @@ class RemoteRefs:
             raise self.unreachable("push", done) from None
 
     def _run(self, *arguments: str) -> Completed:
-        return self._git(
-            *arguments,
-            protocols=self.transports,
-            env=self.environment,
-            seconds=self._seconds,
-        )
+        return self._git(*arguments, **self._options)
+
+    @property
+    def _options(self) -> Options:
+        return {"protocols": self.transports, "env": self.environment, "seconds": self._seconds}
 
     def unreachable(self, command: str, done: Completed) -> GitError:
         """PB-GIT-REMOTE; it may be tried again."""
@@ -147,16 +143,3 @@ class RemoteRefs:
             why = f"git {command} was refused or did not reach it"
         message = f"{first_line(self.url, 200)}: {why}"
         return GitError("PB-GIT-REMOTE", message, where=self.url, cause=refusal(done).cause)
-
-
-def _lines(done: Completed) -> list[tuple[str, str, str]]:
-    """What a push says of each reference: the flag, the name at the remote, the summary."""
-    return re.findall(_LINE, done.stdout)
-
-
-def _diverged(branch: str) -> FleetError:
-    return FleetError(
-        "PB-FLEET-BRANCH",
-        f"the branch {first_line(branch, 100)} of the remote has commits that the session's does "
-        "not have, and nothing is forced",
-    )

@@ -89,8 +89,6 @@ def _until_deaf(say: Callable[[str, str], None]) -> Callable[[str, str], None]:
 
 
 class _Jobs:
-    """The jobs that this worker carries out now."""
-
     def __init__(self, station: Station) -> None:
         self._station = station
         self._turn = threading.Lock()
@@ -185,10 +183,7 @@ def _folders(name: str) -> Iterator[tuple[Path, Path]]:
 
 
 def remove_abandoned(*, but: Path | None = None) -> tuple[str, ...]:
-    """Remove the folders of this user's workers that have ended, unless something of them runs.
-
-    The names of the workers. `but` is a folder to leave alone.
-    """
+    """Remove the folders of this user's workers that have ended, unless something of them runs."""
     workers = user_state.path("fleet") / "workers"
     found = sorted(workers.iterdir()) if workers.is_dir() else []
     return tuple(left.name for left in found if left != but and _removed(left))
