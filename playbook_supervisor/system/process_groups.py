@@ -155,7 +155,7 @@ def _recorded(worker_file: Path) -> set[int]:
 
 
 def lock_worker_file(worker_file: Path) -> int:
-    """A locked descriptor of a new worker file. StateError PB-STATE-DRIVEN if its worker lives."""
+    """A locked descriptor of a new file, to inherit. StateError PB-STATE-DRIVEN, StorageError."""
     import fcntl
 
     if worker_alive(worker_file):

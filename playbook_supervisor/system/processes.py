@@ -98,7 +98,7 @@ def replace_process(argv: Sequence[str], *, cwd: Path) -> NoReturn:
 
 
 def run_detached(work: Callable[[], None]) -> None:
-    """Do the work in a detached process, if one can be started. Call it in a single thread."""
+    """Do the work in a detached process, if one can start. Call it while there is one thread."""
     with suppress(OSError):
         child = os.fork()
         if child:
