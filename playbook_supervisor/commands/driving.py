@@ -14,7 +14,6 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.drivers import (
     budget,
     clearance,
-    detached,
     driver_lock,
     own_agents,
     session_control,
@@ -305,7 +304,7 @@ def _drive(
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
     with driver_lock.driving(private, drive.agent or (agent.name if agent else "none")):
-        detached.end(private)
+        driver_lock.end_detached(private)
 
         def choose(snapshot: Snapshot) -> Agent | None:
             if agent is None or snapshot.config == began_under:

@@ -15,7 +15,7 @@ from pathlib import Path
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.pinned import pinned_playbook
-from playbook_supervisor.drivers import detached, driver_lock, notifications
+from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.live_output import NAME, last_lines
 from playbook_supervisor.errors import PlaybookError
@@ -77,7 +77,7 @@ def said_by(seen: SessionOverview) -> Mapping[str, str]:
 def _driven(seen: SessionOverview) -> bool:
     """Whether a runner drives it, or our process behind a client carries something out."""
     private = seen.store.runtime(seen.session_id)
-    return seen.open and (seen.driver is not None or detached.working(private))
+    return seen.open and (seen.driver is not None or driver_lock.detached_works(private))
 
 
 def steps_of(seen: SessionOverview) -> int:

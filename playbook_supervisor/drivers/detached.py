@@ -41,12 +41,10 @@ from playbook_supervisor.system.log_file import put
 from playbook_supervisor.system.process_groups import (
     kill_worker,
     until,
-    worker_alive,
     worker_record,
 )
 from playbook_supervisor.system.processes import run_detached
 
-_LOCK = "detached"
 _FAILURE = "detached.json"
 _INTERVAL = 0.1  # seconds between two looks at the session and at the process
 _STARTING = 5.0  # seconds that the process may take until it holds its lock
@@ -60,26 +58,16 @@ def attend(supervisor: Supervisor) -> None:
     has ended: the process would stop at once. Call it while there is only one thread.
     """
     private = supervisor.private
-    if not working(private):
+    if not driver_lock.detached_works(private):
         binding.require_driver(private)
         remove(private / _FAILURE)
         root, session_id = supervisor.root, supervisor.id
         run_detached(lambda: _work(root, session_id))
-        until(lambda: working(private) or _over(supervisor), _STARTING)
-    while working(private) and not supervisor.changed():
+        until(lambda: driver_lock.detached_works(private) or _over(supervisor), _STARTING)
+    while driver_lock.detached_works(private) and not supervisor.changed():
         time.sleep(_INTERVAL)
-    if not working(private):
+    if not driver_lock.detached_works(private):
         _raise_failure(private)
-
-
-def working(private: Path) -> bool:
-    """Whether such a process works on the session whose local folder is `private`."""
-    return worker_alive(private / _LOCK)
-
-
-def end(private: Path) -> None:
-    """End the process and all that it has started. StateError PB-STATE-BUSY if that fails."""
-    kill_worker(private / _LOCK)
 
 
 def _over(supervisor: Supervisor) -> bool:
@@ -92,8 +80,9 @@ def _over(supervisor: Supervisor) -> bool:
 def _work(root: Path, session_id: str) -> None:
     store = DiskStore(checkout.find(root))
     private = store.runtime(session_id)
-    with suppress(StateError), locked(private / _LOCK, timeout=0.0):  # another works already
-        put(private / _LOCK, worker_record(os.getpid()), 0)
+    lock = private / driver_lock.DETACHED
+    with suppress(StateError), locked(lock, timeout=0.0):  # another works already
+        put(lock, worker_record(os.getpid()), 0)
         try:
             _carry_out(store, session_id)
         except Interrupted:

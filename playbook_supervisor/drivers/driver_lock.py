@@ -17,7 +17,7 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system.files import read_bytes, write_atomically
 from playbook_supervisor.system.locks import locked
-from playbook_supervisor.system.process_groups import RUNNER, until, worker_alive
+from playbook_supervisor.system.process_groups import RUNNER, kill_worker, until, worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.checkout import Checkout
 
 _LOCK = RUNNER
+DETACHED = "detached"
+"""The lock of the process that carries out a client's steps and checks."""
 _DRIVER = "driver.json"
 _BEGINNING = 10.0  # seconds that a driver may take until it listens
 _RELEASING = 1.0  # seconds between a driver's end and the release of its lock
@@ -74,6 +76,16 @@ def require_no_runner(private: Path) -> None:
     """StateError `PB-STATE-DRIVEN` while a headless runner drives the session."""
     if living(private) is not None:
         raise driven(private)
+
+
+def detached_works(private: Path) -> bool:
+    """Whether a process without a terminal works on the session, for a client (`detached`)."""
+    return worker_alive(private / DETACHED)
+
+
+def end_detached(private: Path) -> None:
+    """End that process and all that it has started. StateError PB-STATE-BUSY if that fails."""
+    kill_worker(private / DETACHED)
 
 
 def ever_driven(private: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.drivers import detached
+from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.principal import Principal
@@ -37,6 +37,6 @@ def go_on(
 
 def abort(supervisor: Supervisor, words: str, by: Principal) -> Snapshot:
     """End the session and its workers. The caller keeps other drivers away meanwhile."""
-    detached.end(supervisor.private)
+    driver_lock.end_detached(supervisor.private)
     supervisor.end_workers()
     return supervisor.abort(words or Resolution.ABORT.value, by)

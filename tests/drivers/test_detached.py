@@ -14,7 +14,7 @@ from checked import Checked
 from program import Result
 from project import Project
 
-from playbook_supervisor.drivers import detached
+from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.system.process_groups import until
 
 PATIENCE = 30.0
@@ -88,7 +88,7 @@ def test_next_waits_for_the_check_and_tells_what_follows(
     assert (due["directive"], due["gate"]["id"], checked.runs) == ("ask", "pr#1?1", 1)
     implement, _ = checked.project.journal()
     assert (implement["status"], "exit 0" in implement["evidence"][0]) == ("done", True)
-    eventually(lambda: not detached.working(private(checked)))
+    eventually(lambda: not driver_lock.detached_works(private(checked)))
 
 
 def test_a_check_that_fails_raises_the_gate_and_holds_after_a_retry(
@@ -110,7 +110,7 @@ def test_the_check_goes_on_when_the_client_kills_the_command(
     checked.hold()
     implemented(conversation)
     assert killed(checked, conversation).code != 0
-    assert (checked.gone, detached.working(private(checked))) == (False, True)
+    assert (checked.gone, driver_lock.detached_works(private(checked))) == (False, True)
     assert killed(checked, conversation).code != 0
     checked.release()
     assert (waits(conversation)["directive"], checked.runs) == ("ask", 1)
@@ -137,7 +137,7 @@ def test_a_check_does_not_outlive_its_client(checked: Checked, conversation: Con
     implemented(conversation)
     killed(checked, conversation)
     conversation.dies()
-    eventually(lambda: checked.gone and not detached.working(private(checked)))
+    eventually(lambda: checked.gone and not driver_lock.detached_works(private(checked)))
     checked.release()
     project = checked.project
     assert project.playbook("resume", "--agent", project.script("steps: {}")).code == 4
@@ -153,7 +153,7 @@ def test_a_person_ends_the_check(
     implemented(conversation)
     killed(checked, conversation)
     conversation.types(command)
-    eventually(lambda: checked.gone and not detached.working(private(checked)))
+    eventually(lambda: checked.gone and not driver_lock.detached_works(private(checked)))
     status = {"pause": "in_progress", "abort": "aborted"}[command]
     assert (checked.project.manifest()["status"], checked.kept) == (status, ())
 

@@ -15,7 +15,7 @@ import pytest
 from bound import Conversation
 from project import Project
 
-from playbook_supervisor.drivers import detached
+from playbook_supervisor.drivers import detached, driver_lock
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store import DiskStore
@@ -204,7 +204,7 @@ def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conv
     built.hold()
     conversation.types("run", "mixed x")
     killed(built, conversation)
-    assert detached.working(built.private)
+    assert driver_lock.detached_works(built.private)
     process = built.process
     built.release()
     due = directive(conversation.runs("next", "--wait").out)
@@ -221,7 +221,7 @@ def test_a_process_that_was_killed_is_an_interrupted_attempt(
     conversation.types("run", "mixed x")
     killed(built, conversation)
     process = built.process
-    detached.end(built.private)
+    driver_lock.end_detached(built.private)
     assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
     built.release()
     conversation.runs("next", "--wait")

@@ -210,13 +210,13 @@ def _recover(
     An agent that was allowed but never launched becomes due again. Agents of this same client are
     waited for, unless the session has stalled.
     """
-    from playbook_supervisor.drivers import detached
 
     waits = former is not None and former.pid == typed.pid and not former.stalled
     given = set() if former is None else set(former.workers)
+    detached = driver_lock.detached_works(supervisor.private)
     for member in running(snapshot):
         if not member.step.needs_agent and (
-            detached.working(supervisor.private) or not supervisor.worker_file(member).exists()
+            detached or not supervisor.worker_file(member).exists()
         ):
             continue  # `playbook next --wait` waits for it, or begins it
         if worker_alive(supervisor.worker_file(member)):

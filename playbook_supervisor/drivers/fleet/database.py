@@ -34,7 +34,7 @@ except ImportError as error:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
+    from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
 
 _BACKSTOP = 60.0  # seconds between two looks for lost jobs
 P = ParamSpec("P")
@@ -100,7 +100,7 @@ class FleetDatabase:
     @property
     def queue(self) -> DbosQueue:
         if self._own_queue is None:
-            from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
+            from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
 
             self._own_queue = DbosQueue(self._engine, self.address)
         return self._own_queue

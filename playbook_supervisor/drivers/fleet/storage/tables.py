@@ -150,7 +150,7 @@ def newer(address: Address) -> FleetError:
 
 def migrate(address: Address) -> None:
     """Create or update the tables and the queue; a file is created. Several at once do no harm."""
-    from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
+    from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
 
     _make_file(address)
     engine = connections.unbounded(address)

@@ -16,7 +16,7 @@ from playbook_supervisor.sessions.session_ids import valid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
+    from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
 
 _SAID = 500  # characters
 

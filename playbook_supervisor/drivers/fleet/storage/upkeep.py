@@ -21,7 +21,7 @@ from playbook_supervisor.records import Record, as_mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.dbos_queue import DbosQueue
+    from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
 
 
 def stamp(tx: Transaction) -> tuple[int, ...]:
