@@ -53,7 +53,6 @@ WAY_DOWN = (
         "cli.hook_handler",
         "reads the hook's JSON from stdin; `fast_path` answers most tool calls here",
     ),
-    ("commands.protocol", "passes the payload to the driver"),
     ("drivers.claude_code.hooks", "takes the lock, loads the binding, and dispatches by event"),
     ("drivers.claude_code.turns", "recognises the return of an agent and its step"),
     ("drivers.claude_code.context", "knows the session and its supervisor"),
