@@ -10,10 +10,13 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.fleet import opening
 from playbook_supervisor.commands.inbox import admission, register
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.project import config
+from playbook_supervisor.system import ancestry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,11 +224,7 @@ def _serve(wanted: Listen, fleet: bool | None) -> int:
 
 def _fleet(wanted: bool | None) -> FleetFeed | None:
     """The sessions of the fleet, if they are wanted, or nothing was said and there is one."""
-    if wanted is False:
-        return None
-    from playbook_supervisor.commands.fleet import opening
-
-    if wanted is None and not opening.is_set_up():
+    if wanted is False or (wanted is None and not opening.is_set_up()):
         return None
     from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed
 
@@ -261,7 +260,6 @@ def _show_code(address: str) -> None:
 def _origin(url: str) -> str:
     """The address that was given, else the one in the settings of this repository."""
     from playbook_supervisor.cli.web.server import require_origin
-    from playbook_supervisor.project import config
 
     if url:
         return require_origin(url)
@@ -279,8 +277,6 @@ def _here() -> Path | None:
 
 def _require_terminal(what: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY for an agent, and where no person can see a link."""
-    from playbook_supervisor.system import ancestry
-
     admission.require_owner(_roots(_here()), what)
     if not ancestry.has_terminal():
         raise StateError(

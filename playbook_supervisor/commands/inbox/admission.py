@@ -23,8 +23,7 @@ _WHAT = "answer in the inbox"
 class Answerer(Record):
     """Who answers. `name` is empty for the user of this machine, whom each repository's git names.
 
-    `peer` is the other end of the connection; None if the system does not tell. `proxied`: it is a
-    proxy.
+    `peer` is the other end; None if the system does not tell. `proxied`: it is a proxy.
     """
 
     name: str

@@ -15,7 +15,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from playbook_supervisor.drivers.fleet.address import Address
@@ -23,8 +23,8 @@ from playbook_supervisor.drivers.fleet.storage.rows import OPEN, Row, Swept
 from playbook_supervisor.errors import FleetError, StateError
 
 try:
-    from playbook_supervisor.drivers.fleet.storage import connections, sessions, tables, upkeep
-    from playbook_supervisor.drivers.fleet.storage.transactions import Transaction, clock
+    from playbook_supervisor.drivers.fleet.storage import connections, tables, transactions, upkeep
+    from playbook_supervisor.drivers.fleet.storage.transactions import Transaction
 except ImportError as error:
     raise StateError(
         "PB-STATE-NO-EXTRA",
@@ -68,7 +68,6 @@ class FleetDatabase:
         self.notices: tuple[str, ...] = ()
         self._engine = connections.connect(address)
         self._tables = tables.of(self._engine)
-        self._own_queue: DbosQueue | None = None
         self._looked = float("-inf")
 
     @classmethod
@@ -97,34 +96,32 @@ class FleetDatabase:
     def close(self) -> None:
         self._engine.dispose()
 
-    @property
+    @cached_property
     def queue(self) -> DbosQueue:
-        if self._own_queue is None:
-            from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
+        from playbook_supervisor.drivers.fleet.storage.dbos_queue import DbosQueue
 
-            self._own_queue = DbosQueue(self._engine, self.address)
-        return self._own_queue
+        return DbosQueue(self._engine, self.address)
 
-    submit = _method(sessions.submit)
+    submit = _method(transactions.submit)
     stamp = _method(upkeep.stamp, read=True)
-    now = _method(clock, read=True)
+    now = _method(transactions.clock, read=True)
     old = _method(upkeep.old, read=True)
 
-    take = _method(sessions.take)
-    renew = _method(sessions.renew)
-    lift_epoch = _method(sessions.lift_epoch)
-    wait = _method(sessions.wait)
-    finish = _method(sessions.finish)
-    put_off = _method(sessions.put_off)
-    stick = _method(sessions.stick)
-    need = _method(sessions.need)
+    take = _method(transactions.take)
+    renew = _method(transactions.renew)
+    lift_epoch = _method(transactions.lift_epoch)
+    wait = _method(transactions.wait)
+    finish = _method(transactions.finish)
+    put_off = _method(transactions.put_off)
+    stick = _method(transactions.stick)
+    need = _method(transactions.need)
 
-    answer = _method(sessions.answer)
-    answer_due = _method(sessions.answer_due)
-    journaled = _method(sessions.journaled)
-    refuse_answer = _method(sessions.refuse_answer)
-    cancel = _method(sessions.cancel)
-    retry = _method(sessions.retry)
+    answer = _method(transactions.answer)
+    answer_due = _method(transactions.answer_due)
+    journaled = _method(transactions.journaled)
+    refuse_answer = _method(transactions.refuse_answer)
+    cancel = _method(transactions.cancel)
+    retry = _method(transactions.retry)
 
     def row(self, session_id: str) -> Row | None:
         """The row of a session. StateError PB-STATE-NO-SESSION if that is no id."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from playbook_supervisor.drivers.fleet.remotes import KNOWN_TRANSPORTS
@@ -48,14 +48,11 @@ class RemoteRefs:
     def __init__(self, git: Plumbing, url: str, transports: Sequence[str], seconds: float) -> None:
         self._git, self.url, self._seconds = git, url, seconds
         self.transports = tuple(each for each in KNOWN_TRANSPORTS if each in transports)
-        self._ssh: Mapping[str, str] | None = None
 
-    @property
+    @cached_property
     def environment(self) -> Mapping[str, str]:
         """The variables of commands that talk to the remote: ssh asks no questions."""
-        if self._ssh is None:
-            self._ssh = quiet_ssh(partial(git, Path(os.sep)))  # our mirror says nothing of it
-        return self._ssh
+        return quiet_ssh(partial(git, Path(os.sep)))  # our mirror says nothing of it
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import first_line, printable
@@ -45,8 +46,6 @@ def normalised(address: str, transports: Sequence[str] = DEFAULT_TRANSPORTS) -> 
     if re.match(r"[A-Za-z0-9+.-]+::", address):
         raise _refused(address, "it names a program")
     if address.startswith("/"):
-        from urllib.parse import quote
-
         address = f"file://{quote(address, safe='/~+@:,=')}"
     scheme, normal = _url(address) if re.match(_URL, address) else _scp(address)
     if scheme not in transports or scheme not in KNOWN_TRANSPORTS:

@@ -206,10 +206,8 @@ class Mirror:
     def add(
         self, tip: Tip, tree: str, *parents: str, at: int | None = None, submission: str = ""
     ) -> Tip:
-        """Make the commit of a tip here: its tree, its parents, our trailers.
-
-        `at` is its date in ms since the epoch, by default the machine's time.
-        """
+        """Make the commit of a tip here, with our trailers. `at` is its date in ms, by default
+        now."""
         message = tip.message(submission)
         checked = session_tip.read(tip.ref, "", message)
         ancestors = [word for parent in parents for word in ("-p", parent)]
@@ -305,10 +303,7 @@ class Mirror:
 
 
 class _Heads(Record):
-    """Where the clone is: the session's branch, the commit of HEAD, and that of the branch.
-
-    The two commits differ while HEAD is on no branch; each is empty if there is none.
-    """
+    """Where the clone is: its branch, and the commits of HEAD and of the branch; maybe empty."""
 
     branch: str
     head: str

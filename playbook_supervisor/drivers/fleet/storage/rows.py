@@ -99,7 +99,6 @@ class Lease(Record):
     session: str
     epoch: int
     worker: str
-    job: int
     row: Row
 
 
@@ -111,12 +110,8 @@ class Renewal(Record):
 
 
 class StoredAnswer(Record):
-    """An answer to a gate. `at` is in ms by the database's clock; `role` is the database role.
+    """An answer to a gate. `at` is in ms by the database's clock, `via` as `answer` was told."""
 
-    `via` is where the person gave it: `inbox`, or nothing for a terminal.
-    """
-
-    session: str
     gate: str
     text: str
     by: str
@@ -151,10 +146,7 @@ class Limits(Record):
 
 
 class Job(Record):
-    """A job that has not ended: advance this session until it waits or ends.
-
-    `since` is when it was put, or taken if it is at work, in ms.
-    """
+    """A job that has not ended. `since` is when it was put, or taken if it is at work, in ms."""
 
     session: str
     number: int
