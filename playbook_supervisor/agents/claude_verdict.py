@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from playbook_supervisor.agents.claude_stream import Denial, Stream
@@ -259,7 +259,12 @@ def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: 
     cause = "\n".join(first_line(denial.reason) for denial in denials[:_MAX_CALLS])
     if any(_PLAN_MODE in denial.reason for denial in denials):
         guidance = _LEAVE_PLAN_MODE
-    elif rules := [rule for denial in denials for rule in _rules(denial, root)]:
+    elif rules := [
+        rule
+        for denial in denials
+        if _PROTECTED not in denial.reason
+        for rule in rules_for(denial.tool, denial.input, root)
+    ]:
         line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _MAX_RULES]
         guidance = (
             "In .playbooks/config.yaml, under `agents:`, `claude:`, write "
@@ -268,7 +273,3 @@ def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: 
     else:
         guidance = _NO_RULE
     return Failure("PB-AGENT-PERMISSION", message, guidance, cause, lasts=True)
-
-
-def _rules(denial: Denial, root: str) -> Iterable[str]:
-    return () if _PROTECTED in denial.reason else rules_for(denial.tool, denial.input, root)

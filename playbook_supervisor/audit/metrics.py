@@ -130,7 +130,8 @@ class Metrics(Record):
 def measure(records: Iterable[SessionRecord]) -> Metrics:
     """The figures of these sessions together."""
     records = tuple(records)
-    attempts = [attempt for record in records for attempt in _attempts_of(record)]
+    families = [each for record in records for each in _family(record)]
+    attempts = [attempt for each in families for attempt in _attempts_of(each)]
     completed = [each.journal for each in records if each.journal and _end(each) == "completed"]
     return Metrics(
         ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
@@ -148,13 +149,8 @@ def measure(records: Iterable[SessionRecord]) -> Metrics:
         models=_grouped(attempts, lambda each: ("", each.model, "")),
         gates=_gates(attempts),
         escalations=Counter(_escalations(attempts)),
-        retries=Counter(
-            kind for record in records for each in _family(record) for kind in _retries(each)
-        ),
+        retries=Counter(kind for each in families for kind in _retries(each)),
     )
-
-
-# ── sessions ────────────────────────────────────────────────────────────────────────────────
 
 
 def _end(record: SessionRecord) -> str:
@@ -195,11 +191,6 @@ def _family(record: SessionRecord) -> Iterator[SessionRecord]:
 
 
 def _attempts_of(record: SessionRecord) -> Iterator[_Attempt]:
-    for each in _family(record):
-        yield from _own(each)
-
-
-def _own(record: SessionRecord) -> Iterator[_Attempt]:
     if record.journal is None:
         return
     playbook = record.session.playbook if record.session is not None else ""
@@ -375,9 +366,6 @@ def _escalations(attempts: Iterable[_Attempt]) -> Iterator[str]:
             yield from (gate.reason.value for gate in entry.gates if gate.reason in triggers)
         elif entry.decision is Decision.ESCALATED:
             yield entry.trigger.value if entry.trigger is not None else UNNAMED
-
-
-# ── arithmetic ──────────────────────────────────────────────────────────────────────────────
 
 
 def _stats(lengths: Iterable[int | None]) -> DurationStats | None:

@@ -100,19 +100,15 @@ class Assignment(Record):
 
 
 def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, continues: bool) -> Job:
-    """The job of the attempt. `limits` are the whole run's; `continues` as for `agent_job`."""
+    """The job of the attempt. `limits` are the whole run's.
+
+    `continues`: an agent goes on with the conversation in which it asked, if that is to be had.
+    """
     attempt = assignment.attempt
     if not attempt.step.needs_agent:
         return executor_job(assignment)
     assert agent is not None  # noqa: S101 - `commands.driving` chose one
-    allowed = remaining(limits, assignment.supervisor, assignment.snapshot, attempt)
-    return agent_job(assignment, agent, allowed, continues=continues)
-
-
-def agent_job(
-    assignment: Assignment, agent: Agent, budget: Budget, *, continues: bool = False
-) -> Job:
-    """The job of an agent's step; if it `continues`, in the conversation in which it asked."""
+    budget = remaining(limits, assignment.supervisor, assignment.snapshot, attempt)
     try:
         call = _call(assignment, budget, continues=continues)
     except PlaybookError as error:

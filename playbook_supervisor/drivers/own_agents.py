@@ -31,22 +31,18 @@ _CURE = "Leave it to a person: in a terminal of their own, or at Claude Code's o
 
 def require_none_above(here: Checkout, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
-    if reason := above(here):
-        raise _refusal(command, reason)
+    _refuse(command, above(here))
 
 
 def require_none_anywhere(command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY if an agent of any repository has started this process."""
-    if reason := above_any():
-        raise _refusal(command, reason)
+    _refuse(command, above_any())
 
 
-def _refusal(command: str, reason: str) -> StateError:
-    return StateError(
-        "PB-STATE-HUMAN-ONLY",
-        f"only a human may run `playbook {command}`, but {reason}",
-        guidance=_CURE,
-    )
+def _refuse(command: str, reason: str) -> None:
+    if reason:
+        message = f"only a human may run `playbook {command}`, but {reason}"
+        raise StateError("PB-STATE-HUMAN-ONLY", message, guidance=_CURE)
 
 
 def above(here: Checkout, pid: int = 0) -> str:

@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.config import FILE, Config
 from playbook_supervisor.project.references import handle, interpolate, names
 from playbook_supervisor.project.secrets import known, value_of
+from playbook_supervisor.system.processes import run
 
 INSTALL = "pip install 'playbook-supervisor[notify]'"
 SENDER = (sys.executable, "-P", "-m", "playbook_supervisor.drivers.apprise_process")
@@ -71,8 +73,6 @@ def installed() -> bool:
 
 def _with_secrets(config: Config, root: Path) -> tuple[dict[int, str], dict[int, str]]:
     """By their index, the URLs with their secrets, and why a secret of the others is missing."""
-    from urllib.parse import quote
-
     urls, problems = dict[int, str](), dict[int, str]()
     for index, url in enumerate(config.notify):
         try:
@@ -89,8 +89,6 @@ def _reports(
     urls: Mapping[int, str], data: Mapping[str, str], root: Path, deadline: float
 ) -> dict[int, str]:
     """What became of each URL. One without a report was not done with when the process ended."""
-    from playbook_supervisor.system.processes import run
-
     stdin = json.dumps({**data, "urls": dict(urls)}).encode()
     try:
         done = run(SENDER, cwd=root, stdin=stdin, timeout=deadline, cap=100_000)

@@ -119,7 +119,7 @@ def _upstream(repository: Repository, branch: str, *, push: bool, pull: bool) ->
 def _commit(repository: Repository, message: str, files: Sequence[str]) -> tuple[str, list[str]]:
     if not files:
         return "", []
-    known = set(_split(repository.ask("ls-files", "--full-name", "-z")))
+    known = {*repository.ask("ls-files", "--full-name", "-z").split("\0")}
     new = [file for file in files if file not in known and os.path.lexists(repository.root / file)]
     message_option = f"--message={message}"
     with committing(repository.git, repository.runtime, repository.commit(), files, new):
@@ -147,10 +147,6 @@ def _push(repository: Repository, upstream: Upstream, made: str) -> str:
             raise
         message = f"committed {short(made)}, but {error.message}"
         raise StepError(CODE, message, guidance=error.guidance, cause=error.cause) from error
-
-
-def _split(listed: str) -> list[str]:
-    return [name for name in listed.split("\0") if name]
 
 
 def _pathspecs(files: Sequence[str]) -> bytes:

@@ -210,7 +210,6 @@ def _recover(
     An agent that was allowed but never launched becomes due again. Agents of this same client are
     waited for, unless the session has stalled.
     """
-
     waits = former is not None and former.pid == typed.pid and not former.stalled
     given = set() if former is None else set(former.workers)
     detached = driver_lock.detached_works(supervisor.private)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.records import Record
@@ -59,8 +60,6 @@ def _kept_mark(private: Path) -> str:
 
 def prepared(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
     """What is outstanding once each prompt that cannot be made has failed its attempt."""
-    from playbook_supervisor.errors import PlaybookError
-
     prompts = [attempt for attempt in for_agents(snapshot) if attempt.step.namespace != SLASH]
     for attempt in prompts:
         try:

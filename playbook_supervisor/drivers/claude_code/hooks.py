@@ -256,12 +256,6 @@ def _after_tool(hook: HookContext) -> HookReply | None:
     return None
 
 
-def _tool_failed(hook: HookContext) -> HookReply | None:
-    if hook.text("tool_name") in allowlist.AGENTS and not hook.worker:
-        return turns.agent_failed(hook)
-    return None
-
-
 # ── agents and the client itself ────────────────────────────────────────────────────────────
 
 
@@ -349,7 +343,7 @@ _EVENTS = {
     "PermissionRequest": _permission,
     "PostToolBatch": turns.round_over,
     "PostToolUse": _after_tool,
-    "PostToolUseFailure": _tool_failed,
+    "PostToolUseFailure": turns.agent_failed,
     "PreToolUse": _before_tool,
     "PreSkillShellCommand": _before_shell_line,
     "SessionStart": _started,

@@ -100,7 +100,7 @@ def _last_text(response: Mapping[str, Any]) -> str:
 def agent_failed(hook: HookContext) -> HookReply | None:
     """The call of an agent failed, or a person interrupted it."""
     attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
-    if not attempt or hook.payload.get("is_interrupt"):
+    if not attempt or hook.worker or hook.payload.get("is_interrupt"):
         return None  # after an interrupt, the next prompt says what the person wants
     return _ended(hook, attempt, hook.text("error") or notices.FAILED, "", "PostToolUseFailure")
 
