@@ -22,10 +22,10 @@ from playbook_supervisor.drivers.claude_code import authorization, gates, permis
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.live_output import LiveOutput
 from playbook_supervisor.drivers.notifier import Notifier
 from playbook_supervisor.drivers.observers import (
     CompositeObserver,
+    LiveOutput,
     Observer,
     Prompter,
 )

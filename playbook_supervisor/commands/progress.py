@@ -17,7 +17,7 @@ from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.pinned import pinned_playbook
 from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
-from playbook_supervisor.drivers.live_output import NAME, last_lines
+from playbook_supervisor.drivers.observers import LAST_LINES, last_lines
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.records import Record, field, replace
@@ -222,7 +222,7 @@ class Poller:
             return progress
         seen = progress.seen
         place, private = _place(seen), seen.store.runtime(seen.session_id)
-        now = _changed(private / NAME)
+        now = _changed(private / LAST_LINES)
         stamp, lines = self._lines.get(place, (None, progress.lines))
         if stamp != now:
             lines = last_lines(private)
@@ -247,7 +247,7 @@ def _place(seen: SessionOverview) -> _Place:
 def _stamp(private: str) -> object:
     """The driver and the private files' times, except the output file, which is always read."""
     with suppress(OSError, PlaybookError), os.scandir(private) as files:
-        times = {file.name: _changed(file) for file in files if file.name != NAME}
+        times = {file.name: _changed(file) for file in files if file.name != LAST_LINES}
         bound = binding.load(Path(private))
         return times, driver_lock.living(Path(private)) if bound is None else binding.lives(bound)
     return None

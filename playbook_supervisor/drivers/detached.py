@@ -20,8 +20,7 @@ from queue import Empty
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.jobs import Assignment, executor_job
-from playbook_supervisor.drivers.live_output import LiveOutput
-from playbook_supervisor.drivers.observers import showing_check
+from playbook_supervisor.drivers.observers import LiveOutput, showing_check
 from playbook_supervisor.drivers.workers import WorkerPool
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
