@@ -286,12 +286,7 @@ class Account(Record, frozen=False):
 
 # ── fields of an event ──────────────────────────────────────────────────────────────────────
 
-_RESULT_KEYS = (
-    "inputTokens",
-    "cacheReadInputTokens",
-    "cacheCreationInputTokens",
-    "outputTokens",
-)
+_RESULT_KEYS = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "outputTokens")
 _MESSAGE_KEYS = (
     "input_tokens",
     "cache_read_input_tokens",

@@ -225,8 +225,7 @@ def _step_kinds(
 ) -> Iterator[Problem]:
     if playbook.version == "1.0":
         return
-    from playbook_supervisor.drivers.preflight import findings
-    from playbook_supervisor.drivers.step_kinds import Site
+    from playbook_supervisor.drivers.step_kinds import Site, findings
 
     for each in findings(playbook, Site(root, config) if root and config else None):
         error = each.error

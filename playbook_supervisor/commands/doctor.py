@@ -25,8 +25,7 @@ from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.drivers import url_notices
 from playbook_supervisor.drivers.claude_code import client_register, permissions, settings
 from playbook_supervisor.drivers.claude_code.marker import MARKER
-from playbook_supervisor.drivers.preflight import findings
-from playbook_supervisor.drivers.step_kinds import Site
+from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.versions import is_newer

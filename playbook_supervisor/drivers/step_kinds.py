@@ -1,4 +1,7 @@
-"""What the kinds of a playbook's steps need, seen before anything runs: executors, an agent."""
+"""What cannot work here, seen before anything runs: what the kinds of a playbook's steps need.
+
+`check` and `doctor` show all findings; `run` and the other beginnings refuse what is fatal.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError, StepError
+from playbook_supervisor.errors import (
+    ArgumentError,
+    CheckError,
+    PlaybookError,
+    PolicyError,
+    StepError,
+)
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
 LACK = "PB-CHECK-MACHINE"
 _SCHEMA = "PB-CHECK-SCHEMA"
+_OTHER_AGENT = "Remove the limit, or set an agent that reports its usage."
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
 
 
@@ -107,6 +117,47 @@ def faults(
         for path, error in _Look(playbook, step, site, values, made).faults():
             yield Fault(index, path, error)
         made.update((*step.postconditions, *must_exist(step.outputs)))
+
+
+class Finding(Record):
+    """One thing that cannot work, at a path of the playbook.
+
+    `certain`: on any machine; `fatal`: the run could not go on without it.
+    """
+
+    path: tuple[str | int, ...]
+    error: PlaybookError
+    certain: bool = True
+    fatal: bool = True
+
+    @property
+    def step(self) -> int | None:
+        """The index of its step; None if it is about the whole playbook."""
+        return next((part for part in self.path if isinstance(part, int)), None)
+
+
+def findings(playbook: Playbook, site: Site | None) -> Iterator[Finding]:
+    """All of them, in the order of the steps; then the limits that the settings' agent cannot
+    keep, unless it is the default one or cannot be used. Without a site, the faults alone."""
+    for fault in faults(playbook, site):
+        yield Finding(("steps", fault.index, *fault.path), fault.error)
+    if site is None:
+        return
+    from playbook_supervisor.agents import registry
+    from playbook_supervisor.drivers.budget import unkept
+
+    for lack in lacking(playbook, site.root):
+        error = CheckError(LACK, lack.message, guidance=lack.guidance)
+        yield Finding(("steps", lack.index, "command"), error, certain=False, fatal=lack.fatal)
+    if registry.is_default(site.config.agent):
+        return
+    try:
+        problem = unkept(registry.choose("", site.config, site.root), playbook)
+    except PlaybookError:
+        return
+    if problem:
+        lacks = ArgumentError("PB-ARG-AGENT", problem, guidance=_OTHER_AGENT)
+        yield Finding(("steps",), lacks, certain=False)
 
 
 def require_executable(

@@ -7,9 +7,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from playbook_supervisor.errors import PlaybookError, PolicyError, StepError
 from playbook_supervisor.executors.protocol import (
@@ -196,16 +195,9 @@ class _Watched:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.namespace, self.with_schema = executor.namespace, executor.with_schema
         self.over = threading.Event()
         self.raised = False
-
-    @property
-    def namespace(self) -> str:
-        return self._executor.namespace
-
-    @property
-    def with_schema(self) -> Mapping[str, Any]:
-        return self._executor.with_schema
 
     def execute(self, task: Task, context: Context) -> Outcome:
         try:
