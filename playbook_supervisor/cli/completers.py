@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.vocabulary import ArgType
 from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.system import checkout
+
+_WORDS = {ArgType.BOOLEAN: ("true", "false")}
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -30,12 +36,22 @@ def _begins(word: str, incomplete: str) -> bool:
     )
 
 
+def _root() -> Path:
+    return checkout.find(Path.cwd()).root
+
+
+def _playbook(reference: str) -> Playbook:
+    from playbook_supervisor.project import library
+
+    return library.find(_root(), reference).playbook
+
+
 @_completer
 def playbooks(_: click.Context) -> Iterable[str]:
     """Names of the playbooks that can run."""
-    from playbook_supervisor.commands import view
+    from playbook_supervisor.project import library
 
-    return [each.name for each in view.playbooks() if not each.problem]
+    return [each.name for each in library.playbooks(_root()) if not each.problem]
 
 
 @_completer
@@ -58,31 +74,27 @@ def fleet_sessions(_: click.Context) -> Iterable[str]:
 @_completer
 def steps(ctx: click.Context) -> Iterable[str]:
     """Ids of the steps of the playbook that was given."""
-    from playbook_supervisor.commands import view
-
     # While an option still lacks its value, click leaves the arguments before it unparsed.
     named: list[Any] = [ctx.params.get("playbook"), *ctx.args]
     reference = next((str(word) for word in named if word), "")
-    return [step.id for step in view.load_playbook(reference).steps] if reference else []
+    return [step.id for step in _playbook(reference).steps] if reference else []
 
 
 @_completer
 def arguments(ctx: click.Context) -> Iterable[str]:
     """`name=` for each arg that is not given yet, with its values if it has only a few."""
-    from playbook_supervisor.commands import view
-
     reference = ctx.params.get("playbook")
     if not reference:
         return []
     given = ctx.params.get("args") or ()
-    playbook = view.load_playbook(str(reference))
+    playbook = _playbook(str(reference))
     named = {str(word).partition("=")[0] for word in given}
     positional = sum("=" not in str(word) for word in given)
     return [
         f"{arg.name}={value}"
         for arg in playbook.args[positional:]
         if arg.name not in named
-        for value in view.choices(arg)
+        for value in (arg.values if arg.type is ArgType.ENUM else _WORDS.get(arg.type, ("",)))
     ]
 
 
@@ -97,10 +109,9 @@ def conditions(_: click.Context) -> Iterable[str]:
 @_completer
 def checks(_: click.Context) -> Iterable[str]:
     """Names of the checks that the project's settings define."""
-    from playbook_supervisor.commands import locate
     from playbook_supervisor.project import config
 
-    return config.load(locate.store().checkout.root).checks
+    return config.load(_root()).checks
 
 
 @_completer

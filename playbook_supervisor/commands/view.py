@@ -19,9 +19,9 @@ from playbook_supervisor.errors import (
 )
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.directives import Answer, Probed
-from playbook_supervisor.kernel.model import Arg, Playbook
+from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import ArgType, Condition, Trigger
+from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project import conditions, features, library
 from playbook_supervisor.project.child_playbooks import Children
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
@@ -52,11 +52,6 @@ def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
 def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
     """The playbook of that name or path. CheckError if it is not valid."""
     return library.find(checkout.find(cwd or locate.current_folder()).root, reference).playbook
-
-
-def choices(arg: Arg) -> tuple[str, ...]:
-    """The values that completion offers for an arg; an empty one where any text may follow."""
-    return {ArgType.ENUM: arg.values, ArgType.BOOLEAN: ("true", "false")}.get(arg.type, ("",))
 
 
 # ── sessions ────────────────────────────────────────────────────────────────────────────────
