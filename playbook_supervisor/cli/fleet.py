@@ -8,12 +8,9 @@ import click
 
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.commands.fleet.opening import opened
+from playbook_supervisor.drivers.fleet.storage.rows import Limits
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.drivers.fleet.storage.rows import Limits
 
 _STATE_ERROR = 3
 _RATE = r"([1-9][0-9]{0,6})/([1-9][0-9]{0,6})\Z"
@@ -102,17 +99,8 @@ def limits(
     with opened() as database:
         from playbook_supervisor.commands.fleet import operating
 
-        if in_all or per_repository or rate or unlimited:
-            found = operating.change_limits(
-                database,
-                pool,
-                in_all=in_all,
-                per_repository=per_repository,
-                per_time=rate,
-                unlimited=unlimited,
-            )
-        else:
-            found = operating.limits(database, pool)
+        changes = Limits(in_all, per_repository, rate)
+        found = operating.limits(database, pool, changes, unlimited=unlimited)
     output.write(f"{pool}: {_in_words(found)}")
     return 0
 

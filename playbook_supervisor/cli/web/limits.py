@@ -157,9 +157,8 @@ def cookies_of(headers: Headers) -> dict[str, str]:
 async def form_of(request: Request, site: Site) -> dict[str, list[str]]:
     """The fields of a form of our own pages. RefusedError for any other, and for a large one."""
     headers = request.headers
-    if not site.is_own(headers.get("origin", ""), headers["host"]):
-        raise RefusedError(403, "This form is not from a page of the inbox.")
-    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+    same = headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    if not (same and site.is_own(headers.get("origin", ""), headers["host"])):
         raise RefusedError(403, "This form is not from a page of the inbox.")
     kind = headers.get("content-type", "").partition(";")[0].strip().casefold()
     if kind != "application/x-www-form-urlencoded":

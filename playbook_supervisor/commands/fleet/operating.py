@@ -24,7 +24,7 @@ from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project import worker_settings
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import Record, as_mapping, replace
 from playbook_supervisor.sessions import session_ids
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.manifest import Manifest, read_manifest
@@ -36,6 +36,7 @@ from playbook_supervisor.system.files import remove, written_at
 _DAY, _HOUR = 86_400_000, 3_600_000  # ms
 _NS = 1_000_000  # of a ms
 _DEEPEST = 16  # child sessions below each other
+_NO_LIMITS = Limits()
 
 
 class Place(Record):
@@ -109,32 +110,23 @@ def work(
     return worker.work(database, settings, name=name, drain=drain, tell=tell, log=log)
 
 
-def limits(database: FleetDatabase, pool: str) -> Limits:
-    """The limits of a pool, of which nothing has to be known yet."""
-    (name,) = worker_settings.pool_names((pool,))
-    return database.queue.limits(name)
-
-
-def change_limits(
-    database: FleetDatabase,
-    pool: str,
-    *,
-    in_all: int | None = None,
-    per_repository: int | None = None,
-    per_time: tuple[int, float] | None = None,
-    unlimited: bool = False,
+def limits(
+    database: FleetDatabase, pool: str, changes: Limits = _NO_LIMITS, *, unlimited: bool = False
 ) -> Limits:
-    """Set the limits that are given, and return all; with `unlimited` the others are removed."""
-    require_person("fleet limits")
-    former = limits(database, pool)
-    if unlimited:
-        former = Limits()
-    changed = Limits(
-        former.in_all if in_all is None else in_all,
-        former.per_repository if per_repository is None else per_repository,
-        former.per_time if per_time is None else per_time,
-    )
-    return database.queue.limits(pool, changed)
+    """The limits of a pool, of which nothing has to be known yet, after these changes.
+
+    What is None stays as it is, or with `unlimited` is removed.
+    """
+    changing = unlimited or changes != _NO_LIMITS
+    if changing:
+        require_person("fleet limits")
+    (name,) = worker_settings.pool_names((pool,))
+    former = database.queue.limits(name)
+    if not changing:
+        return former
+    kept = {} if unlimited else as_mapping(former)
+    given = {each: value for each, value in as_mapping(changes).items() if value is not None}
+    return database.queue.limits(pool, Limits(**kept | given))
 
 
 # ── prune ───────────────────────────────────────────────────────────────────────────────────

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from playbook_supervisor.commands.inbox import register
-from playbook_supervisor.commands.inbox.repository import AnyRow, FleetRow, Repository, Row
-from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.progress import Progress
+from playbook_supervisor.commands.inbox.repository import AnyRow, Repository, Row
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record
 
@@ -36,8 +34,8 @@ class Listing(Record):
     idle: tuple[Row, ...] = ()
     ended: tuple[AnyRow, ...] = ()
     problems: tuple[str, ...] = ()
-    stuck: tuple[FleetRow, ...] = ()
-    queued: tuple[FleetRow, ...] = ()
+    stuck: tuple[AnyRow, ...] = ()
+    queued: tuple[AnyRow, ...] = ()
 
     @property
     def rows(self) -> tuple[AnyRow, ...]:
@@ -57,7 +55,7 @@ class Feed:
         self._problems: dict[Path | str, str] = {}  # by what cannot be read
         self._note = ""
         self._rows: dict[str, list[Row]] = {}
-        self._said: dict[str, Progress | FleetRow] = {}
+        self._said: dict[str, AnyRow] = {}
         self._looked_at = float("-inf")
         self.listing = Listing()
 
@@ -150,11 +148,10 @@ class Feed:
 
     def _arrange(self) -> tuple[str, ...]:
         """Sort all sessions into a new listing; the topics of those that differ from the last."""
-        fleet = self.fleet.rows if self.fleet else ()
-        rows = [row for each in self._rows.values() for row in each if _is_listed(row)]
-        ours = [row for row in fleet if row.open or _is_of_today(row.since)]
-        said: dict[str, Progress | FleetRow] = {row.topic: row.progress for row in rows}
-        said |= {row.topic: row for row in ours}
+        rows: list[AnyRow] = [row for each in self._rows.values() for row in each]
+        rows += self.fleet.rows if self.fleet else ()
+        rows = [row for row in rows if row.open or _is_of_today(row.since)]
+        said = {row.topic: row for row in rows}
         former = self._said
         changed = [each for each in {**said, **former} if _differ(said.get(each), former.get(each))]
         problem = self.fleet.problem if self.fleet else ""
@@ -163,61 +160,38 @@ class Feed:
             changed.append("")
         if changed or not self.listing.version:
             self._said = said
-            self.listing = _listing(self.listing.version + 1, rows, ours, problems)
+            self.listing = _listing(self.listing.version + 1, rows, problems)
         return tuple(changed)
 
 
-def _listing(
-    version: int, rows: Sequence[Row], fleet: Sequence[FleetRow], problems: tuple[str, ...]
-) -> Listing:
+def _listing(version: int, rows: Sequence[AnyRow], problems: tuple[str, ...]) -> Listing:
     """The oldest gate comes first; of all others, the latest; those of a queue in its order."""
     since = attrgetter("since")
-    waiting: list[AnyRow] = [row for row in rows if row.seen.gate is not None]
-    waiting += (row for row in fleet if row.place == "waiting")
-    others = [row for row in rows if row.seen.gate is None]
-    working: list[AnyRow] = [row for row in others if row.seen.open and row.seen.driver is not None]
-    working += (row for row in fleet if row.place == "working")
-    ended: list[AnyRow] = [row for row in others if not row.seen.open]
-    ended += (row for row in fleet if row.place == "ended")
-    idle = [row for row in others if row.seen.open and row.seen.driver is None]
+
+    def of(place: str) -> Iterator[AnyRow]:
+        return (row for row in rows if row.place == place)
+
+    idle = [row for row in rows if isinstance(row, Row) and row.place == "idle"]
     return Listing(
         version,
-        tuple(sorted(waiting, key=since)),
-        tuple(sorted(working, key=since, reverse=True)),
+        tuple(sorted(of("waiting"), key=since)),
+        tuple(sorted(of("working"), key=since, reverse=True)),
         tuple(sorted(idle, key=since, reverse=True)),
-        tuple(sorted(ended, key=since, reverse=True)[:_MOST_ENDED]),
+        tuple(sorted(of("ended"), key=since, reverse=True)[:_MOST_ENDED]),
         problems,
-        tuple(row for row in fleet if row.place == "stuck"),
-        tuple(row for row in fleet if row.place == "queued"),
+        tuple(of("stuck")),
+        tuple(of("queued")),
     )
-
-
-def _is_listed(row: Row) -> bool:
-    ended_today = row.seen.manifest is not None and _is_of_today(row.since)
-    return row.seen.open or ended_today
 
 
 def _is_of_today(ms: int) -> bool:
     return time.localtime(ms / 1000)[:3] == time.localtime()[:3]
 
 
-def _differ(one: Progress | FleetRow | None, other: Progress | FleetRow | None) -> bool:
+def _differ(one: AnyRow | None, other: AnyRow | None) -> bool:
     if one is other:
         return False
-    return one is None or other is None or _shown(one) != _shown(other)
-
-
-def _shown(each: Progress | FleetRow) -> object:
-    """All that a page shows of a session and that does not change by itself, for comparison."""
-    if not isinstance(each, Progress):
-        return each.told
-    counted = (each.done, each.total, dict(each.at_work), dict(each.lines), each.notify_error)
-    return (*_tree(each.seen), *counted)
-
-
-def _tree(seen: SessionOverview) -> tuple[object, ...]:
-    below = tuple(_tree(child) for child in seen.children)
-    return seen.manifest, seen.problem, seen.driver, seen.client, seen.stale, below
+    return one is None or other is None or one.told != other.told
 
 
 def _said(where: object, error: PlaybookError | OSError) -> str:

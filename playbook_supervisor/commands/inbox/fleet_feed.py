@@ -78,9 +78,8 @@ class FleetFeed:
         seen = fleet(database)
         later = system_clock() - seen.now
         sessions = (*seen.sessions, *(FleetSession(row) for row in seen.ended))
-        known = {row.session_id: row for row in self.rows}
-        made = (FleetRow(each, later) for each in sessions)
-        self.rows = tuple(_as_before(known.get(row.session_id), row) for row in made)
+        known = {row.session: row for row in self.rows}  # the same row is not compared again
+        self.rows = tuple(known.get(each) or FleetRow(each, later) for each in sessions)
         self.problem, self._stamp = " ".join(seen.notices), stamp
 
     def find(self, session_id: str) -> Row | None:
@@ -116,11 +115,6 @@ class FleetFeed:
         with self._lock:
             self._known = None
             self._open.close()
-
-
-def _as_before(known: FleetRow | None, row: FleetRow) -> FleetRow:
-    """The row that was there if it is the same, which is then not compared any further."""
-    return known if known is not None and known.session == row.session else row
 
 
 # ── clones to look at ───────────────────────────────────────────────────────────────────────

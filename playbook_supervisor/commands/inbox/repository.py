@@ -43,6 +43,26 @@ class Row(Record):
         return self.seen.session_id
 
     @property
+    def open(self) -> bool:
+        return self.seen.open
+
+    @property
+    def place(self) -> str:
+        """What it is among: `waiting`, `working`, `idle` or `ended`."""
+        if self.seen.gate is not None:
+            return "waiting"
+        if not self.open:
+            return "ended"
+        return "idle" if self.seen.driver is None else "working"
+
+    @property
+    def told(self) -> object:
+        """All that a page shows of it and that does not change by itself, for comparison."""
+        now = self.progress
+        counted = (now.done, now.total, dict(now.at_work), dict(now.lines), now.notify_error)
+        return (*_tree(self.seen), *counted)
+
+    @property
     def since(self) -> int:
         """When its gate opened, else when it ended or began, in ms; 0 if it cannot be read."""
         if (gate := self.seen.gate) is not None:
@@ -110,12 +130,17 @@ class FleetRow(Record):
 
     @property
     def told(self) -> object:
-        """All that a page shows of it and that does not change by itself, for comparison."""
+        """As `Row.told`."""
         row = self.session.row
         return replace(self.session, row=replace(row, lease_until=0, changed_at=0))
 
 
 AnyRow = Row | FleetRow
+
+
+def _tree(seen: SessionOverview) -> tuple[object, ...]:
+    below = tuple(_tree(child) for child in seen.children)
+    return seen.manifest, seen.problem, seen.driver, seen.client, seen.stale, below
 
 
 class Repository:

@@ -77,8 +77,7 @@ class FleetDatabase:
         database = cls(address)
         try:
             tables.require_file(address)
-            number, role = database._run(lambda tx: tables.current(tx.connection), read=True)
-            tables.require(address, number)
+            role = database._run(lambda tx: tables.role(tx.connection, address), read=True)
         except BaseException:
             database.close()
             raise

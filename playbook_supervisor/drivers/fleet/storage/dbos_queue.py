@@ -20,7 +20,7 @@ from dbos import error as dbos_errors
 
 from playbook_supervisor.drivers.fleet.address import Address
 from playbook_supervisor.drivers.fleet.storage import connections
-from playbook_supervisor.drivers.fleet.storage.rows import MOST_PRIORITY, Job, Limits
+from playbook_supervisor.drivers.fleet.storage.rows import MOST_PRIORITY, Job, Limits, Row
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.sessions.manifest import SESSION_ID
@@ -65,29 +65,20 @@ class DbosQueue:
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 
-    def put(
-        self,
-        connection: sa.Connection,
-        session: str,
-        number: int,
-        *,
-        pool: str,
-        repository: str,
-        priority: int,
-    ) -> None:
-        """Put a job, in the caller's transaction. One that is there already stays as it is."""
+    def put(self, connection: sa.Connection, row: Row) -> None:
+        """Put the session's job, in the caller's transaction. One that is there stays as it is."""
         most = MOST_PRIORITY
         options: dbos.EnqueueOptions = {
             "workflow_name": _WORKFLOW,
-            "workflow_id": _job_id(session, number),
-            "queue_name": pool,
-            "queue_partition_key": repository,
-            "priority": most + 1 - max(-most, min(priority, most)),
+            "workflow_id": _job_id(row.id, row.job),
+            "queue_name": row.pool,
+            "queue_partition_key": row.repository,
+            "priority": most + 1 - max(-most, min(row.priority, most)),
             "app_version": _VERSION,
             "application_name": _APPLICATION,
             "serialization_type": dbos.WorkflowSerializationFormat.PORTABLE,
         }
-        self._client.enqueue_in_transaction(connection, options, session, _PROTOCOL)
+        self._client.enqueue_in_transaction(connection, options, row.id, _PROTOCOL)
 
     def put_back(self, session: str, number: int, pool: str = "") -> bool:
         """Give a job that was taken to the next worker, and take it from its owner.

@@ -115,22 +115,20 @@ def of(engine: sa.Engine | sa.Connection) -> Tables:
 # ── the version ─────────────────────────────────────────────────────────────────────────────
 
 
-def current(connection: sa.Connection) -> tuple[int, str]:
-    """The version of the schema, and the role of this connection; "" in a file."""
+def role(connection: sa.Connection, address: Address) -> str:
+    """The role of this connection; "" in a file.
+
+    FleetError PB-FLEET-NOT-UP or PB-FLEET-NEWER if the schema is not the one of this program.
+    """
     tables = of(connection)
     number = connection.execute(sa.select(sa.func.max(tables.version.c.number))).scalar()
-    role = ""
-    if tables.schema:
-        role = str(connection.execute(sa.text("SELECT current_user")).scalar_one())
-    return (number if isinstance(number, int) else 0), role
-
-
-def require(address: Address, number: int) -> None:
-    """FleetError PB-FLEET-NOT-UP or PB-FLEET-NEWER if the schema is not the one of this program."""
-    if number < VERSION:
+    if not isinstance(number, int) or number < VERSION:
         raise connections.not_up(address, "has the tables of an older version of playbook")
     if number > VERSION:
-        raise newer(address)
+        raise _newer(address)
+    if not tables.schema:
+        return ""
+    return str(connection.execute(sa.text("SELECT current_user")).scalar_one())
 
 
 def require_file(address: Address) -> None:
@@ -139,8 +137,7 @@ def require_file(address: Address) -> None:
         raise connections.not_up(address, "does not exist")
 
 
-def newer(address: Address) -> FleetError:
-    """The error for a schema that this program does not know."""
+def _newer(address: Address) -> FleetError:
     return FleetError(
         "PB-FLEET-NEWER",
         "the fleet's database has the tables of a newer version of playbook",
@@ -157,7 +154,7 @@ def migrate(address: Address) -> None:
     try:
         with connections.translated(address), _alone(engine):
             if _version(engine) > VERSION:
-                raise newer(address)
+                raise _newer(address)
             DbosQueue(engine, address).migrate()
             with engine.begin() as connection:
                 _create(connection)

@@ -155,14 +155,7 @@ class Transaction:
 
     def put(self, row: Row) -> None:
         """Put the job of that number, unless it is there."""
-        self._queue().put(
-            self.connection,
-            row.id,
-            row.job,
-            pool=row.pool,
-            repository=row.repository,
-            priority=row.priority,
-        )
+        self._queue().put(self.connection, row)
 
 
 def clock(tx: Transaction) -> int:
