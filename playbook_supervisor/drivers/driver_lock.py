@@ -199,10 +199,8 @@ def hand_over(private: Path, request: Request) -> None:
 
 
 def _refused(private: Path, reply: str) -> StateError:
-    return StateError(
-        "PB-STATE-HUMAN-ONLY",
-        f"the runner of session {private.name} refuses the request: {reply}",
-    )
+    message = f"the runner of session {private.name} refuses the request: {reply}"
+    return StateError("PB-STATE-HUMAN-ONLY", message)
 
 
 def _connected(private: Path, timeout: float) -> Connection | None:

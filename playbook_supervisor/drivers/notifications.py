@@ -7,7 +7,6 @@ Each gate and each end is notified once, however often it is asked about, and a 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -155,17 +154,14 @@ def deliver(config: Config, notice: Notice, root: Path) -> str:
         from playbook_supervisor.drivers.url_notices import send_to_urls
 
         return send_to_urls(config, notice.title, notice.message, root, DEADLINE)
-    return send(config.notify, notice, root) if config.notify else ""
-
-
-def send(argv: Sequence[str], notice: Notice, root: Path) -> str:
-    """Run the program with the notice on its stdin; why that failed in a sentence, or empty."""
+    if not config.notify:
+        return ""
     from playbook_supervisor.system.processes import run
 
     stdin = f"{notice.line}\n".encode(errors="replace")
-    program = first_line(argv[0])
+    program = first_line(config.notify[0])
     try:
-        done = run(argv, cwd=root, stdin=stdin, timeout=DEADLINE, cap=10_000)
+        done = run(config.notify, cwd=root, stdin=stdin, timeout=DEADLINE, cap=10_000)
     except PlaybookError as error:
         return f"the notification failed: {first_line(error.message)}"
     if done.timed_out:

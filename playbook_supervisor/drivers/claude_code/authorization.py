@@ -46,12 +46,8 @@ def inside(environment: Mapping[str, str]) -> bool:
 
 def require_client(environment: Mapping[str, str], client: int) -> None:
     """StateError PB-STATE-HUMAN-ONLY unless the client, that process, has called this hook."""
-    if reason := _not_the_client(environment, client):
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"only Claude Code calls `playbook hook`, but {reason}",
-            guidance="Leave hooks to the client; `playbook next` prints what is outstanding.",
-        )
+    cure = "Leave hooks to the client; `playbook next` prints what is outstanding."
+    _refuse_if(_not_the_client(environment, client), "Claude Code calls `playbook hook`", cure)
 
 
 def _not_the_client(environment: Mapping[str, str], client: int) -> str:
@@ -141,12 +137,7 @@ def _require_person(
         reason = "a shell of Claude Code has started this process"
     if not reason and (not line or _line(process) != line):
         reason = f"process {pid}, which asked for it, has ended"
-    if reason:
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"only a human may {command}, but {reason}",
-            guidance="Use a browser that you have started yourself.",
-        )
+    _refuse_if(reason, f"a human may {command}", "Use a browser that you have started yourself.")
 
 
 def _line(process: Process) -> list[tuple[int, str]]:
@@ -204,23 +195,21 @@ def _started_by(bound: Binding, pid: int = 0) -> str:
 
 def require_another_client(bound: Binding, client: int) -> None:
     """StateError PB-STATE-HUMAN-ONLY if the conversation's client has started that one."""
-    if reason := _started_by(bound, client):
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"only a human may take a session from a running client, but {reason}",
-            where=f"session {bound.session}",
-            guidance="Type it at the prompt of that client, or in one that you start yourself.",
-        )
+    act = "a human may take a session from a running client"
+    cure = "Type it at the prompt of that client, or in one that you start yourself."
+    _refuse_if(_started_by(bound, client), act, cure, bound.session)
 
 
 def _refuse(session: str, command: str, reason: str) -> None:
+    cure = "Type it at Claude Code's own prompt, or run it in a terminal of your own."
+    _refuse_if(reason, f"a human may run `playbook {command}` here", cure, session)
+
+
+def _refuse_if(reason: str, only: str, cure: str, session: str = "") -> None:
+    """StateError PB-STATE-HUMAN-ONLY if there is a reason: `only` says who may do what."""
     if reason:
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"only a human may run `playbook {command}` here, but {reason}",
-            where=session and f"session {session}",
-            guidance="Type it at Claude Code's own prompt, or run it in a terminal of your own.",
-        )
+        where, message = session and f"session {session}", f"only {only}, but {reason}"
+        raise StateError("PB-STATE-HUMAN-ONLY", message, where=where, guidance=cure)
 
 
 # ── who drives ──────────────────────────────────────────────────────────────────────────────
