@@ -71,4 +71,4 @@ def _lines(finished: finishing.FinishResult, here: Path) -> Iterator[str]:
     for each in finished.brought:
         yield f"✓ The journal of {each.session_id} was completed in {each.home}, but not committed"
     if inside:
-        yield f"→ Run: cd {shlex.quote(str(plan.main))}"
+        yield f"→ Run: cd {shlex.quote(str(plan.leaving.main))}"

@@ -28,7 +28,7 @@ def named_files(words: Sequence[str]) -> Iterator[str]:
         elif os.path.lexists(word) or "/" in word or "." in word:
             yield word
         else:
-            yield _shown(library.find(_root(), word).file)
+            yield os.path.relpath(library.find(_root(), word).file)
 
 
 def project_files() -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def project_files() -> tuple[str, ...]:
         raise StateError(
             "PB-STATE-NOT-INITIALISED", f"{root} has no {library.TOP}/", where=str(root)
         )
-    found = tuple(map(_shown, _of_project(root / library.TOP)))
+    found = tuple(map(os.path.relpath, _of_project(root / library.TOP)))
     return found or tuple(_in_folder(root / library.TOP))
 
 
@@ -73,7 +73,3 @@ def _of_project(top: Path) -> Iterator[Path]:
     for folder in ("policies", "templates"):
         yield from (top / folder / name for name in yaml_folder.names(top / folder))
     yield from (top / name for name in _SINGLE if os.path.lexists(top / name))
-
-
-def _shown(file: Path) -> str:
-    return os.path.relpath(file)

@@ -78,7 +78,9 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
             guidance="Name an empty folder, or one that does not exist yet.",
         )
     _copy(shipped / "project", root)
-    _initialise(root)
+    change(root, "init", "--quiet", "--template=", f"--initial-branch={FEATURE}")
+    for name, value in _SETTINGS.items():
+        change(root, "config", "--local", name, value)
     _commit(root, "Specify a greeting")
     init.apply(init.plan(root, {}, init.Choices(commands=True)), clock())
     _commit(root, "Install playbooks")
@@ -90,12 +92,6 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
         playbook="auto-feature",
         args=(FEATURE.partition("-")[0],),
     )
-
-
-def _initialise(root: Path) -> None:
-    change(root, "init", "--quiet", "--template=", f"--initial-branch={FEATURE}")
-    for name, value in _SETTINGS.items():
-        change(root, "config", "--local", name, value)
 
 
 def _commit(root: Path, message: str) -> None:

@@ -7,7 +7,7 @@ What only the worktree has of a session is first brought home, to a checkout tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,14 +45,13 @@ _STILL = "what was written of session {} is not what was read again"
 class FinishPlan(Record):
     """What would be removed, and the obstacles, a line each.
 
-    `root` is the worktree, which may be `gone` already; `main` is the main checkout. `branch` is
-    empty if none is to be removed; `merged` says how its work was merged. `unsafe` are obstacles
-    that cannot be forced: what only the worktree has of a session could not be brought home.
+    `root` is the worktree, which may be `gone` already. `branch` is empty if none is to be removed;
+    `merged` says how its work was merged. `unsafe` are obstacles that cannot be forced: what only
+    the worktree has of a session could not be brought home.
     """
 
     store: DiskStore
     session_id: str
-    main: Path
     root: Path
     branch: str
     merged: str
@@ -134,7 +133,7 @@ def _bring_home(plan: FinishPlan) -> tuple[Homecoming, ...]:
 
 
 def _remove(plan: FinishPlan) -> tuple[str, ...]:
-    main = plan.main
+    main = plan.leaving.main
     notices = worktree.clean_up(plan.store.checkout)
     if plan.root in {each.path for each in git.worktrees(main)}:
         if not plan.gone:  # whole or not at all, whenever this process dies
@@ -201,33 +200,12 @@ def plan_worktree(store: DiskStore, session_id: str, *, discards: bool = False) 
     branch = "" if stays else here.branch
     leaving = _leaving(main, store, targets, merged, MergeTarget(here.branch, here.head), branch)
     leaving = replace(leaving, discarded=session_id if discards else "")
-    return _planned(store, session_id, here.root, branch, merged, found, leaving)
+    how, unsafe = merged.how if merged else "", _unsafe(leaving)
+    return FinishPlan(store, session_id, here.root, branch, how, tuple(found), unsafe, leaving)
 
 
-def _planned(
-    store: DiskStore,
-    session_id: str,
-    root: Path,
-    branch: str,
-    merged: Merged | None,
-    found: Iterable[str],
-    leaving: Leaving,
-    *,
-    gone: bool = False,
-) -> FinishPlan:
-    unsafe = filter(None, (each.obstacle for each in journal_home.homecomings(leaving)))
-    return FinishPlan(
-        store,
-        session_id,
-        leaving.main,
-        root,
-        branch,
-        merged.how if merged else "",
-        tuple(found),
-        tuple(unsafe),
-        leaving,
-        gone,
-    )
+def _unsafe(leaving: Leaving) -> tuple[str, ...]:
+    return tuple(each.obstacle for each in journal_home.homecomings(leaving) if each.obstacle)
 
 
 def _leaving(
@@ -287,7 +265,10 @@ def _plan_without_worktree(
     found = _unmerged(main, targets, commit) if removed and not merged else ()
     tip = MergeTarget(branch, commit)
     leaving = _leaving(main, store if lost else None, targets, merged, tip, removed)
-    return _planned(store, session_id, root, removed, merged, found, leaving, gone=True)
+    how, unsafe = merged.how if merged else "", _unsafe(leaving)
+    return FinishPlan(
+        store, session_id, root, removed, how, tuple(found), unsafe, leaving, gone=True
+    )
 
 
 def _targets(main: Path, branch: str, started_from: str) -> MergeTargets:
