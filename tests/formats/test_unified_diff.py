@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import jinja2
 import pytest
 from hypothesis import given
@@ -188,11 +186,10 @@ class TestLimits:
         assert changes.summary == "9 files, +18000 −0"
         assert [file.left_out for file in changes.files] == [0] * 5 + [2_000] * 4
 
-    def test_many_empty_hunks_take_no_time(self) -> None:
+    def test_many_empty_hunks_are_no_content(self) -> None:
+        """Quadratic time would exceed the limit of a test."""
         text = "diff --git a/x b/x\n" + "@@ -1,0 +1,0 @@\n" * 200_000
-        began = time.monotonic()
         assert read(text).files == (FileChange("x"),)
-        assert time.monotonic() - began < 5
 
 
 class TestVisibleText:
@@ -267,7 +264,5 @@ class TestPage:
     def test_ten_thousand_lines_stay_a_small_page(self) -> None:
         changes = read("".join(added(f"f{n}", 2_000, "    total += price" * 5) for n in range(6)))
         assert len(shown_lines(changes)) == MOST_LINES
-        began = time.monotonic()
         page = self.render(changes)
-        assert time.monotonic() - began < 5  # 0.05 s on an idle machine
         assert len(page.encode()) < 1_500_000

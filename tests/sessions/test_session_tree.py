@@ -116,6 +116,19 @@ def test_a_step_runs_another_playbook_as_a_child_session(scene: Scene) -> None:
     assert top.report("last#1", OK).directive == Finish(SessionStatus.COMPLETED)
 
 
+def test_the_end_of_a_childs_step_is_found_by_its_path(scene: Scene) -> None:
+    define(scene, "child", "plan", "pr")
+    top = parent(scene, calls(), "last")
+    top.begin()
+    asked = ("release#1/plan#1", "release#1/pr#1", "release#1")
+    assert scene.store.settled_events(top.id, asked) == []
+    top.report("release#1/plan#1", OK)
+    assert [each.id for each in scene.store.settled_events(top.id, asked)] == [asked[0]]
+    top.report("release#1/pr#1", OK)
+    settled = scene.fresh().settled_events(top.id, asked)
+    assert [(each.change, each.id) for each in settled] == [(Change.DONE, id_) for id_ in asked]
+
+
 def test_asking_again_gives_the_same_and_writes_nothing(scene: Scene) -> None:
     define(scene, "child", "plan")
     top = parent(scene, calls())
