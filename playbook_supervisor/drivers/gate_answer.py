@@ -62,8 +62,8 @@ def record(
         from playbook_supervisor.sessions import settings_in_force
 
         seen = reply.settings or shown
-        line = supervisor.line(asked.member)
-        settings_in_force.take(supervisor.store, line, asked, seen, reply.resolution, by)
+        lineage = supervisor.lineage(asked.member)
+        settings_in_force.take(supervisor.store, lineage, asked, seen, reply.resolution, by)
     return supervisor.answer(asked.id, reply.resolution, text, by)
 
 

@@ -41,17 +41,13 @@ def explain(
     """The problems of the `instance` at `path`, which violates the `keyword` of `schema`."""
     match keyword:
         case "additionalProperties":
-            yield from _unknown_keys(document, path, instance, schema)
-            return
+            return _unknown_keys(document, path, instance, schema)
         case "required":
-            yield from _missing_keys(document, path, instance, schema)
-            return
+            return _missing_keys(document, path, instance, schema)
         case "type":
-            yield from _wrong_type(document, path, instance, schema)
-            return
+            return _wrong_type(document, path, instance, schema)
         case "enum":
-            yield from _not_allowed(document, path, instance, schema)
-            return
+            return _not_allowed(document, path, instance, schema)
         case "pattern":
             message = f"{shown(instance)} is not a valid `{_key(path)}` of {_a(_kind(path))}"
             guidance = schema["patternErrorMessage"]
@@ -69,7 +65,7 @@ def explain(
         case _:  # the number of properties
             message = f"{_name(path)} has {len(instance)} conditions, not one"
             guidance = "Write each condition as its own item."
-    yield problem_at(document, path, SCHEMA, message, guidance)
+    return iter([problem_at(document, path, SCHEMA, message, guidance)])
 
 
 def shown(value: object) -> str:

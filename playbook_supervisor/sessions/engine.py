@@ -76,7 +76,7 @@ class EngineOptions(Record):
     commits: bool = True
 
 
-ALL = EngineOptions()
+DEFAULT_OPTIONS = EngineOptions()
 
 
 class SessionEngine:

@@ -1,9 +1,8 @@
 """The branch that a session belongs to: whatever is done of it is done there, and nowhere else.
 
 A session stays on its branch if the branch is renamed or rebased, and where no branch is checked
-out but a commit that contains the session's. It follows a step of its own that switches branches.
-Everything else that checks out another branch is a person's work, and the session waits for its
-branch to come back (docs/decisions/0249).
+out but a commit that contains the session's. Else it waits for its branch to come back, unless it
+may follow (`branch_admission`, docs/decisions/0249).
 """
 
 from __future__ import annotations

@@ -78,11 +78,16 @@ def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
 
 
 def take(
-    store: DiskStore, line: Sequence[str], asked: Ask, seen: str, decided: Resolution, by: Principal
+    store: DiskStore,
+    lineage: Sequence[str],
+    asked: Ask,
+    seen: str,
+    decided: Resolution,
+    by: Principal,
 ) -> None:
     """Let the session of this gate, and those above it, run under the project's settings.
 
-    `line` are the ids of these sessions, from the top one down to the gate's own.
+    `lineage` are the ids of these sessions, from the top one down to the gate's own.
     `seen` is the digest, or its first digits, of those that the person has seen: ArgumentError
     PB-ARG-ANSWER without one, StateError PB-STATE-CHANGED if they are others now. PolicyError where
     a policy does not let `by` answer; CheckError for settings that are not valid.
@@ -90,7 +95,7 @@ def take(
     root = store.checkout.root
     data = session_settings.text(root)
     session_settings.read_settings(data, config.FILE)
-    with store.open(line[-1]) as opened:
+    with store.open(lineage[-1]) as opened:
         opened.policy.admit(asked.member.step.id, asked.reason, decided, by.name, by.role)
         found = change(root, opened.folder, opened.config)
     if found is None:
@@ -108,7 +113,7 @@ def take(
             f"the project's settings differ from the session's by {what}",
             guidance=f"Answer `{found.words}` once you have seen them in {config.FILE}.",
         )
-    for session_id in line:  # the gate's own last: until then it still offers them
+    for session_id in lineage:  # the gate's own last: until then it still offers them
         accept(store, session_id, by, data)
 
 

@@ -36,7 +36,12 @@ from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import branch_admission
-from playbook_supervisor.sessions.engine import ALL, SPECKIT, EngineOptions, SessionEngine
+from playbook_supervisor.sessions.engine import (
+    DEFAULT_OPTIONS,
+    SPECKIT,
+    EngineOptions,
+    SessionEngine,
+)
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, at_work, due_children, running
 from playbook_supervisor.system.process_groups import kill_worker
@@ -66,21 +71,20 @@ class _Untold(Record, frozen=False):
 class Supervisor:
     """Supervises a session of one worktree, and its children. Never talks to people or agents.
 
-    `parent` supervises the session that a child works for, and `place` is the attempt there.
+    `parent` supervises the session that a child works for.
     """
 
     def __init__(
         self,
         store: DiskStore,
         session_id: str,
-        options: EngineOptions = ALL,
+        options: EngineOptions = DEFAULT_OPTIONS,
         *,
         parent: Supervisor | None = None,
-        place: str = "",
         max_depth: int = 0,
     ) -> None:
         self.store, self.id, self.root = store, session_id, store.checkout.root
-        self.parent, self.place = parent, place
+        self.parent = parent
         depth: int = parent.engine.depth + 1 if parent else 0
         self.engine: SessionEngine = SessionEngine(
             store, session_id, options, depth=depth, max_depth=max_depth
@@ -300,12 +304,12 @@ class Supervisor:
             found = found.child(place)
         return found
 
-    def line(self, attempt: Attempt) -> tuple[str, ...]:
+    def lineage(self, attempt: Attempt) -> tuple[str, ...]:
         """The ids of the sessions from the top one down to the attempt's."""
-        return self.of(attempt)._line()
+        return self.of(attempt)._lineage()
 
-    def _line(self) -> tuple[str, ...]:
-        return (*(self.parent._line() if self.parent else ()), self.id)
+    def _lineage(self) -> tuple[str, ...]:
+        return (*(self.parent._lineage() if self.parent else ()), self.id)
 
     def child(self, place: str) -> Supervisor:
         """The supervisor of the session that works for an attempt of this one that is under way.
@@ -324,7 +328,6 @@ class Supervisor:
             sessions[place],
             self.engine.options,
             parent=self,
-            place=place,
             max_depth=max_depth,
         )
         child.engine.watch = lambda attempt, check: self.engine.watch(
