@@ -26,11 +26,11 @@ from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change, Event
-from playbook_supervisor.project import schema
-from playbook_supervisor.sessions import store
-from playbook_supervisor.sessions.session_commits import SessionInGit
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.system.files import write_atomically
+from playbook_supervisor.project.playbooks import schema
+from playbook_supervisor.sessions.publication.session_commits import SessionInGit
+from playbook_supervisor.sessions.store import disk_store
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.disk.files import write_atomically
 
 STEPS = 1060
 
@@ -122,7 +122,7 @@ def commit(times: int, folder: Path) -> dict[str, float]:
     by_hand = ["git", "commit", "--quiet", "--message=x", "--only", "--", ".playbooks/sessions"]
     for command in (["git", "add", "."], ["git", "commit", "--quiet", "--message=Begin"]):
         subprocess.run(command, cwd=folder, check=True)
-    journal = store.SESSIONS, supervisor.id, "journal.yaml"
+    journal = disk_store.SESSIONS, supervisor.id, "journal.yaml"
     ours, theirs = [], []
     for number in range(times):
         folder.joinpath(*journal).write_text(f"# {number}\n")

@@ -22,13 +22,13 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-import guard
 from fleet import chains, ledger, postgres
 from fleet.machines import HOST, Machine, Site, in_time
+from support import isolation_guard
 
-from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.storage.rows import NewSession
+from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import NewSession
 
 WORKERS, SLOTS = 5, 10
 WAITING, QUEUED, REPOSITORIES, RUNNING = 1_000, 200, 40, 50
@@ -233,7 +233,7 @@ if __name__ == "__main__":
     os.environ.setdefault("TESTS_REAL_HOME", os.environ["HOME"])
     place = Path(sys.argv[1])
     place.mkdir(parents=True, exist_ok=True)
-    clean = guard.clean_environment(Path(tempfile.mkdtemp(dir=place)))
+    clean = isolation_guard.clean_environment(Path(tempfile.mkdtemp(dir=place)))
     os.environ.clear()
     os.environ.update(clean)
     print(json.dumps(main(place, float((sys.argv[2:] or ["30"])[0])), indent=1))

@@ -20,7 +20,7 @@ from statistics import median
 from claude.client import Client, program
 from claude.model import Model
 from claude.runner import works
-from project import Project
+from support.scratch_project import Project
 
 MORE, ROUNDS = 4, 9
 BARE = ("claude", "-p", "--verbose", "--output-format=stream-json", "--permission-mode=acceptEdits")

@@ -22,7 +22,7 @@ import sample
 from playbook_supervisor.drivers.claude_code import binding, settings
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARKER
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 ROUNDS = 31
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates" / "commands"

@@ -25,12 +25,12 @@ import httpx
 import sample
 from cli.terminal import Terminal
 from inbox.serving import Served
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.inbox.commands import register
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 REPOSITORIES, WAITING, ENDED, RUNNING = 20, 4, 4, 2
 BROWSERS, STEPS = 50, 200

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 FEATURE = "013-sample"
 

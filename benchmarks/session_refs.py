@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from playbook_supervisor.drivers.fleet.session_ref import Mirror, SessionClone
-from playbook_supervisor.drivers.fleet.session_tip import REF
+from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone
+from playbook_supervisor.fleet.engine.session_tip import REF
 
 FILES, SESSIONS, ROUNDS = 2_000, 500, 15
 ID = "20261125-abc"

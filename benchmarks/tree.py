@@ -16,7 +16,7 @@ from statistics import median
 import sample
 import worktrees
 
-from playbook_supervisor.system.tree import changes, pinned_now, tree_id
+from playbook_supervisor.system.git.tree import changes, pinned_now, tree_id
 
 FILES, NEW, ROUNDS = 10_000, 50, 11
 

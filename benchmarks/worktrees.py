@@ -17,8 +17,8 @@ from statistics import median
 import sample
 
 from playbook_supervisor.commands.install import init
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git import checkout
 
 PLAYBOOK = (sys.executable, "-m", "playbook_supervisor")
 FILES, TREES, SESSIONS, ROUNDS = 2_000, 10, 200, 11

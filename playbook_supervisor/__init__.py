@@ -6,7 +6,7 @@ imported at their first use, so that `import playbook_supervisor` stays cheap.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.python import (
+    from playbook_supervisor.commands.api.python import (
         check,
         envelope,
         list_playbooks,
@@ -31,6 +31,6 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from playbook_supervisor.commands import python
+    from playbook_supervisor.commands.api import python
 
     return getattr(python, name)

@@ -55,7 +55,7 @@ from playbook_supervisor.executors.conformance import ExecutorTrial as ExecutorT
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 CAP = 1_000  # bytes of output that are kept
 MARK = 200  # bytes that the mark of a cut may take

@@ -19,12 +19,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import guard
-import leftovers
 import pytest
-import second_try
 from hypothesis import HealthCheck, settings
-from project import Project
+from support import isolation_guard, leftovers, second_try
+from support.scratch_project import Project
 
 import playbook_supervisor
 from playbook_supervisor.commands.install import init
@@ -56,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = leftovers.mark()
     scratch = Path(tempfile.mkdtemp(prefix="playbook-tests-")).resolve()
     config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))
-    environment = guard.clean_environment(scratch)
+    environment = isolation_guard.clean_environment(scratch)
     os.environ.clear()
     os.environ.update(environment)
     os.umask(0o022)
@@ -72,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     places = [Path(tempfile.gettempdir())]
     if config.option.basetemp:
         places.append(Path(config.option.basetemp).absolute())
-    config.stash[GUARD] = guard.install(REPOSITORY, *places)
+    config.stash[GUARD] = isolation_guard.install(REPOSITORY, *places)
 
 
 def make_validator(config: pytest.Config) -> None:
@@ -139,7 +137,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 2 * processors if config.option.markexpr == "long" else processors + 2
 
 
-GUARD = pytest.StashKey[guard.Guard]()
+GUARD = pytest.StashKey[isolation_guard.Guard]()
 RUN = pytest.StashKey[str]()
 LEFT = pytest.StashKey[list[leftovers.Left]]()
 TORN = pytest.StashKey[int]()
@@ -221,7 +219,7 @@ def _processes_measured_or_not(
 
 
 @pytest.fixture
-def isolation(request: pytest.FixtureRequest) -> guard.Guard:
+def isolation(request: pytest.FixtureRequest) -> isolation_guard.Guard:
     """The guard itself, for its own tests."""
     return request.config.stash[GUARD]
 

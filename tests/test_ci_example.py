@@ -6,9 +6,9 @@ import re
 import subprocess
 
 import pytest
-from actions import EXAMPLES, Forge, Run, scripts, workflow
 from claude.client import program
-from project import FEATURE, Project
+from support.github_actions import EXAMPLES, Forge, Run, scripts, workflow
+from support.scratch_project import FEATURE, Project
 
 EXAMPLE = "playbook.yml"
 INPUTS = workflow(EXAMPLE)["on"]["workflow_dispatch"]["inputs"]

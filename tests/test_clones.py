@@ -10,14 +10,14 @@ import subprocess
 from typing import Any
 
 import pytest
-from project import FEATURE, Project, remote
+from support.scratch_project import FEATURE, Project, remote
 from test_journeys import PASS, kill, open_entry, playbook, wait_until
 
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.process_groups import MARK
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process.process_groups import MARK
 
 REPORT = f".agreements/{FEATURE}/check-report.md"
 VERDICT = f".qa/{FEATURE}/verdict.md"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from actions import REPOSITORY, Forge, Run, scripts, workflow
-from project import FEATURE, Project
+from support.github_actions import REPOSITORY, Forge, Run, scripts, workflow
+from support.scratch_project import FEATURE, Project
 
 COMMENTS, DISPATCH = "playbook-comment.yml", "playbook.yml"
 INSTALLED = f".github/workflows/{COMMENTS}"

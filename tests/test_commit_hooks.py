@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import Project
+from support.scratch_project import Project
 
 FORMAT = """\
 for f in $(git diff --cached --name-only --diff-filter=ACM); do

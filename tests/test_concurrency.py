@@ -18,7 +18,11 @@ CROWD = 32
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The replies to many processes, and the journal that they left."""
-    argv = [sys.executable, str(HERE / "crowd.py"), str(tmp_path_factory.mktemp("crowd"))]
+    argv = [
+        sys.executable,
+        str(HERE / "support/concurrent_processes.py"),
+        str(tmp_path_factory.mktemp("crowd")),
+    ]
     unmeasured = {name: said for name, said in os.environ.items() if "COVERAGE" not in name}
     environment = {**unmeasured, "PYTHONPATH": str(HERE)}
     done = subprocess.run(

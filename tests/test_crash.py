@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import crash
 import pytest
+from support import crash_points
 
 FEW = 15
 KILLS = int(os.environ.get("CRASH_KILLS", "150"))
@@ -29,7 +29,7 @@ def test_a_run_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """kai S-M4; cat FR-7.1, NFR-1.2."""
-    found = crash.points(tmp_path / "work", shard, of)
+    found = crash_points.points(tmp_path / "work", shard, of)
     assert found["broken"] == []
     assert found["points"] > 100
     assert found["kills"] >= found["points"] // of - 1
@@ -43,7 +43,7 @@ def test_a_beginning_killed_at_any_write_is_whole_or_not_there(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A bare `resume` knows agent, mode, deadlines and the first step; nothing else is left."""
-    found = crash.beginnings(tmp_path / "work", shard, of)
+    found = crash_points.beginnings(tmp_path / "work", shard, of)
     assert found["broken"] == []
     assert found["kills"] >= found["points"] // of - 1 > 4
     with capsys.disabled():
@@ -56,7 +56,7 @@ def test_a_run_killed_at_random_moments_is_resumed_to_its_end(
     tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """kai S-M1."""
-    found = crash.times(tmp_path / "work", kills, 20260219 + kills)
+    found = crash_points.times(tmp_path / "work", kills, 20260219 + kills)
     assert found["broken"] == []
     assert found["kills"] >= kills
     with capsys.disabled():

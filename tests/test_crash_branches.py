@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 from cli.test_session_branch import begun
-from crash import ended, forked
-from project import FEATURE, Project
+from support.crash_points import ended, forked
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.commands import driving, locate, view
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import driving
+from playbook_supervisor.commands.views import view
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.files.manifest import Manifest
 
 ASKS = "  - {id: ask, command: checkpoint, with: {message: Go?}}\n"
 

@@ -7,16 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crash import Ana, Log, LoggedAgent, LoggedSupervisor, LoggedWatcher, some_points, some_shards
-from stored import FEATURE, Scene, playbook, step
+from support.crash_points import (
+    Ana,
+    Log,
+    LoggedAgent,
+    LoggedSupervisor,
+    LoggedWatcher,
+    some_points,
+    some_shards,
+)
+from support.stored_sessions import FEATURE, Scene, playbook, step
 
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import EntryStatus
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 EACH = {"in": "$files", "as": "file", "max": 5}
 STEPS = (

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 from cli.test_settings_at_gates import BROKEN, FIXED, SETTINGS, begun, offered
-from crash import ended, forked
-from project import Project
+from support.crash_points import ended, forked
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import answering, driving
+from playbook_supervisor.commands.driving import answering, driving
 from playbook_supervisor.commands.repair import repair
 
 

@@ -1,6 +1,6 @@
 """The documents cannot lie: what they show is carried out, what they list is generated.
 
-How a fenced block is carried out is said at the top of `documents.py`.
+How a fenced block is carried out is said at the top of `document_examples.py`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,26 @@ from pathlib import Path
 
 import generate_docs
 import pytest
-from documents import REPOSITORY, SHOWN_ONLY, Block, Stage, alike, blocks, is_bare, prompts
-from project import Project
+from support.document_examples import (
+    REPOSITORY,
+    SHOWN_ONLY,
+    Block,
+    Stage,
+    alike,
+    blocks,
+    is_bare,
+    prompts,
+)
+from support.scratch_project import Project
 
+from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.project import config, worker_settings
-from playbook_supervisor.project.schema import examine
-from playbook_supervisor.project.verdicts import read_report
-from playbook_supervisor.sessions import journal, manifest, portable_records
+from playbook_supervisor.project.conditions.verdicts import read_report
+from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.settings import config
+from playbook_supervisor.sessions.files import journal, manifest, portable_records
 
 pytestmark = pytest.mark.unmeasured  # what the documents show is proven elsewhere, and measured
 
@@ -166,7 +176,7 @@ def test_every_document_is_in_the_index() -> None:
 
 
 def test_every_code_of_a_warning_is_documented() -> None:
-    source = (REPOSITORY / "playbook_supervisor/project/lint.py").read_text("utf-8")
+    source = (REPOSITORY / "playbook_supervisor/project/playbooks/lint.py").read_text("utf-8")
     lints = re.findall(r'"PB-CHECK-(LINT-[A-Z]+)"', source)
     documented = (REPOSITORY / "docs/format.md").read_text("utf-8")
     assert lints

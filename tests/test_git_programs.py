@@ -12,7 +12,7 @@ import pytest
 import yaml
 from inbox.serving import serving
 from inbox.test_answers import Page
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.cli.app import program
 

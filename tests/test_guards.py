@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bound import PROGRAM, Conversation
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
-from project import Project
+from support.bound_session import PROGRAM, Conversation
+from support.scratch_project import Project
 
-from playbook_supervisor.sessions import tokens
+from playbook_supervisor.sessions.gate import tokens
 
 pytestmark = pytest.mark.measured
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import Project
+from support.scratch_project import Project
 from test_git_programs import PLAYBOOK
 
 COMMANDS = (
@@ -92,7 +92,7 @@ def test_a_gh_that_prints_without_end_is_bounded(
     prepared: Project, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a condition, and in a step."""
-    monkeypatch.setattr("playbook_supervisor.system.github.DEADLINE", 2.0)
+    monkeypatch.setattr("playbook_supervisor.system.git.github.DEADLINE", 2.0)
     monkeypatch.setattr("playbook_supervisor.executors.forge.DEADLINE", 2.0)
     on_path(prepared, "gh", script)
     prepared.git("remote", "add", "origin", str(prepared.root.parent / "nowhere.git"))

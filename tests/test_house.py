@@ -34,12 +34,16 @@ FAMILY = re.compile(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|STEP|FLEET|POLICY|IO|GIT|
 
 STARTS = {"system", "popen", "fork", "forkpty", "startfile"}
 STARTS_LIKE = ("exec", "spawn", "posix_spawn")
-STARTERS = {"system/processes.py", "system/child_process.py", "system/leash_process.py"}
+STARTERS = {
+    "system/process/processes.py",
+    "system/process/child_process.py",
+    "system/process/leash_process.py",
+}
 WRITES = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 WRITERS = {
-    "system/files.py",
-    "system/channel.py",  # a link to the folder of a socket, where its path is too long
-    "system/processes.py",  # the worker file, which is locked before it is written
+    "system/disk/files.py",
+    "system/process/channel.py",  # a link to the folder of a socket, where its path is too long
+    "system/process/processes.py",  # the worker file, which is locked before it is written
 }
 
 HOT = (
@@ -166,7 +170,7 @@ class TestModules:
         """What git may run, and which variables it sees, is decided there."""
         assert_none(
             f"{name}:{node.lineno}: git"
-            for name, node in nodes(but={"system/git_programs.py"})
+            for name, node in nodes(but={"system/git/git_programs.py"})
             if isinstance(node, ast.List | ast.Tuple)
             and isinstance(first := next(iter(node.elts), None), ast.Constant)
             and first.value == "git"

@@ -17,9 +17,9 @@ from threading import Event as ThreadEvent
 
 import pytest
 from cli.terminal import Terminal
-from held import Held
-from project import FEATURE, Project
-from stored import ask, step, unsynced
+from support.controlled_time import Held
+from support.scratch_project import FEATURE, Project
+from support.stored_sessions import ask, step, unsynced
 from test_journeys import STEPS, WORK, at_work, playbook, wait_until
 
 from playbook_supervisor.agents.exec import ExecAgent
@@ -30,11 +30,11 @@ from playbook_supervisor.drivers.observers import Observer, PromptAnswer
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.gate_context import GateContext
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot, running
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.gate.gate_context import GateContext
+from playbook_supervisor.sessions.store.snapshot import Snapshot, running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 pytestmark = pytest.mark.measured
 
@@ -96,7 +96,7 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runner that stops at a gate at that moment does not swallow the request."""
-    from playbook_supervisor.commands import driving
+    from playbook_supervisor.commands.driving import driving
 
     name = playbook(project, STEPS[5])
     project.playbook("run", name, "013", "--agent", project.script("steps: {}"))

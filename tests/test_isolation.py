@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import coverage
-import leftovers
 import pytest
-from guard import SHUNNED, Guard
-from project import FEATURE, Gh, Project
+from support import leftovers
+from support.isolation_guard import SHUNNED, Guard
+from support.scratch_project import FEATURE, Gh, Project
 
 pytest_plugins = ["pytester"]
 
@@ -30,15 +30,9 @@ def real_home(isolation: Guard) -> Path:
 
 def take_along(folder: Path) -> None:
     """What a suite of its own there needs of ours."""
-    for name in (
-        "conftest.py",
-        "guard.py",
-        "leftovers.py",
-        "program.py",
-        "project.py",
-        "second_try.py",
-    ):
-        shutil.copy(Path(__file__).with_name(name), folder)
+    tests = Path(__file__).parent
+    shutil.copy(tests / "conftest.py", folder)
+    shutil.copytree(tests / "support", folder / "support")
 
 
 class TestTheRealHome:

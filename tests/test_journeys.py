@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from held import Held, gone
-from project import FEATURE, Project
+from support.controlled_time import Held, gone
+from support.scratch_project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
 
@@ -134,7 +134,7 @@ def test_spec_to_pr_while_the_developer_does_something_else(project: Project) ->
 
 def test_every_duration_is_what_its_timestamps_say(project: Project) -> None:
     """kai FR13, FR37: to the millisecond."""
-    from playbook_supervisor.sessions.journal import from_time
+    from playbook_supervisor.sessions.files.journal import from_time
 
     name, agent = playbook(project, *STEPS[:3]), project.script(WORK)
     assert project.playbook("run", name, "013", "--agent", agent).code == 0

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from project import Project
-from shapes import SHAPES, Shape
+from support.foreign_playbooks import SHAPES, Shape
+from support.scratch_project import Project
 
 import playbook_supervisor
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.commands.install import init, update
-from playbook_supervisor.project import library
+from playbook_supervisor.project.playbooks import library
 
 REPOSITORY = Path(__file__).parent.parent
 OURS = REPOSITORY / ".playbooks"

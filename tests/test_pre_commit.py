@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from documents import alike, blocks
-from project import Project
+from support.document_examples import alike, blocks
+from support.scratch_project import Project
 
 REPOSITORY = Path(__file__).parent.parent
 WHEELHOUSE = Path(sys.prefix) / "wheelhouse"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from program import Result
-from project import FEATURE, Project
+from support.in_process import Result
+from support.scratch_project import FEATURE, Project
 
 pytestmark = pytest.mark.unmeasured
 

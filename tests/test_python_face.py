@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.scripts import GATED
-from project import Project
+from support.scratch_project import Project
 
 import playbook_supervisor
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError

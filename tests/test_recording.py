@@ -10,7 +10,7 @@ import pytest
 from animation import Frame, draw
 from screen import Cell, Screen, Style
 
-from playbook_supervisor.project.schema import read_playbook
+from playbook_supervisor.project.playbooks.schema import read_playbook
 
 REPOSITORY = Path(__file__).parent.parent
 RECORDING = REPOSITORY / "docs/demo.svg"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import second_try
+from support import second_try
 
 pytest_plugins = ["pytester"]
 
@@ -34,7 +34,7 @@ def run(pytester: pytest.Pytester) -> Run:
         pytester.makepyfile(test_it=text)
         argv = ("-p", "no:cacheprovider", *options)
         if workers:
-            done = pytester.runpytest_subprocess("-p", "second_try", *argv)
+            done = pytester.runpytest_subprocess("-p", "support.second_try", *argv)
         else:
             done = pytester.runpytest_inprocess(*argv, plugins=[second_try])
         return int(done.ret), done.stdout.str()

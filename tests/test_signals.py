@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 from cli.terminal import Terminal
-from held import gone
-from project import Project, remote
+from support.controlled_time import gone
+from support.scratch_project import Project, remote
 from test_journeys import at_work, playbook, wait_until
 
-from playbook_supervisor.system.process_groups import kill_worker
+from playbook_supervisor.system.process.process_groups import kill_worker
 
 pytestmark = pytest.mark.measured
 

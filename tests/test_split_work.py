@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from forge import Forge
-from project import FEATURE, Project, remote
+from support.scratch_project import FEATURE, Project, remote
+from support.stand_in_forge import Forge
 
 ROLLOUT = """\
 name: rollout

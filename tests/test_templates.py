@@ -12,7 +12,7 @@ import yaml
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.tools import lacking
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Trigger
-from playbook_supervisor.project.schema import examine, schema_text
+from playbook_supervisor.project.playbooks.schema import examine, schema_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 SKELETON = TEMPLATES / "playbook.tpl.yaml"

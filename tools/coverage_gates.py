@@ -16,15 +16,15 @@ from typing import Any
 PACKAGE = "playbook_supervisor"
 COMPLETE = (
     "kernel/",
-    "project/arguments.py",
-    "project/child_playbooks.py",
-    "project/schema.py",
-    "project/verdicts.py",
-    "sessions/journal.py",
-    "sessions/serialize.py",
-    "sessions/store.py",
-    "system/files.py",
-    "system/locks.py",
+    "project/expressions/arguments.py",
+    "project/playbooks/child_playbooks.py",
+    "project/playbooks/schema.py",
+    "project/conditions/verdicts.py",
+    "sessions/files/journal.py",
+    "sessions/files/serialize.py",
+    "sessions/store/disk_store.py",
+    "system/disk/files.py",
+    "system/disk/locks.py",
 )
 EACH = 90.0
 ALL = 95.0

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.view import view_of
+from playbook_supervisor.commands.views.view import view_of
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PICTURE = REPOSITORY / "docs" / "session.png"

@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from playbook_supervisor.cli.app import invoke, load
-from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.project.playbooks.schema import schema_text
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHAPES = (

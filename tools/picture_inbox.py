@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from inbox.browser import DESK, PHONE, browser, opened
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.commands import demo
 

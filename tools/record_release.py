@@ -10,8 +10,8 @@ import sys
 
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.project.install_record import fingerprint
-from playbook_supervisor.system import templates
-from playbook_supervisor.system.files import digest
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import digest
 
 
 def main(*, check: bool) -> int:

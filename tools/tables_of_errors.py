@@ -9,8 +9,8 @@ from tables import table
 from playbook_supervisor import errors
 from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.problems import Problem
-from playbook_supervisor.project.lint import lint
-from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.playbooks.lint import lint
+from playbook_supervisor.project.playbooks.schema import examine
 from playbook_supervisor.project.slash_commands import InstalledCommand
 
 FAMILIES: Mapping[str, tuple[str, type[PlaybookError]]] = {

@@ -10,8 +10,8 @@ from tables import code, table
 
 from playbook_supervisor.drivers.step_kinds import OPTIONS
 from playbook_supervisor.executors.registry import find
-from playbook_supervisor.project.schema import schema_text
-from playbook_supervisor.project.schema_problems import in_short
+from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.project.playbooks.schema_problems import in_short
 
 
 def keys(schema: str, *path: str) -> Callable[[], str]:

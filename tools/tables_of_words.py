@@ -21,9 +21,9 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.project.conditions import Workspace, artifacts
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.requirement import PARAMETERS
+from playbook_supervisor.project.conditions.conditions import Workspace, artifacts
+from playbook_supervisor.project.expressions.requirement import PARAMETERS
+from playbook_supervisor.project.settings.config import Config
 
 EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     Autonomy: {

@@ -40,9 +40,9 @@ from playbook_supervisor.agents.protocol import Budget, Call, Message, Running
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.config import Claude, Config
+from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process.processes import Worker
 
 NAME = "claude"
 TESTED = ("2.1.329", "2.1.332")

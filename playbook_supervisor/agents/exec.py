@@ -17,7 +17,7 @@ from playbook_supervisor.agents.process import launch
 from playbook_supervisor.agents.protocol import Call, Running, resolve_path
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 
 
 def create(argument: str, config: Config, root: Path) -> ExecAgent:

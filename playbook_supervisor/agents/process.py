@@ -13,9 +13,9 @@ from playbook_supervisor.agents.protocol import Call, Message, Running, failed
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.system.capture import bad_end, capped, redact
-from playbook_supervisor.system.leash import abandoned
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process.capture import bad_end, capped, redact
+from playbook_supervisor.system.process.leash import abandoned
+from playbook_supervisor.system.process.processes import Worker
 
 Why = Literal["wall", "idle", "stop", "deadline"]
 

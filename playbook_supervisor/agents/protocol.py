@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol
 from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.system.capture import capped, redact
+from playbook_supervisor.system.process.capture import capped, redact
 
 
 class Budget(Record):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from playbook_supervisor import plugins
 from playbook_supervisor.agents.protocol import Agent, Factory, resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.namespaces import plugins
+from playbook_supervisor.project.settings.config import Config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ BUILT_IN: dict[str, str] = {
 """Name → its factory, imported when it is chosen."""
 
 DEFAULT = "claude"  # the agent that is tried first where none is named
-ENTRY_POINTS = "playbook_supervisor.agents"  # where a package offers a `Factory` of its own
 
 
 def choose(spec: str, config: Config, root: Path) -> Agent:
@@ -51,7 +50,7 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
 
 def known(config: Config) -> tuple[str, ...]:
     """The values that `--agent` accepts here."""
-    others = sorted({*config.agents_exec, *plugins(ENTRY_POINTS)})
+    others = sorted({*config.agents_exec, *plugins.offered(plugins.AGENTS)})
     return ("claude", "exec:PROGRAM", "script:FILE.yaml", *others)
 
 
@@ -97,7 +96,7 @@ def _create(wanted: str, config: Config, root: Path) -> Agent:
         from playbook_supervisor.agents.exec import ExecAgent
 
         return ExecAgent(wanted, config.agents_exec[wanted], root)
-    offered = plugins(ENTRY_POINTS)
+    offered = plugins.offered(plugins.AGENTS)
     if name in offered:
         return _load(offered[name])(argument, config, root)
     near = suggestion(name, [*BUILT_IN, *config.agents_exec, *offered])
@@ -112,7 +111,7 @@ def _first_available(config: Config, root: Path) -> Agent:
     """Claude Code, else the first available agent of an installed package."""
     reasons = []
     factories = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
-    for name, entry_point in sorted(plugins(ENTRY_POINTS).items()):
+    for name, entry_point in plugins.offered(plugins.AGENTS).items():
         factories[name] = partial(_load, entry_point)
     for name, load in factories.items():
         try:

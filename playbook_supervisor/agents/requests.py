@@ -14,7 +14,7 @@ from typing import Any
 from playbook_supervisor.agents.protocol import Call, Reply, Request
 from playbook_supervisor.agents.tool_calls import rules_for, subject_of
 from playbook_supervisor.formats.sanitize import one_line
-from playbook_supervisor.system.capture import harmless
+from playbook_supervisor.system.process.capture import harmless
 
 QUESTION_TOOL = "AskUserQuestion"
 _MAX_INPUT = 4_000  # characters of a call's input

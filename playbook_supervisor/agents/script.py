@@ -29,8 +29,8 @@ from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.references import interpolate
+from playbook_supervisor.project.expressions.references import interpolate
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 
 NAME = "script"

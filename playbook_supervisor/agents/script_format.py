@@ -37,9 +37,9 @@ from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.formats.located import Data, Document, Plain, yaml_values
 from playbook_supervisor.formats.sanitize import printable, suggestion
 from playbook_supervisor.kernel.model import base_of
-from playbook_supervisor.project import references
+from playbook_supervisor.project.expressions import references
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.disk.files import read_bytes
 
 NAMES = ("feature", "step", "attempt", "args", "feedback", "reply")  # allowed between double braces
 LONGEST = 86_400.0  # the most seconds that an action may take; `hang` never ends

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record, as_mapping, replace
-from playbook_supervisor.system.files import contained, ensure_folder, write_atomically
+from playbook_supervisor.system.disk.files import contained, ensure_folder, write_atomically
 
 
 class ScriptRequest(Record):

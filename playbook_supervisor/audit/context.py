@@ -15,7 +15,7 @@ from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.audit.session_record import SessionTree
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
-from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import Record, replace
 
 SKEW = 60_000

@@ -14,7 +14,7 @@ from playbook_supervisor.kernel import machine, phases
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Resolution, SessionStatus
-from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
 
 
 def check(context: AuditContext) -> Iterator[Problem]:

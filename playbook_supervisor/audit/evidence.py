@@ -15,8 +15,8 @@ from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Place, Resolution
-from playbook_supervisor.project.conditions import Workspace, artifacts, needs_feature
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.conditions.conditions import Workspace, artifacts, needs_feature
+from playbook_supervisor.project.settings.config import Config
 
 _CONDITIONS = frozenset(condition.value for condition in Condition)
 _NEGATIVE = re.compile(

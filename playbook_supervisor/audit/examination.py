@@ -27,11 +27,11 @@ from playbook_supervisor.formats.problems import MAX_PROBLEMS, FileReport, Probl
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, State
-from playbook_supervisor.project.bound_conditions import bound
-from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.project.session_policy import Policy, read_policy, tightened
+from playbook_supervisor.project.expressions.bound_conditions import bound
+from playbook_supervisor.project.playbooks.schema import read_playbook
+from playbook_supervisor.project.policies.session_policy import Policy, read_policy, tightened
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions.journal import parse_journal
+from playbook_supervisor.sessions.files.journal import parse_journal
 
 _FAMILIES = (
     times.check,

@@ -28,8 +28,8 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.gate_request import request_of
-from playbook_supervisor.sessions.journal import MAX_BYTES
+from playbook_supervisor.sessions.files.gate_request import request_of
+from playbook_supervisor.sessions.files.journal import MAX_BYTES
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,71 +1,93 @@
-"""The `playbook` command: it imports a subcommand when that is needed, mostly from NAME.py."""
+"""The `playbook` command: it imports a subcommand when that is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import click
 from click.shell_completion import CompletionItem
 
-from playbook_supervisor import __version__
+from playbook_supervisor import __version__, plugins
 from playbook_supervisor.cli import options
 from playbook_supervisor.errors import ArgumentError
 
-GROUPS = {
-    "Everyday commands": {
-        "init": "Set up playbooks in this project.",
-        "update": "Update what `playbook init` installed.",
-        "run": "Run a playbook to its end or to a gate.",
-        "start": "Create a session in a worktree of its own.",
-        "resume": "Continue a session.",
-        "answer": "Answer the open gate, from any terminal.",
-        "inbox": "Decide in the browser, also on the phone, about all that waits.",
-        "status": "Show all sessions, those that wait for you first.",
-        "logs": "Show all that the agent of an attempt said.",
-        "show": "Show one session: attempts, conditions, evidence and answers.",
-        "list": "List the playbooks of this project, and what they take.",
-        "pause": "Stop driving a session and leave it open.",
-        "abort": "End an open or failed session for good.",
-        "finish": "Remove a session's worktree and branch after the merge.",
-        "demo": "Watch a complete run in a scratch repository.",
-    },
-    "Inspection and repair": {
-        "check": "Check playbooks, settings and policies for mistakes.",
-        "probe": "Evaluate conditions and triggers now.",
-        "prove": "Run checks of the project now, and keep what they prove.",
-        "audit": "Check journals for contradictions.",
-        "metrics": "Show durations, costs and waiting times.",
-        "graph": "Draw a playbook or a session as a Mermaid flowchart.",
-        "doctor": "Check that this installation works.",
-        "import": "Write the playbook that a file of another system is read as.",
-        "index": "Update .playbooks/_index.yaml.",
-        "schema": "Print the JSON Schema of a document.",
-        "repair": "Show or undo changes that something else made to a session.",
-        "completion": "Print the shell completion script.",
-    },
-    "Many machines": {
-        "submit": "Queue a session for the workers of a fleet.",
-        "worker": "Carry out the sessions of a fleet on this machine.",
-        "cancel": "End a session of the fleet for good.",
-        "fleet": "Set up the database of the fleet, and look after it.",
-    },
-    "Client protocol": {
-        "begin": "Begin a session and print its first directive.",
-        "next": "Print the outstanding directive.",
-        "report": "Report the outcome of an attempt and print the next directive.",
-        "hook": "Answer a hook of Claude Code.",
-        "rpc": "Serve one request of a program: JSON in, JSON out.",
-    },
+EVERYDAY = {
+    "init": "Set up playbooks in this project.",
+    "check": "Check playbooks, settings and policies for mistakes.",
+    "run": "Run a playbook to its end or to a gate.",
+    "start": "Create a session in a worktree of its own.",
+    "resume": "Continue a session.",
+    "answer": "Answer the open gate, from any terminal.",
+    "status": "Show all sessions, those that wait for you first.",
+    "logs": "Show all that the agent of an attempt said.",
+    "show": "Show one session: attempts, conditions, evidence and answers.",
+    "list": "List the playbooks of this project, and what they take.",
+    "pause": "Stop driving a session and leave it open.",
+    "abort": "End an open or failed session for good.",
+    "finish": "Remove a session's worktree and branch after the merge.",
+    "demo": "Watch a complete run in a scratch repository.",
 }
-"""Each subcommand with the first line of its help, in the order of the program's help."""
+INSPECTION = {
+    "update": "Update what `playbook init` installed.",
+    "doctor": "Check that this installation works.",
+    "probe": "Evaluate conditions and triggers now.",
+    "prove": "Run checks of the project now, and keep what they prove.",
+    "audit": "Check journals for contradictions.",
+    "metrics": "Show durations, costs and waiting times.",
+    "graph": "Draw a playbook or a session as a Mermaid flowchart.",
+    "import": "Write the playbook that a file of another system is read as.",
+    "index": "Update .playbooks/_index.yaml.",
+    "schema": "Print the JSON Schema of a document.",
+    "repair": "Show or undo changes that something else made to a session.",
+    "completion": "Print the shell completion script.",
+    "help": "Show the help of a command, or all commands.",
+}
+PROTOCOL = {
+    "begin": "Begin a session and print its first directive.",
+    "next": "Print the outstanding directive.",
+    "report": "Report the outcome of an attempt and print the next directive.",
+    "hook": "Answer a hook of Claude Code.",
+    "rpc": "Serve one request of a program: JSON in, JSON out.",
+}
+SUMMARIES = EVERYDAY | INSPECTION | PROTOCOL
+"""Each subcommand of ours with the first line of its help."""
 
-_MODULES = dict.fromkeys(GROUPS["Client protocol"], "client_protocol")
-"""The modules that hold several subcommands."""
-_FUNCTIONS = {"import": "import_file"}
+_RESERVED = {"import": "import_file"}
 """The functions, and their modules, of subcommands whose names Python reserves."""
 
-SUMMARIES = {name: line for group in GROUPS.values() for name, line in group.items()}
+
+def groups() -> dict[str, Mapping[str, str]]:
+    """All subcommands by the titles of their groups, those of installed packages among them."""
+    offered = plugins.offered(plugins.COMMANDS)
+    added = {name: load(name).get_short_help_str(limit=80) for name in offered}
+    return {
+        "Everyday commands": EVERYDAY,
+        "Many sessions": added,
+        "Inspection and repair": INSPECTION,
+        "Client protocol": PROTOCOL,
+    }
+
+
+def names() -> list[str]:
+    """Every subcommand, those of installed packages among them."""
+    return [*SUMMARIES, *plugins.offered(plugins.COMMANDS)]
+
+
+def load(name: str) -> click.Command:
+    """The subcommand of that name."""
+    function = _RESERVED.get(name, name)
+    if name == "help":
+        return help_command
+    if name in PROTOCOL:
+        module = "client_protocol"
+    elif name in SUMMARIES:
+        module = f"{'everyday' if name in EVERYDAY else 'inspection'}.{function}"
+    else:
+        offered: click.Command = plugins.offered(plugins.COMMANDS)[name].load()
+        return offered
+    command: click.Command = getattr(import_module(f"playbook_supervisor.cli.{module}"), function)
+    return command
 
 
 class _Program(click.Group):
@@ -73,46 +95,79 @@ class _Program(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [*SUMMARIES]
+        return names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        return load(cmd_name) if cmd_name in SUMMARIES else None
+        return load(cmd_name) if cmd_name in SUMMARIES or cmd_name in names() else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if not (name in SUMMARIES or name.startswith("-") or ctx.resilient_parsing):
-            from difflib import get_close_matches
-
-            close = get_close_matches(name, SUMMARIES, 1)
-            hint = f" Did you mean '{close[0]}'?" if close else ""
-            raise click.UsageError(f"no such command {name!r}.{hint}", ctx)
+        known = name in SUMMARIES or name.startswith("-") or ctx.resilient_parsing
+        if not known and name not in names():
+            raise _unknown(name, ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        widest = max(map(len, SUMMARIES))
-        for title, group in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), line) for name, line in group.items()])
+        _write_groups(formatter, {"Everyday commands": EVERYDAY})
+        formatter.write_paragraph()
+        formatter.write_text("`playbook help --all` lists all commands.")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         commands = [
             CompletionItem(name, help=line)
-            for name, line in SUMMARIES.items()
+            for group in groups().values()
+            for name, line in group.items()
             if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def load(name: str) -> click.Command:
-    """The subcommand of that name."""
-    function = _FUNCTIONS.get(name, name)
-    module = import_module(f"playbook_supervisor.cli.{_MODULES.get(name, function)}")
-    command: click.Command = getattr(module, function)
-    return command
+def _unknown(name: str, ctx: click.Context) -> click.UsageError:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names(), 1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return click.UsageError(f"no such command {name!r}.{hint}", ctx)
+
+
+def _write_groups(formatter: click.HelpFormatter, shown: Mapping[str, Mapping[str, str]]) -> None:
+    widest = max(len(name) for group in shown.values() for name in group)
+    for title, group in shown.items():
+        with formatter.section(title):
+            formatter.write_dl([(name.ljust(widest), line) for name, line in group.items()])
+
+
+@options.command
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="List all commands.")
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...], *, every: bool) -> int:
+    """Show the help of a command, or all commands.
+
+    \b
+    Examples:
+      playbook help --all
+      playbook help run
+    """
+    above = ctx.find_root()
+    if every:
+        formatter = above.make_formatter()
+        _write_groups(formatter, groups())
+        click.echo(formatter.getvalue().strip("\n"))
+        return 0
+    command: click.Command = program
+    for word in words:
+        found = command.get_command(above, word) if isinstance(command, click.Group) else None
+        if found is None:
+            raise _unknown(word, above)
+        above = click.Context(found, above, word)
+        command = found
+    click.echo(command.get_help(above))
+    return 0
 
 
 @click.group(

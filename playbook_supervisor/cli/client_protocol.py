@@ -8,7 +8,8 @@ import click
 
 from playbook_supervisor.cli import fast_path, hook_handler, options
 from playbook_supervisor.cli.directive_output import print_directive
-from playbook_supervisor.commands import locate, protocol
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import protocol
 from playbook_supervisor.errors import PlaybookError
 
 
@@ -101,8 +102,8 @@ def rpc() -> int:
     """
     from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
     from playbook_supervisor.cli.error_handler import of_the_machine, write_error
-    from playbook_supervisor.commands import rpc as requests
-    from playbook_supervisor.commands.rpc_request import LARGEST, read_request
+    from playbook_supervisor.commands.api import rpc as requests
+    from playbook_supervisor.commands.api.rpc_request import LARGEST, read_request
 
     if sys.stdin.isatty():
         raise click.UsageError("the request is read from stdin, which is a terminal")

@@ -11,8 +11,8 @@ import click
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import ArgType
-from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.system.git import checkout
 
 _WORDS = {ArgType.BOOLEAN: ("true", "false")}
 
@@ -41,7 +41,7 @@ def _root() -> Path:
 
 
 def _playbook(reference: str) -> Playbook:
-    from playbook_supervisor.project import library
+    from playbook_supervisor.project.playbooks import library
 
     return library.find(_root(), reference).playbook
 
@@ -49,7 +49,7 @@ def _playbook(reference: str) -> Playbook:
 @_completer
 def playbooks(_: click.Context) -> Iterable[str]:
     """Names of the playbooks that can run."""
-    from playbook_supervisor.project import library
+    from playbook_supervisor.project.playbooks import library
 
     return [each.name for each in library.playbooks(_root()) if not each.problem]
 
@@ -57,7 +57,7 @@ def playbooks(_: click.Context) -> Iterable[str]:
 @_completer
 def sessions(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, also by their last three characters."""
-    from playbook_supervisor.commands import view
+    from playbook_supervisor.commands.views import view
 
     return [each.session_id for each in view.status()]
 
@@ -65,7 +65,7 @@ def sessions(_: click.Context) -> Iterable[str]:
 @_completer
 def fleet_sessions(_: click.Context) -> Iterable[str]:
     """Ids of the open sessions of the fleet, also by their last three characters."""
-    from playbook_supervisor.commands.fleet import opening
+    from playbook_supervisor.fleet.commands import opening
 
     with opening.opened() as database:
         return [row.id for row in database.rows(open_only=True)]
@@ -101,7 +101,7 @@ def arguments(ctx: click.Context) -> Iterable[str]:
 @_completer
 def conditions(_: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
-    from playbook_supervisor.commands import view
+    from playbook_supervisor.commands.views import view
 
     return view.words()
 
@@ -109,7 +109,7 @@ def conditions(_: click.Context) -> Iterable[str]:
 @_completer
 def checks(_: click.Context) -> Iterable[str]:
     """Names of the checks that the project's settings define."""
-    from playbook_supervisor.project import config
+    from playbook_supervisor.project.settings import config
 
     return config.load(_root()).checks
 
@@ -117,6 +117,6 @@ def checks(_: click.Context) -> Iterable[str]:
 @_completer
 def schemas(_: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
-    from playbook_supervisor.project.schema import schema_names
+    from playbook_supervisor.project.playbooks.schema import schema_names
 
     return schema_names()

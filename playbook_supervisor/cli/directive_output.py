@@ -8,15 +8,15 @@ from playbook_supervisor.formats.directive_line import defused, directive_line, 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.snapshot import for_agents, for_us
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.store.snapshot import for_agents, for_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
-    from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _WAIT_FOR_AGENTS = "Wait for the agents."
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})

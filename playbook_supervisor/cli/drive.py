@@ -11,18 +11,20 @@ from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log, write
 from playbook_supervisor.cli.render.prompt import Prompt
-from playbook_supervisor.commands import envelope, locate, protocol
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.api import envelope
+from playbook_supervisor.commands.driving import protocol
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.attempt_log import last_lines
-from playbook_supervisor.sessions.gate_context import gate_context
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.step_runs import StepRun, step_runs
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.gate.gate_context import gate_context
+from playbook_supervisor.sessions.steps.attempt_log import last_lines
+from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _LAST_LINES = 15
 _MOST_NAMED = 5  # items of a loop

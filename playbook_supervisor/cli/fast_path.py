@@ -56,7 +56,7 @@ def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> 
 def run_next(*, session: str = "", wait: bool = False, json: bool = False) -> int:
     """Print the outstanding directive."""
     from playbook_supervisor.cli.directive_output import print_directive
-    from playbook_supervisor.commands import protocol
+    from playbook_supervisor.commands.driving import protocol
 
     return print_directive(*protocol.next_directive(session, wait=wait), json=json)
 
@@ -66,7 +66,7 @@ def run_report(
 ) -> int:
     """Record the outcome of an attempt and print the next directive."""
     from playbook_supervisor.cli.directive_output import print_directive
-    from playbook_supervisor.commands import protocol
+    from playbook_supervisor.commands.driving import protocol
 
     outcome = _read_outcome(output) if output else None
     snapshot, details = protocol.report(attempt, error=error, outcome=outcome, session=session)
@@ -80,7 +80,7 @@ def _read_outcome(file: str) -> object:
     from pathlib import Path
 
     from playbook_supervisor.errors import ArgumentError
-    from playbook_supervisor.system.files import read_bytes
+    from playbook_supervisor.system.disk.files import read_bytes
 
     try:
         return json.loads(read_bytes(Path(file), limit=_LARGEST_REPORT))
@@ -98,7 +98,7 @@ def _read_outcome(file: str) -> object:
 def run_check(names: Sequence[str], *, format: str = "text", strict: bool = False) -> int:
     """Print every problem of what is named; 1 if there is an error, or with `strict` a warning."""
     from playbook_supervisor.cli.render import findings
-    from playbook_supervisor.commands import checking
+    from playbook_supervisor.commands.checking import checking
 
     checked = checking.check(names)
     if format == "json":

@@ -124,7 +124,7 @@ def _document(reply: HookReply) -> dict[str, Any]:
 def _settled(reply: HookReply) -> list[str]:
     if not reply.closed:
         return []
-    from playbook_supervisor.sessions.gate_text import settled_line
+    from playbook_supervisor.sessions.gate.gate_text import settled_line
 
     return [settled_line(event) for event in reply.closed]
 

@@ -12,7 +12,7 @@ from playbook_supervisor.cli import completers
 from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.driving import DriveOptions
+    from playbook_supervisor.commands.driving.driving import DriveOptions
 
 Command = Callable[..., Any]
 _SIMILAR = 0.8  # of difflib's ratio: a misspelt option is no arg
@@ -218,7 +218,7 @@ def driving(command: Command) -> Command:
 
 def drive_options(values: dict[str, Any]) -> DriveOptions:
     """The values of the `driving` options, and of `--kill` if the command has it."""
-    from playbook_supervisor.commands.driving import DriveLimits, drive_options
+    from playbook_supervisor.commands.driving.driving import DriveLimits, drive_options
 
     limits = {name: values.get(name) for name in DriveLimits.__annotations__}
     return drive_options(

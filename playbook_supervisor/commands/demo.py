@@ -14,15 +14,15 @@ from playbook_supervisor.commands.install import init
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.session_clock import Clock, system_clock
-from playbook_supervisor.system import templates
-from playbook_supervisor.system.files import (
+from playbook_supervisor.sessions.files.session_clock import Clock, system_clock
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import (
     ensure_folder,
     read_bytes,
     reserve_folder,
     write_atomically,
 )
-from playbook_supervisor.system.git_process import ask, change
+from playbook_supervisor.system.git.git_process import ask, change
 
 FEATURE = "001-greeting"
 

@@ -29,15 +29,16 @@ from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.versions import is_newer
-from playbook_supervisor.project import config, library
-from playbook_supervisor.project.checks import CLI
-from playbook_supervisor.project.conditions import checks, need_network
+from playbook_supervisor.project.conditions.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.settings import config
+from playbook_supervisor.project.settings.checks import CLI
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import session_changes
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import ensure_folder, write_atomically
-from playbook_supervisor.system.processes import Completed, run
+from playbook_supervisor.sessions.store import session_changes
+from playbook_supervisor.system.disk.files import ensure_folder, write_atomically
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process.processes import Completed, run
 
 _TIMEOUT = 30.0  # seconds for each program that is run
 _INSTALL = "Install it: uv tool install playbook-supervisor."

@@ -9,14 +9,14 @@ from pathlib import Path
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import selection
-from playbook_supervisor.sessions.engine import EngineOptions
-from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.selection import OPEN, top_of
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.engine.session_engine import EngineOptions
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.store import selection
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.selection import OPEN, top_of
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

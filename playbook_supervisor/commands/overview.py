@@ -14,13 +14,13 @@ from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import provenance, session_branch
-from playbook_supervisor.sessions.gate_context import GateContext, context_of
-from playbook_supervisor.sessions.manifest import Manifest, Waiting
-from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
-from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.sessions.files import provenance, session_branch
+from playbook_supervisor.sessions.files.manifest import Manifest, Waiting
+from playbook_supervisor.sessions.gate.gate_context import GateContext, context_of
+from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
+from playbook_supervisor.sessions.store.selection import OPEN, home_elsewhere
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git.checkout import Checkout
 
 _Look = Callable[[str, list[DiskStore]], "SessionOverview"]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project import config, schema, session_policy, session_settings
-from playbook_supervisor.project.bound_conditions import bound
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.project.expressions.bound_conditions import bound
+from playbook_supervisor.project.playbooks import schema
+from playbook_supervisor.project.policies import session_policy
+from playbook_supervisor.project.policies.session_policy import Policy
+from playbook_supervisor.project.settings import config, session_settings
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.disk.files import read_bytes
 
 
 def pinned_playbook(

@@ -13,17 +13,18 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.pinned import settings_of
 from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
-from playbook_supervisor.project import checks, session_settings
-from playbook_supervisor.project.checks import Checking, Proof
-from playbook_supervisor.project.config import CheckSpec, Config
+from playbook_supervisor.project.settings import checks, session_settings
+from playbook_supervisor.project.settings.checks import Checking, Proof
+from playbook_supervisor.project.settings.config import CheckSpec, Config
 from playbook_supervisor.records import Record, as_mapping, replace
-from playbook_supervisor.sessions import integrity, proofs
-from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.proofs import SessionProofs
-from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system.checkout import NOW, Pinned
-from playbook_supervisor.system.files import digest, read_bytes
+from playbook_supervisor.sessions.engine import proofs
+from playbook_supervisor.sessions.engine.proofs import SessionProofs
+from playbook_supervisor.sessions.files import integrity
+from playbook_supervisor.sessions.steps.attempt_log import secret_values
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.selection import open_here
+from playbook_supervisor.system.disk.files import digest, read_bytes
+from playbook_supervisor.system.git.checkout import NOW, Pinned
 
 BY_HAND = "prove"
 """What asked for a proof that no step has asked for."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.session_diff import (
+from playbook_supervisor.commands.views.session_diff import (
     Difference,
     SavedSession,
     SessionPaths,
@@ -19,23 +19,28 @@ from playbook_supervisor.commands.session_diff import (
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.project import config, library, session_settings
-from playbook_supervisor.project.schema import read_playbook
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.schema import read_playbook
+from playbook_supervisor.project.settings import config, session_settings
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import (
+from playbook_supervisor.sessions.files import (
     integrity,
-    opening,
     pinned_inputs,
     portable_records,
     principal,
     provenance,
 )
-from playbook_supervisor.sessions.local_state import NAME
-from playbook_supervisor.sessions.manifest import Confirmation, emit_manifest, manifest_from_json
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.files import ensure_folder, remove, write_atomically
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.sessions.files.local_state import NAME
+from playbook_supervisor.sessions.files.manifest import (
+    Confirmation,
+    emit_manifest,
+    manifest_from_json,
+)
+from playbook_supervisor.sessions.store import opening
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.disk.files import ensure_folder, remove, write_atomically
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.process import ancestry
 
 _STATE = "runtime state"
 _LONGEST = 300  # characters of what a person accepted

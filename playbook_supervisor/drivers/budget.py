@@ -14,12 +14,12 @@ from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Attempt, Run
 from playbook_supervisor.kernel.model import Limits, Playbook
 from playbook_supervisor.records import as_mapping
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.store import DiskStore
+    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 NO_LIMITS = Budget()
 _UNKEPT = "does not report its usage, so it cannot keep"

@@ -17,9 +17,9 @@ from threading import Event, Lock
 from time import sleep
 
 from playbook_supervisor.errors import FleetError, PlaybookError, StorageError
-from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.cancellation import Interrupted
-from playbook_supervisor.system.channel import Connection, Listener
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.cancellation import Interrupted
+from playbook_supervisor.system.process.channel import Connection, Listener
 
 VARIABLE = "PLAYBOOK_CLEARANCE"
 _REQUEST = b"launch"

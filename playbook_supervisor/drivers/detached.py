@@ -27,22 +27,27 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt, Check, Run
 from playbook_supervisor.kernel.model import NO_LIMITS
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.engine import EngineOptions
-from playbook_supervisor.sessions.snapshot import Snapshot, due_children, for_us, running
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import ancestry, checkout
-from playbook_supervisor.system.cancellation import Interrupted, cancel_requested, cancelled_by
-from playbook_supervisor.system.files import read_bytes, remove, write_atomically
-from playbook_supervisor.system.locks import locked
-from playbook_supervisor.system.log_file import put
-from playbook_supervisor.system.process_groups import (
+from playbook_supervisor.sessions.engine.session_engine import EngineOptions
+from playbook_supervisor.sessions.steps.attempt_log import secret_values
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import Snapshot, due_children, for_us, running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.log_file import put
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.cancellation import (
+    Interrupted,
+    cancel_requested,
+    cancelled_by,
+)
+from playbook_supervisor.system.process.process_groups import (
     kill_worker,
     until,
     worker_record,
 )
-from playbook_supervisor.system.processes import run_detached
+from playbook_supervisor.system.process.processes import run_detached
 
 _FAILURE = "detached.json"
 _INTERVAL = 0.1  # seconds between two looks at the session and at the process

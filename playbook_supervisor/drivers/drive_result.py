@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.gate_context import GateContext
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.gate.gate_context import GateContext
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 
 class DriveResult(Record):

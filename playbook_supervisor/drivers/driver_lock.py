@@ -15,16 +15,21 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.system.files import read_bytes, write_atomically
-from playbook_supervisor.system.locks import locked
-from playbook_supervisor.system.process_groups import RUNNER, kill_worker, until, worker_alive
+from playbook_supervisor.system.disk.files import read_bytes, write_atomically
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.process.process_groups import (
+    RUNNER,
+    kill_worker,
+    until,
+    worker_alive,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from playbook_supervisor.system.channel import Connection
-    from playbook_supervisor.system.checkout import Checkout
+    from playbook_supervisor.system.git.checkout import Checkout
+    from playbook_supervisor.system.process.channel import Connection
 
 _LOCK = RUNNER
 DETACHED = "detached"
@@ -140,7 +145,7 @@ def taking_requests(
 
     Where the folder cannot hold a socket, there are none: `send_request` then says so.
     """
-    from playbook_supervisor.system.channel import Listener
+    from playbook_supervisor.system.process.channel import Listener
 
     def reply(data: bytes) -> str:
         try:
@@ -205,7 +210,7 @@ def _refused(private: Path, reply: str) -> StateError:
 
 def _connected(private: Path, timeout: float) -> Connection | None:
     """A connection to the driver, which may just be starting; None if it has ended or is deaf."""
-    from playbook_supervisor.system.channel import Connection
+    from playbook_supervisor.system.process.channel import Connection
 
     found: list[Connection] = []
 
@@ -224,7 +229,7 @@ def _connected(private: Path, timeout: float) -> Connection | None:
 
 def _drives(private: Path, pid: int) -> bool:
     """Whether that process is the driver: another one may have put its own socket there."""
-    from playbook_supervisor.system import ancestry
+    from playbook_supervisor.system.process import ancestry
 
     if ancestry.tells_files():
         return os.path.realpath(private / _LOCK) in ancestry.open_files(pid)
@@ -234,7 +239,7 @@ def _drives(private: Path, pid: int) -> bool:
 
 def _not_a_person(here: Checkout, pid: int) -> str:
     from playbook_supervisor.drivers import own_agents
-    from playbook_supervisor.system import ancestry
+    from playbook_supervisor.system.process import ancestry
 
     if pid == 0 or ancestry.process(pid) is None:
         return "its process is unknown"

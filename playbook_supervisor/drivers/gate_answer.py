@@ -10,9 +10,9 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import ParsedAnswer, read_answer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 
 def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> Resolution:
@@ -59,7 +59,7 @@ def record(
     """
     assert reply.resolution is not None  # noqa: S101 - the caller has read a decision
     if reply.settings is not None:
-        from playbook_supervisor.sessions import settings_in_force
+        from playbook_supervisor.sessions.store import settings_in_force
 
         seen = reply.settings or shown
         lineage = supervisor.lineage(asked.member)

@@ -41,13 +41,13 @@ from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Place, Resolution
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.gate_context import GateContext, gate_context
-from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
-from playbook_supervisor.sessions.snapshot import Snapshot, at_work, due_children
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
-from playbook_supervisor.system.process_groups import kill_worker, worker_alive
+from playbook_supervisor.sessions.files.principal import AUTONOMOUS, Principal
+from playbook_supervisor.sessions.gate.gate_context import GateContext, gate_context
+from playbook_supervisor.sessions.steps.attempt_log import secret_values
+from playbook_supervisor.sessions.store.snapshot import Snapshot, at_work, due_children
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.process.cancellation import Interrupted, cancelled_by
+from playbook_supervisor.system.process.process_groups import kill_worker, worker_alive
 
 _LOOK = 0.25  # seconds between two looks at a journal that others write
 _QUIET = 0.05  # seconds without an event after which there is time to write copies

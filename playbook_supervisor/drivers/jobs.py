@@ -29,15 +29,15 @@ from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import INTERRUPTED, Entry, Gate
 from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.kernel.vocabulary import Place as GatePlace
-from playbook_supervisor.project import references
 from playbook_supervisor.project.commit_files import COMMIT
-from playbook_supervisor.project.secrets import of_step
+from playbook_supervisor.project.expressions import references
+from playbook_supervisor.project.settings.secrets import of_step
 from playbook_supervisor.records import Record, as_mapping, field, replace
-from playbook_supervisor.sessions.session_changes import before
-from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.files import contained
-from playbook_supervisor.system.log_file import put
+from playbook_supervisor.sessions.store.session_changes import before
+from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.disk.files import contained
+from playbook_supervisor.system.disk.log_file import put
 
 
 class Channels(Record):

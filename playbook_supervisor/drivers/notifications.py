@@ -15,13 +15,13 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.system.files import read_bytes, remove, write_atomically
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
+from playbook_supervisor.system.disk.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.project.config import Config
+    from playbook_supervisor.project.settings.config import Config
 
 DEADLINE = 10.0  # seconds that the program, or the services behind the URLs, may take
 _SENT = "called"
@@ -156,7 +156,7 @@ def deliver(config: Config, notice: Notice, root: Path) -> str:
         return send_to_urls(config, notice.title, notice.message, root, DEADLINE)
     if not config.notify:
         return ""
-    from playbook_supervisor.system.processes import run
+    from playbook_supervisor.system.process.processes import run
 
     stdin = f"{notice.line}\n".encode(errors="replace")
     program = first_line(config.notify[0])
@@ -175,7 +175,7 @@ def deliver(config: Config, notice: Notice, root: Path) -> str:
 
 def send_detached(config: Config, notice: Notice, root: Path, private: Path) -> None:
     """Send the notice without waiting; `last_failure` reports the result."""
-    from playbook_supervisor.system.processes import run_detached
+    from playbook_supervisor.system.process.processes import run_detached
 
     run_detached(lambda: _record_failure(deliver(config, notice, root), private))
 

@@ -19,9 +19,9 @@ from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import Event
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.process.cancellation import Interrupted, cancelled_by
 
 
 class Notifier(Observer):

@@ -20,12 +20,12 @@ from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.system.files import read_bytes, remove, write_atomically
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.gate_context import GateContext
+    from playbook_supervisor.sessions.gate.gate_context import GateContext
 
 LAST_LINES = "said.json"
 _INTERVAL = 1.0  # seconds between two writes of it

@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.process_groups import MARK, RUNNER, worker_alive
+from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.process_groups import MARK, RUNNER, worker_alive
 
 _WORKER = "worker-"
 _FILE = re.compile(rf".*/playbook/[0-9]{{8}}-[a-z0-9]+/({_WORKER}[^/]+|{RUNNER})")

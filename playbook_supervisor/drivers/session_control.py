@@ -5,10 +5,10 @@ from __future__ import annotations
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.selection import OPEN
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.selection import OPEN
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 
 def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:

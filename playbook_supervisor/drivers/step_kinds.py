@@ -21,18 +21,18 @@ from playbook_supervisor.errors import (
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project.bound_conditions import must_exist
-from playbook_supervisor.project.loop_items import own_names, with_references
-from playbook_supervisor.project.references import interpolate, is_known, split, words
-from playbook_supervisor.project.step_needs import lacking, refused
+from playbook_supervisor.project.expressions.bound_conditions import must_exist
+from playbook_supervisor.project.expressions.loop_items import own_names, with_references
+from playbook_supervisor.project.expressions.references import interpolate, is_known, split, words
+from playbook_supervisor.project.playbooks.step_needs import lacking, refused
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.files import contained
+from playbook_supervisor.system.disk.files import contained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.agents.protocol import Agent
-    from playbook_supervisor.project.config import Config
-    from playbook_supervisor.sessions.creation import RunRequest
+    from playbook_supervisor.project.settings.config import Config
+    from playbook_supervisor.sessions.store.creation import RunRequest
 
 NO_CHILDREN: Mapping[str, Playbook] = MappingProxyType({})
 LACK = "PB-CHECK-MACHINE"
@@ -240,7 +240,7 @@ class _Look:
         self._made = made
 
     def faults(self) -> Iterator[tuple[tuple[str | int, ...], PlaybookError]]:
-        from playbook_supervisor.project.json_schemas import find_mismatch, flaw, place
+        from playbook_supervisor.project.expressions.json_schemas import find_mismatch, flaw, place
 
         step = self._step
         if self._site is not None:
@@ -315,7 +315,7 @@ class _Look:
 
     def _check_file(self, words: tuple[str, ...], options: Mapping[str, Any]) -> None:
         """The file is there and its references are known, unless an earlier step makes it."""
-        from playbook_supervisor.sessions.work import filled_prompt, prompt_file
+        from playbook_supervisor.sessions.engine.work import filled_prompt, prompt_file
 
         if self._site is None or not all(map(is_known, words)) or self._made & {*must_exist(words)}:
             return

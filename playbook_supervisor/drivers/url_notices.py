@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.project.config import FILE, Config
-from playbook_supervisor.project.references import handle, interpolate, names
-from playbook_supervisor.project.secrets import known, value_of
-from playbook_supervisor.system.processes import run
+from playbook_supervisor.project.expressions.references import handle, interpolate, names
+from playbook_supervisor.project.settings.config import FILE, Config
+from playbook_supervisor.project.settings.secrets import known, value_of
+from playbook_supervisor.system.process.processes import run
 
 INSTALL = "pip install 'playbook-supervisor[notify]'"
 SENDER = (sys.executable, "-P", "-m", "playbook_supervisor.drivers.apprise_process")

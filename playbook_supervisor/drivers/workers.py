@@ -19,8 +19,8 @@ from playbook_supervisor.drivers.jobs import Channels, Job
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.log_file import LogFile
-from playbook_supervisor.system.process_groups import kill_worker
+from playbook_supervisor.system.disk.log_file import LogFile
+from playbook_supervisor.system.process.process_groups import kill_worker
 
 _FILES_PER_WORKER, _OTHER_FILES = 16, 64  # descriptors: 12 while it starts, 6 later; the rest
 _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return

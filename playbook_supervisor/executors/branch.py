@@ -14,8 +14,8 @@ from playbook_supervisor.executors.protocol import INPUT, Context, Project, Task
 from playbook_supervisor.executors.repository import CODE, HEADS, Repository, short
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.references import with_any_values
-from playbook_supervisor.project.requirement import Parameter, flaw_of
+from playbook_supervisor.project.expressions.references import with_any_values
+from playbook_supervisor.project.expressions.requirement import Parameter, flaw_of
 
 ALLOWED, REQUIRED, NEVER = "allowed", "required", "never"
 _SWITCH = ("switch", "--quiet", "--no-overwrite-ignore")

@@ -12,10 +12,10 @@ from playbook_supervisor.errors import StepError, StorageError
 from playbook_supervisor.executors.protocol import Context, Project, Task, failed, of_error
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.bounds import admit_program
-from playbook_supervisor.project.references import is_known
-from playbook_supervisor.system.capture import bad_end
-from playbook_supervisor.system.processes import Completed
+from playbook_supervisor.project.expressions.references import is_known
+from playbook_supervisor.project.settings.bounds import admit_program
+from playbook_supervisor.system.process.capture import bad_end
+from playbook_supervisor.system.process.processes import Completed
 
 _EXAMPLE = "Write it as in `cli make test`."
 

@@ -21,10 +21,10 @@ from playbook_supervisor.executors.protocol import (
     carry_out,
 )
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.json_schemas import flaw, mismatch
+from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 DEADLINE = 0.5  # seconds after which a task that hangs must be stopped
 PATIENCE = 20.0  # seconds within which it must be over, even on a busy machine

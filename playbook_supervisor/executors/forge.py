@@ -8,9 +8,9 @@ from typing import Any
 from playbook_supervisor.errors import StepError, StorageError
 from playbook_supervisor.executors.protocol import INPUT, Context, Task, refuse_words
 from playbook_supervisor.formats.sanitize import first_line, one_line
-from playbook_supervisor.system import github
-from playbook_supervisor.system.git_unattended import refusal
-from playbook_supervisor.system.processes import Completed
+from playbook_supervisor.system.git import github
+from playbook_supervisor.system.git.git_unattended import refusal
+from playbook_supervisor.system.process.processes import Completed
 
 CODE = "PB-STEP-FORGE"
 DEADLINE = 60.0

@@ -23,9 +23,9 @@ from playbook_supervisor.executors.protocol import INPUT, Context, Project, Stop
 from playbook_supervisor.formats.sanitize import first_line, one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import OutputFormat
-from playbook_supervisor.project.bounds import admit_host
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.references import is_known, with_any_values
+from playbook_supervisor.project.expressions.references import is_known, with_any_values
+from playbook_supervisor.project.settings.bounds import admit_host
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False

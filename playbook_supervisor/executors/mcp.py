@@ -17,12 +17,12 @@ from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors.protocol import Context, Project, Stopped, Task, failed
 from playbook_supervisor.formats.sanitize import first_line, last_line, one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.bounds import admit_tool
-from playbook_supervisor.project.mcp_servers import Server, declared, require
-from playbook_supervisor.project.references import is_known
-from playbook_supervisor.system.cancellation import cancelled_by
-from playbook_supervisor.system.process_groups import signal_name
-from playbook_supervisor.system.processes import Completed
+from playbook_supervisor.project.expressions.references import is_known
+from playbook_supervisor.project.settings.bounds import admit_tool
+from playbook_supervisor.project.settings.mcp_servers import Server, declared, require
+from playbook_supervisor.system.process.cancellation import cancelled_by
+from playbook_supervisor.system.process.process_groups import signal_name
+from playbook_supervisor.system.process.processes import Completed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

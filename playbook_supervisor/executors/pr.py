@@ -29,8 +29,8 @@ from playbook_supervisor.executors.repository import Repository
 from playbook_supervisor.formats.sanitize import counted, first_line, one_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import github
-from playbook_supervisor.system.git_process import default_branch
+from playbook_supervisor.system.git import github
+from playbook_supervisor.system.git.git_process import default_branch
 
 INTERVAL = 15.0
 """Seconds between two questions while a step waits."""

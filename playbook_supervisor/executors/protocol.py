@@ -20,14 +20,14 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.model import NO_REVIEWERS, Reviewers
 from playbook_supervisor.kernel.vocabulary import OutputFormat
-from playbook_supervisor.project.bounds import admit_program
 from playbook_supervisor.project.commit_files import Before
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.secrets import forms
+from playbook_supervisor.project.settings.bounds import admit_program
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.settings.secrets import forms
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.system.capture import capped, harmless, redact
-from playbook_supervisor.system.leash import abandoned
-from playbook_supervisor.system.processes import Completed, Worker
+from playbook_supervisor.system.process.capture import capped, harmless, redact
+from playbook_supervisor.system.process.leash import abandoned
+from playbook_supervisor.system.process.processes import Completed, Worker
 
 INPUT = "PB-STEP-INPUT"
 CAP = 1_000_000

@@ -6,9 +6,10 @@ namespace, and the value, when it is called, makes the executor.
 
 from __future__ import annotations
 
+from playbook_supervisor import plugins
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.project import namespaces
+from playbook_supervisor.project.expressions import namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ def find(namespace: str) -> Executor:
 
         ours: Executor = resolve_name(BUILT_IN[namespace])()
         return ours
-    plugins = namespaces.plugins()
-    if namespace in plugins:
-        return _load(plugins[namespace])
+    offered = plugins.offered(plugins.EXECUTORS)
+    if namespace in offered:
+        return _load(offered[namespace])
     name = first_line(namespace, 60)
     if namespace in namespaces.RESERVED:
         message = f"no installed package carries out `{name}` steps"
         guidance = f"Install a package that provides the executor `{name}`."
         raise CheckError("PB-CHECK-NAMESPACE", message, guidance=guidance)
-    there = sorted({*BUILT_IN, *plugins})
+    there = sorted({*BUILT_IN, *offered})
     raise CheckError(
         "PB-CHECK-NAMESPACE",
         f"there is no kind of step {name!r}{suggestion(namespace, there)}",
@@ -53,7 +54,7 @@ def find(namespace: str) -> Executor:
 
 def known() -> tuple[str, ...]:
     """Every namespace that an executor carries out here."""
-    return tuple(sorted({*BUILT_IN, *namespaces.plugins()}))
+    return tuple(sorted({*BUILT_IN, *plugins.offered(plugins.EXECUTORS)}))
 
 
 def _load(entry_point: EntryPoint) -> Executor:

@@ -15,9 +15,9 @@ from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Context
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable, some
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.git_programs import Runs, command, environment, variables
-from playbook_supervisor.system.git_unattended import (
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git.git_programs import Runs, command, environment, variables
+from playbook_supervisor.system.git.git_unattended import (
     PUSH,
     SAY_WHO,
     lock_held,
@@ -29,7 +29,7 @@ from playbook_supervisor.system.git_unattended import (
     remote_tip,
     under_way,
 )
-from playbook_supervisor.system.processes import Completed, run
+from playbook_supervisor.system.process.processes import Completed, run
 
 CODE = "PB-STEP-GIT"
 HEADS = "refs/heads/"

@@ -1,7 +1,7 @@
 """A playbook as data, immutable and already valid.
 
-`project/schema.py` makes one from a file and checks all rules, so code that is given a `Playbook`
-need not check them again.
+`project/playbooks/schema.py` makes one from a file and checks all rules, so code that is given a
+`Playbook` need not check them again.
 """
 
 from __future__ import annotations

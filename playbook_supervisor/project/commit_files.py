@@ -15,11 +15,11 @@ from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import checkout, git_process, tree
-from playbook_supervisor.system.checkout import NOW, Pinned
-from playbook_supervisor.system.files import TEMPORARY
-from playbook_supervisor.system.tree_git import TreeGit
-from playbook_supervisor.system.uncommitted import uncommitted
+from playbook_supervisor.system.disk.files import TEMPORARY
+from playbook_supervisor.system.git import checkout, git_process, tree
+from playbook_supervisor.system.git.checkout import NOW, Pinned
+from playbook_supervisor.system.git.tree_git import TreeGit
+from playbook_supervisor.system.git.uncommitted import uncommitted
 
 COMMIT, PR = "commit", "pr"
 TAKING = (COMMIT, PR)

@@ -15,7 +15,7 @@ from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.files import contained, digest, read_bytes
+from playbook_supervisor.system.disk.files import contained, digest, read_bytes
 
 FILE = ".playbooks/install.yaml"
 SCHEMA = NEWEST["install.yaml"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.files import contained, read_bytes
+from playbook_supervisor.system.disk.files import contained, read_bytes
 
 _LARGEST = 1 << 20
 _NO_WATCHER = {"CI": "1"}

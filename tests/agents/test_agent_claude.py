@@ -18,18 +18,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.agents import claude as claude_agent
 from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
 from playbook_supervisor.agents.registry import choose
-from playbook_supervisor.commands import driving
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.driving import driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.config import Claude, Config
+from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import call_for
 

@@ -24,7 +24,7 @@ from playbook_supervisor.agents.protocol import (
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.agents.requests import answers, digest, question
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.config import Claude, Config
+from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import call_for
 

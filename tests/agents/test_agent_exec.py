@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from held import shorten_grace
+from support.controlled_time import shorten_grace
 
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.protocol import Agent, Call, Message, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 

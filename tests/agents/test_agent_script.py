@@ -18,9 +18,9 @@ from playbook_supervisor.agents.protocol import Agent, Call, Message, Reply, car
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
 pytestmark = pytest.mark.measured

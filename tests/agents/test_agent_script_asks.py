@@ -22,7 +22,7 @@ from playbook_supervisor.agents.protocol import (
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import ASKING_CHECKS, AgentCheck, call_for
 

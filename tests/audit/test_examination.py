@@ -36,15 +36,15 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
-from playbook_supervisor.project.conditions import Workspace, artifacts, probe, record
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.probes import LARGEST
-from playbook_supervisor.project.requirement import PLAIN
+from playbook_supervisor.project.conditions.conditions import Workspace, artifacts, probe, record
+from playbook_supervisor.project.conditions.probes import LARGEST
+from playbook_supervisor.project.expressions.requirement import PLAIN
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import serialize
-from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry
-from playbook_supervisor.sessions.manifest import Manifest, emit_manifest
-from playbook_supervisor.sessions.projection import project
+from playbook_supervisor.sessions.files import serialize
+from playbook_supervisor.sessions.files.journal import EMPTY, HEADER, emit_entry
+from playbook_supervisor.sessions.files.manifest import Manifest, emit_manifest
+from playbook_supervisor.sessions.files.projection import project
 
 BROKEN = tuple(broken())
 IN_ORDER = (

@@ -23,10 +23,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from project import Project
+from support.scratch_project import Project
 
 from claude.model import Model
-from playbook_supervisor.system import ancestry
+from playbook_supervisor.system.process import ancestry
 
 KEY = "dummy"
 TIMEOUT = 240.0

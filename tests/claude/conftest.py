@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude import playbooks
 from claude.client import NEWEST, Client, program, running

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import directives
+from support import directive_lines
 
 GOES_ON = "The playbook continues."
 CALLED_FOR = re.compile(r"Agent\(description='([^']+)'")
@@ -194,7 +194,7 @@ class Request:
         for said in reversed(self.texts):
             if GOES_ON in said:
                 return _in_words(said)
-            if found := directives.in_text(said):
+            if found := directive_lines.in_text(said):
                 return found[-1]
         return None
 

@@ -21,7 +21,7 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from project import Project
+from support.scratch_project import Project
 
 from claude.client import Client, program
 from claude.conversation import Reply, Request

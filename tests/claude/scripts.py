@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Literal
 
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from claude.client import Client
 from claude.model import Block, Call, Reply, Request, call, text
@@ -22,9 +22,9 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask, Directive, Finish
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 PASS = "---\nverdict: PASS\n---\n"
 FILES = {

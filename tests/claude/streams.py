@@ -20,8 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import guard
-from project import Project
+from support import isolation_guard
+from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conversation import OVERLOADED, Ended, Failure, Reply, Request, call, text
@@ -200,7 +200,7 @@ def _shortened(event: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        environment = guard.clean_environment(Path(scratch))
+        environment = isolation_guard.clean_environment(Path(scratch))
         os.environ.clear()
         os.environ.update(environment)
         for name, scene in SCENES.items():

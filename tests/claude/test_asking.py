@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from held import eventually
-from project import Project
+from support.controlled_time import eventually
+from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conversation import Block, text
@@ -22,7 +22,7 @@ from claude.runner import Headless, command_of
 from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, can_continue, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import ASKING_CHECKS, AgentCheck, call_for
 

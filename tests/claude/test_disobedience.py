@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from claude.client import Client
 from claude.conftest import Open, Start
@@ -40,7 +40,7 @@ from claude.scripts import (
     steps,
     while_due,
 )
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 RUN = "/playbook.run short"
 TO_THE_GATE = ["plan#1 done", "build#1 done", "left-out#1 skipped", "hand-in#1 in_progress"]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude import playbooks
 from claude.client import Client

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.conftest import Start
 from claude.conversation import Ended, Reply, Request, call, text

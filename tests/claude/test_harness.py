@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conftest import REQUIRED, Open, Start, leave_out

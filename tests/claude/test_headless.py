@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import Result
-from project import Project
+from support.in_process import Result
+from support.scratch_project import Project
 
 from claude.conversation import (
     OVERLOADED,
@@ -29,7 +29,7 @@ from claude.runner import Headless, after, command_of, works
 from claude.scripts import FILES
 from claude.streams import AT_ONCE, SUBSCRIBED, limit
 from playbook_supervisor.agents.registry import choose
-from playbook_supervisor.project.config import Claude, Config
+from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck
 
 ASK = """\

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from inbox.serving import serving
 from inbox.test_answers import Page
-from project import Project
+from support.scratch_project import Project
 
 from claude.conversation import Reply, Request, call
 from claude.runner import Headless
 from claude.test_permission_runs import ASKED, BASH, counted, first, gates, until_it_asks
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.system.process.process_groups import until
 
 
 def add_setting(project: Project) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conftest import FREE, Open
@@ -22,7 +22,7 @@ from claude.obedient import Obedient
 from claude.runner import Headless, command_of, works
 from claude.scripts import FILES
 from claude.streams import AT_ONCE, SUBSCRIBED, limit
-from playbook_supervisor.system.process_groups import until, worker_alive
+from playbook_supervisor.system.process.process_groups import until, worker_alive
 
 INTERRUPTED = "PB-STATE-INTERRUPTED"
 

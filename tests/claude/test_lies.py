@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from forge import Forge
-from project import FEATURE, Project, remote
+from support.scratch_project import FEATURE, Project, remote
+from support.stand_in_forge import Forge
 from test_proof_in_projects import PASS, PYTHON, REVIEW, TASKS, TICKED, built
 
 from claude.conftest import Sit

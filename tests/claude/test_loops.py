@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import Project
+from support.scratch_project import Project
 
 from claude.conftest import Sit
 from claude.obedient import Obedient

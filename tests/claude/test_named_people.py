@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude import playbooks
 from claude.conftest import Sit

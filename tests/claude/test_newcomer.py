@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import documents
 import pytest
-from project import FEATURE, SPEC, Project
+from support import document_examples
+from support.scratch_project import FEATURE, SPEC, Project
 
 from claude.client import Client
 from claude.conftest import FREE, Start
@@ -26,7 +26,7 @@ SCRIPTS = {"speckit-plan": "setup-plan.sh", "speckit-tasks": "setup-tasks.sh"}
 README = Path(__file__).parents[2] / "README.md"
 SETTINGS = next(
     block.text
-    for block in documents.blocks(README.read_text("utf-8"))
+    for block in document_examples.blocks(README.read_text("utf-8"))
     if block.file == ".playbooks/config.yaml"
 )
 """The permissions that the README tells newcomers to grant."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from project import Project
-from shapes import SHAPES
+from support.foreign_playbooks import SHAPES
+from support.scratch_project import Project
 
 from claude.conftest import Sit
 from claude.conversation import Reply, Request, call, text

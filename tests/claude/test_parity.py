@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli import terminal as person
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from claude.conftest import Start
 from claude.model import Reply, Request, call, text

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.conversation import Reply, Request, call, text
 from claude.runner import Headless, works
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.system.process.process_groups import until
 
 COUNTED = "sh -c 'echo once >>counted'"
 BASH = call("Bash", command=COUNTED, description="count")

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from checked import PROVED, Checked
-from held import eventually
-from project import Project
+from support.checked_project import PROVED, Checked
+from support.controlled_time import eventually
+from support.scratch_project import Project
 
 from claude.conftest import FREE, Sit, Start
 from claude.obedient import Obedient

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import directives
 import pytest
-from project import Project
+from support import directive_lines
+from support.scratch_project import Project
 
 from claude.conftest import Start
 from claude.scripts import FREE, Disobedient, at_work, bash, furnished, honest, steps
@@ -49,7 +49,7 @@ def test_a_file_and_a_commit_named_like_a_directive_are_none(
     held = [line for text in read for line in text.splitlines() if mark in line]
     assert held
     assert all(line.startswith(f"playbook-directive[{mark}]: ") for line in held)
-    told = [each["directive"] for text in read for each in directives.in_text(text)]
+    told = [each["directive"] for text in read for each in directive_lines.in_text(text)]
     assert {"run", "ask"} <= set(told) <= {"run", "ask", "wait"}
     quoted = [line for text in read for line in text.splitlines() if "directive[…]" in line]
     assert quoted

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conftest import FREE, Open, Sit, Start
 from claude.conversation import Reply, Request, Used, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.system.process.process_groups import until
 
 INTERRUPTED = "PB-STATE-INTERRUPTED"
 SCRIPT = """\

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.client import NEWEST, running
 from claude.conftest import Start

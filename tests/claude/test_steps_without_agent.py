@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from held import eventually
-from project import Project
+from support.controlled_time import eventually
+from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conftest import FREE, Open, Sit, Start
@@ -66,7 +66,7 @@ def test_programs_run_without_a_model_beside_and_between_agents(
 
 
 SECRET = "s3cr3t-t0ken"
-SERVER = Path(__file__).parent.parent / "mcp_server.py"
+SERVER = Path(__file__).parents[1] / "support/sdk_mcp_server.py"
 TELL = 'import os; print("signed with", os.environ["TOKEN"])'
 TRY = 'import os; os.mkdir("tried") if not os.path.exists("tried") else os._exit(0); os._exit(1)'
 EVERYTHING = f"""\

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from claude.conftest import FREE, Open, Sit, Start
 from claude.conversation import Failure, Pause, Reply, Request, call, text

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 
-from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.project.playbooks.schema import schema_text
 
 WORKS = """
 steps:

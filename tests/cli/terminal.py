@@ -15,8 +15,8 @@ import termios
 import time
 from collections.abc import Callable
 
-from project import Project
 from screen import Screen
+from support.scratch_project import Project
 
 _PATIENCE = 120.0
 _FRAME_ENDS = "\x1b[?2026l"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from bound import Conversation
-from project import Project, remote
+from support.bound_session import Conversation
+from support.scratch_project import Project, remote
 from test_clones import cloned
 from test_journeys import kill, open_entry, wait_until
 

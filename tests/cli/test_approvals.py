@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from bound import Conversation
-from project import Project
+from support.bound_session import Conversation
+from support.scratch_project import Project
 
 from cli.terminal import Terminal
 

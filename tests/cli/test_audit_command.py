@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import WORKS, conforms
 from playbook_supervisor.audit.examination import AuditReport
-from playbook_supervisor.commands.session_files import audit as audit_sessions
+from playbook_supervisor.commands.views.session_files import audit as audit_sessions
 from playbook_supervisor.errors import StateError
 
 JOURNALS = Path(__file__).parents[1] / "journals"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.project.bounds import STARTS_NOTHING
+from playbook_supervisor.project.settings.bounds import STARTS_NOTHING
 
 EXECUTORS = Path(__file__).parent.parent.parent / "docs/executors.md"
 

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from program import Result
-from project import Project
+from support.in_process import Result
+from support.scratch_project import Project
 
 from cli.scripts import GATED, WORKS
 

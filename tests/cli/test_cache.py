@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 from test_journeys import kill, wait_until
 
 BUILD = """\
@@ -174,7 +174,7 @@ def test_a_run_that_is_killed_before_the_step_is_done_records_nothing(build: Pro
 
 
 def test_old_and_surplus_records_go(build: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from playbook_supervisor.sessions import result_cache
+    from playbook_supervisor.sessions.engine import result_cache
 
     run(build)
     monkeypatch.setattr(result_cache, "MOST_RECORDS", 1)
@@ -188,7 +188,7 @@ def test_old_and_surplus_records_go(build: Project, monkeypatch: pytest.MonkeyPa
 def test_too_many_or_too_large_files_are_not_compared(
     build: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from playbook_supervisor.sessions import result_cache
+    from playbook_supervisor.sessions.engine import result_cache
 
     for name, value in (("_MOST_READ", 2), ("_MOST_FILES", 0)):
         monkeypatch.setattr(result_cache, name, value)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from held import Held, eventually
-from project import FEATURE, Project
+from support.controlled_time import Held, eventually
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 TOP = """\
 name: top

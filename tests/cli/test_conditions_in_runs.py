@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 PLAYBOOK = """\
 name: change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from project import Project
+from support.scratch_project import Project
 
 from cli.terminal import Terminal
 

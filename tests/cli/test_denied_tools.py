@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bound import Conversation
-from hooked import Hooked
-from project import Project
 from pytest_mock import MockerFixture
+from support.bound_session import Conversation
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from playbook_supervisor.commands import doctor
 from playbook_supervisor.drivers.claude_code import permissions

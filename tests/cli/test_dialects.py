@@ -6,8 +6,8 @@ import json
 import os
 
 import pytest
-from project import Project
-from shapes import INBOX
+from support.foreign_playbooks import INBOX
+from support.scratch_project import Project
 
 from cli.scripts import conforms
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 import pytest
-from program import Result
-from project import Project
 from pytest_mock import MockerFixture
+from support.in_process import Result
+from support.scratch_project import Project
 
 from cli.scripts import GATED, WORKS, conforms
 from playbook_supervisor import __main__

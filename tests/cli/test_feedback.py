@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 from claude import playbooks
-from hooked import Hooked
-from project import FEATURE, Project
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
 pytestmark = pytest.mark.measured
 

@@ -8,12 +8,12 @@ import re
 import shutil
 
 import pytest
-from hooked import Hooked
-from project import FEATURE, Project
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import GATED, conforms
 from cli.terminal import Terminal
-from playbook_supervisor.sessions.gate_text import MOST_LINES
+from playbook_supervisor.sessions.gate.gate_text import MOST_LINES
 
 SCRIPT = """
 steps:

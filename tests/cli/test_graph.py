@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 
-from documents import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
-from project import FEATURE, Project
-from strategies import entries, playbooks
+from support.document_examples import REPOSITORY
+from support.hypothesis_strategies import entries, playbooks
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.cli.graph import flowchart
+from playbook_supervisor.cli.inspection.graph import flowchart
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
-from playbook_supervisor.project.schema import read_playbook
+from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.files.manifest import Manifest
 
 _NAME = r"(?:begin|finish|[sabj]\d+)"
 _LABEL = r'"(?:[^"#&<>`\\%$;]|#\d+;|</?b>|<br/>)*"'

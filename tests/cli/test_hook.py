@@ -8,22 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import directives
 import pytest
-import stored
-from bound import Conversation
 from claude import playbooks
-from hooked import HANDED_IN
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from project import Project
-from stored import Scene
+from support import directive_lines, stored_sessions
+from support.bound_session import Conversation
+from support.hook_calls import HANDED_IN
+from support.scratch_project import Project
+from support.stored_sessions import Scene
 
 from playbook_supervisor.cli import hook_handler
 from playbook_supervisor.cli.directive_output import lines_at_stop
 from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.files.principal import Principal
 
 pytestmark = pytest.mark.measured
 
@@ -230,7 +229,7 @@ class TestWhatIsSaid:
                 if attempt == "tasks#1":
                     told = conversation.hook("SessionStart", source="compact")
             assert "> Still running: plan#1, tasks#1\n> To run now: qa-plan#1" in context(told)
-            directive = directives.only(context(told))
+            directive = directive_lines.only(context(told))
             assert [step["id"] for step in directive["steps"]] == ["qa-plan#1"]
             waits = conversation.runs("next", "--json").json
             assert (waits["directive"], "command" in waits) == ("wait", False)
@@ -303,7 +302,7 @@ def test_the_help_names_the_command(project: Project) -> None:
 def test_a_turn_that_would_end_is_told_in_words_what_is_due(tmp_path: Path) -> None:
     """People see all of it, so it holds no JSON."""
     scene = Scene(tmp_path)
-    supervisor = scene.create("a", stored.step("b", autonomy="gate_always"))
+    supervisor = scene.create("a", stored_sessions.step("b", autonomy="gate_always"))
 
     def told(given: frozenset[str] | None = None) -> list[str]:
         snapshot = supervisor.advance()

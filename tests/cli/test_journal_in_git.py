@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 from test_journeys import playbook
 
 from cli.scripts import WORKS

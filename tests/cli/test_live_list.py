@@ -9,25 +9,25 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from held import Held
-from project import Project
 from pytest_mock import MockerFixture
 from rich.console import Console
 from rich.text import Text
 from screen import Screen
+from support.controlled_time import Held
+from support.scratch_project import Project
 
 from playbook_supervisor.cli.drive import steps_table
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
-from playbook_supervisor.commands import driving
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.driving import driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 pytestmark = pytest.mark.measured
 

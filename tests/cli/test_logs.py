@@ -8,11 +8,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.system import log_file
-from playbook_supervisor.system.log_file import LogFile, followed, whole
+from playbook_supervisor.system.disk import log_file
+from playbook_supervisor.system.disk.log_file import LogFile, followed, whole
 
 pytestmark = pytest.mark.measured
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import GATED, conforms
 

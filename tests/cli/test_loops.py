@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 from test_journeys import wait_until
 
 LIST = """\
@@ -144,7 +144,7 @@ def test_the_outputs_of_all_items_have_a_bound(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The item whose output would be too much fails, and those before it are kept."""
-    monkeypatch.setattr("playbook_supervisor.sessions.output_files.MOST", 120)
+    monkeypatch.setattr("playbook_supervisor.sessions.steps.output_files.MOST", 120)
     reads = FILES + "  - {id: read, command: cli cat, stdin: $each.stdout}\n"
     code, entries = run_files(project, f"a {'b' * 100} c", reads)
     assert code == 2

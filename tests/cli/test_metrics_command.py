@@ -7,14 +7,14 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from cli.scripts import conforms
 from cli.terminal import Terminal
 from playbook_supervisor.audit.metrics import Figures, measure
 from playbook_supervisor.cli.render.metrics_tables import Sheet, fitted, plain, sheets
 from playbook_supervisor.cli.render.terminal import show_tables
-from playbook_supervisor.commands.session_files import metrics as measure_sessions
+from playbook_supervisor.commands.views.session_files import metrics as measure_sessions
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from project import FEATURE, Project
-from strategies import entries, manifests, playbooks
+from support.hypothesis_strategies import entries, manifests, playbooks
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.cli.render.page import chart, page
 from playbook_supervisor.cli.render.text import waited_ms
 from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Playbook
@@ -32,11 +32,11 @@ from playbook_supervisor.kernel.vocabulary import (
     Place,
     SessionStatus,
 )
-from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git import checkout
 
 REQUIRED = "PLAYBOOK_REQUIRE_BROWSER"
 """Set if the test must not be skipped without a browser."""

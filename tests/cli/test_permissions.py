@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from cli.terminal import Terminal
 from playbook_supervisor.agents.script import ScriptAgent

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import directives
 import pytest
-from program import Result
-from project import Project
+from support import directive_lines
+from support.in_process import Result
+from support.scratch_project import Project
 
 from cli.scripts import GATED, WORKS, conforms
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.system.process.process_groups import until
 
 pytestmark = pytest.mark.measured
 
@@ -31,7 +31,7 @@ def directive(result: Result) -> dict[str, Any]:
     assert prose
     assert all(each.startswith("> ") for each in prose)
     assert "prompt" not in line
-    return directives.only(result.out)
+    return directive_lines.only(result.out)
 
 
 def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:

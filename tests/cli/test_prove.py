@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from checked import Checked
-from project import Project
+from support.checked_project import Checked
+from support.scratch_project import Project
 
 from cli.scripts import GATED, conforms
 from cli.terminal import Terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 import generate_reference
 import jsonschema
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 import playbook_supervisor
 from playbook_supervisor.cli.app import GROUPS, SUMMARIES, load

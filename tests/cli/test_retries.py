@@ -8,9 +8,9 @@ import time
 from datetime import datetime
 from itertools import pairwise
 
-import directives
 import pytest
-from project import Process, Project
+from support import directive_lines
+from support.scratch_project import Process, Project
 
 from cli.scripts import conforms
 
@@ -152,7 +152,7 @@ def test_a_client_is_told_to_wait_and_next_waits(project: Project) -> None:
     project.process("begin", "flaky")
     told = project.process("report", "fetch#1", "--error", "no network")
     assert "Wait with `playbook next --wait`: fetch#2" in told.out
-    waits = conforms("directive", directives.only(told.out))
+    waits = conforms("directive", directive_lines.only(told.out))
     assert (waits["directive"], waits["steps"]) == ("wait", ["fetch#2"])
     assert waits["command"] == "playbook next --wait"
     assert waits["until"] > project.journal()[0]["completed_at"]

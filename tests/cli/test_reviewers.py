@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 REVIEWED = """\
 name: notes

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-import program
 import pytest
-from held import Held
-from project import FEATURE, Project
+from support import in_process
+from support.controlled_time import Held
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import FAILS, GATED, HANGS, LONG, WORKS, conforms
 
@@ -102,7 +102,7 @@ def test_an_answer_that_continues_ends_at_the_next_gate_or_with_the_session(gate
     agent = gated.script("default: {fail: it broke}")
     gated.playbook("run", "gated", "--agent", agent)
     argv = ("answer", "continue", "--resume")
-    failed = program.run(argv, cwd=gated.root, env=gated.environment, merged=True)
+    failed = in_process.run(argv, cwd=gated.root, env=gated.environment, merged=True)
     assert failed.code == 2
     assert failed.out.index(" answered continue") < failed.out.index(" start /feature.pr")
     assert gated.journal()[-1]["status"] == "failed"

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hooked import Hooked
 from inbox.serving import serving
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from cli.terminal import Terminal
 from playbook_supervisor.cli.render.log import Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import GATED, WORKS
 from cli.test_sessions import legacy

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hooked import Hooked
-from program import Result
-from project import FEATURE, Project
+from support.hook_calls import Hooked
+from support.in_process import Result
+from support.scratch_project import FEATURE, Project
 from test_journeys import kill, wait_until
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 DEVELOP = """\
 name: develop

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 DEV = """\
 name: dev

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import FAILS, GATED, WORKS, conforms
 

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from hooked import Hooked
 from inbox.serving import serving
 from inbox.test_answers import Page
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from cli.terminal import Terminal
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from cli.terminal import Terminal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from project import Project
+from support.scratch_project import Project
 
 CYCLE = """\
 schema_version: "1.0"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from forge import ADDRESS, Forge
-from project import Project, remote
+from support.scratch_project import Project, remote
+from support.stand_in_forge import ADDRESS, Forge
 from test_journeys import kill, wait_until
 
 PLAYBOOK = """\

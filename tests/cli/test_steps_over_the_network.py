@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from held import eventually
-from project import Project
-from web import Request, Site, served
+from support.controlled_time import eventually
+from support.scratch_project import Project
+from support.web_server import Request, Site, served
 
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 SECRET = "s3cr3t-t0ken"
-TOOLS = Path(__file__).parent.parent / "mcp_server.py"
+TOOLS = Path(__file__).parents[1] / "support/sdk_mcp_server.py"
 PLAYBOOK = """\
 name: triage
 description: Fetches an issue, asks a tool about it, and sends what it says back.

@@ -7,9 +7,9 @@ import signal
 import time
 
 import pytest
-from held import Held
-from project import Project
 from screen import Screen
+from support.controlled_time import Held
+from support.scratch_project import Project
 
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from project import Project
-from stored import Scene, unsynced
+from support.scratch_project import Project
+from support.stored_sessions import Scene, unsynced
 
 from cli.scripts import conforms
 from cli.terminal import Terminal
@@ -15,7 +15,7 @@ from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.cli.render.timeline import HINT, details
 from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Loop, Step
 from playbook_supervisor.kernel.state import UNTIL, Entry, Gate
@@ -27,12 +27,12 @@ from playbook_supervisor.kernel.vocabulary import (
     Place,
     SessionStatus,
 )
-from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.git.checkout import Checkout
 
 HEAD = 'name: {}\ndescription: A sample\nversion: "1.1"\nargs: []\nsteps:\n'
 STEP = "  - {{id: {}, command: {}, autonomy: auto, error_policy: stop{}}}\n"

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable
 
 import pytest
-from hooked import Hooked
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from cli.scripts import GATED, WORKS
 

@@ -12,18 +12,18 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from held import Held
-from project import Project
+from support.controlled_time import Held
+from support.scratch_project import Project
 
 from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.cli.render.terminal import Board
-from playbook_supervisor.commands import view
-from playbook_supervisor.commands.progress import Progress
+from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 pytestmark = pytest.mark.measured
 

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hooked import Hooked
-from project import FEATURE, Project
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
 from cli.scripts import WORKS, conforms
 from cli.terminal import Terminal
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.project.library import index_is_stale
-from playbook_supervisor.sessions import selection
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout, git
+from playbook_supervisor.project.playbooks.library import index_is_stale
+from playbook_supervisor.sessions.store import selection
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git import checkout, gitpython
 
 pytestmark = pytest.mark.measured
 
@@ -31,7 +31,7 @@ NEW = "014-new-thing"
 
 def beside(project: Project, name: str = NEW) -> Project:
     """The worktree on that branch."""
-    here = {each.branch: each.path for each in git.worktrees(project.root)}
+    here = {each.branch: each.path for each in gitpython.worktrees(project.root)}
     return Project(here[name], project.home, project.env)
 
 
@@ -141,7 +141,7 @@ def test_four_starts_at_once_all_succeed(installed: Project) -> None:
     starts = [installed.spawn("start", "auto-feature", "014") for _ in range(4)]
     outputs = [process.communicate(timeout=120) for process in starts]
     assert [process.returncode for process in starts] == [0] * 4, outputs
-    trees = git.worktrees(installed.root)
+    trees = gitpython.worktrees(installed.root)
     assert len({tree.branch for tree in trees}) == len(trees) == 5
     assert len(Project(installed.root, installed.home).playbook("status").out.splitlines()) == 8
 
@@ -185,7 +185,7 @@ def test_the_next_start_cleans_up_after_a_killed_one(installed: Project) -> None
     until(lambda: (beside(installed).root / ".git").exists())
     again = installed.playbook("start", "auto-feature", "014")
     assert (again.code, "removed what a killed command left of" in again.err) == (0, True)
-    assert len(git.worktrees(installed.root)) == 2
+    assert len(gitpython.worktrees(installed.root)) == 2
     assert beside(installed).session.name in again.out
 
 

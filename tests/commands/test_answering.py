@@ -6,14 +6,14 @@ import errno
 import json
 
 import pytest
-from project import Project
 from pytest_mock import MockerFixture
-from stored import Failing
+from support.scratch_project import Project
+from support.stored_sessions import Failing
 from test_journeys import playbook
 
-from playbook_supervisor.commands import answering
+from playbook_supervisor.commands.driving import answering
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 GATED = "publish /feature.pr gate_always stop"
 LAST = "check /agreement.check auto gate postconditions=agreement_pass"

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.commands.install.shipped import PLAYBOOKS
-from playbook_supervisor.system import templates
+from playbook_supervisor.system.disk import templates
 
 UNSEEN = "PB-CHECK-LINT-UNSEEN"
 PLAYBOOK = """\

@@ -8,11 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hooked import Hooked
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.project.playbooks.schema import schema_text
 
 FOLDER = ".playbooks/playbooks"
 STEP = "  - {{id: {}, command: {}, autonomy: auto, error_policy: stop{}}}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.commands import demo
 from playbook_supervisor.errors import ArgumentError, GitError, StorageError

@@ -9,18 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import crash
 import pytest
 from cli.scripts import GATED
-from program import Result
-from project import FEATURE, Project
+from support import crash_points
+from support.in_process import Result
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import discard, start_point
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.drivers import driver_lock
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 NEW = "014-new-thing"
 
@@ -127,7 +128,9 @@ def test_killed_at_any_write_it_is_whole_or_gone_and_the_next_call_removes_it(
     for root in trees:
         shutil.copytree(root, tmp_path / "copy" / root.name, symlinks=True)
     for point in itertools.count(1):
-        code = crash.ended(crash.forked(partial(discard.discard, session_id, cwd=trees[0]), point))
+        code = crash_points.ended(
+            crash_points.forked(partial(discard.discard, session_id, cwd=trees[0]), point)
+        )
         if code == 0:
             break
         assert code == -signal.SIGKILL

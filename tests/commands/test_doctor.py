@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import Project
 from pytest_mock import MockerFixture
+from support.scratch_project import Project
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents.claude import TESTED

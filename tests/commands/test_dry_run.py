@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from cli.scripts import GATED, WORKS, conforms
 from cli.terminal import Terminal
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.cli.render.plan import as_json
-from playbook_supervisor.commands import driving, dry_run, locate
-from playbook_supervisor.commands.driving import DriveOptions
-from playbook_supervisor.commands.dry_run import RunPlan
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import driving, dry_run
+from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.driving.dry_run import RunPlan
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.vocabulary import Mode
@@ -443,9 +444,9 @@ def test_a_pending_session_with_a_driver_is_not_continued(project: Project) -> N
 
 def begin_only(project: Project) -> str:
     """A session that has not begun, as another worktree's `start` leaves it."""
-    from playbook_supervisor.sessions import creation
-    from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.system import checkout
+    from playbook_supervisor.sessions.store import creation
+    from playbook_supervisor.sessions.store.disk_store import DiskStore
+    from playbook_supervisor.system.git import checkout
 
     store = DiskStore(checkout.find(project.root))
     return creation.begin(store, creation.prepare(store, "gated", []))

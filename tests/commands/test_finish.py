@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point
@@ -18,7 +19,7 @@ from playbook_supervisor.commands.worktrees.finish import FinishPlan, FinishResu
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 NEW = "014-new-thing"
 

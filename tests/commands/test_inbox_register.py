@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import Process, Project
+from support.scratch_project import Process, Project
 
-from playbook_supervisor.commands.inbox import register
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.inbox.commands import register
 
 ADA, BOB = "Ada <ada@example.org>", "Bob <bob@example.org>"
 NOW = 1_800_000_000_000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from crash import ended
-from installing import NOON, forked, killed, said, state
-from project import COMMANDS, Project
 from pytest_mock import MockerFixture
+from support.crash_points import ended
+from support.installations import NOON, forked, killed, said, state
+from support.scratch_project import COMMANDS, Project
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands.install import init as install
@@ -17,11 +17,11 @@ from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
-from playbook_supervisor.project import library
 from playbook_supervisor.project.install_record import FILE, read_installation
-from playbook_supervisor.project.schema import read_playbook, schema_text
-from playbook_supervisor.system import templates
-from playbook_supervisor.system.files import digest, remove
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.schema import read_playbook, schema_text
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import digest, remove
 
 MADE = [".playbooks/_index.yaml", ".playbooks/install.yaml"]
 SHIPPED = [

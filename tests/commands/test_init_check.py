@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
-from installing import NOON, killed
-from project import Project
+from support.installations import NOON, killed
+from support.scratch_project import Project
 
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install.survey import with_check
-from playbook_supervisor.project import config
+from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.test_command import Proposal
 
 FILE = config.FILE

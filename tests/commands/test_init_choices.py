@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
-from installing import NOON, killed
-from kai import RESUME, RUN, workspace
-from project import COMMANDS, Project
+from support.installations import NOON, killed
+from support.kai_workspace import RESUME, RUN, workspace
+from support.scratch_project import COMMANDS, Project
 
 from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.drivers.claude_code.settings import lacking
+from playbook_supervisor.project.conditions.verdicts import read_report
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
 from playbook_supervisor.project.slash_commands import is_ours
-from playbook_supervisor.project.verdicts import read_report
-from playbook_supervisor.system import templates
+from playbook_supervisor.system.disk import templates
 
 pytestmark = pytest.mark.measured
 

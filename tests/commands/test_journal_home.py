@@ -11,21 +11,22 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import crash
 import pytest
-from project import Project
 from pytest_mock import MockerFixture
+from support import crash_points
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import answering, driving, locate
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions.journal import parse_journal
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.journal import parse_journal
+from playbook_supervisor.system.git import checkout
 
 NEW = "014-new-thing"
 SCRIPT = """
@@ -596,7 +597,7 @@ def killed_everywhere(late: Late, copy: Path, step: int) -> int:
         shutil.copytree(root, copy / root.name, symlinks=True)
     for kills in itertools.count():
         point = 1 + kills * step
-        code = crash.ended(crash.forked(late.finish, point))
+        code = crash_points.ended(crash_points.forked(late.finish, point))
         if code == 0:
             assert late.is_home
             return kills

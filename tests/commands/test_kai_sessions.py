@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
-from hooked import Hooked
-from kai import PLAYBOOK, SESSION, workspace
-from project import Project
+from support.hook_calls import Hooked
+from support.kai_workspace import PLAYBOOK, SESSION, workspace
+from support.scratch_project import Project
 
 PINNED = f".playbooks/sessions/{SESSION}/playbook.yaml"
 

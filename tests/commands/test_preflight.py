@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hooked import Hooked
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from playbook_supervisor.errors import PlaybookError
 

@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import driving, resume_token, rpc
-from playbook_supervisor.commands.rpc_request import Request
+from playbook_supervisor.commands.api import rpc
+from playbook_supervisor.commands.api.rpc_request import Request
+from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import INTERRUPTED
-from playbook_supervisor.sessions import tokens
-from playbook_supervisor.system.cancellation import Interrupted
-from playbook_supervisor.system.request_deadline import Deadline
+from playbook_supervisor.sessions.gate import tokens
+from playbook_supervisor.system.process.cancellation import Interrupted
+from playbook_supervisor.system.process.request_deadline import Deadline
 
 
 def interrupted(*_: object, **__: object) -> NoReturn:

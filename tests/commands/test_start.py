@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import FEATURE, Project
 from pytest_mock import MockerFixture
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point, worktree
 from playbook_supervisor.commands.worktrees.start import StartResult
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
-from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.sessions.store import creation
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git import checkout
 
 NEW = "014-new-thing"
 

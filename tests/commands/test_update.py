@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from cli.scripts import conforms
-from crash import ended
-from installing import NOON, forked, killed, said, state
-from project import Project
 from pytest_mock import MockerFixture
+from support.crash_points import ended
+from support.installations import NOON, forked, killed, said, state
+from support.scratch_project import Project
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import doctor
@@ -23,10 +23,10 @@ from playbook_supervisor.commands.install import update as upgrade
 from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.project import library
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
-from playbook_supervisor.system import templates
-from playbook_supervisor.system.files import digest
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import digest
 
 REPOSITORY = Path(__file__).parents[2]
 

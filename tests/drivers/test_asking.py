@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stored import Scene, ask, step, unsynced
+from support.stored_sessions import Scene, ask, step, unsynced
 
 from playbook_supervisor.agents.script import create as scripted
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 ASKS = """\
 steps:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hooked import Hooked
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers.claude_code.context import HookReply
 

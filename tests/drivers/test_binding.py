@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bound import Conversation
 from cli.scripts import GATED, conforms
-from project import Project
+from support.bound_session import Conversation
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers.claude_code import binding, context, marker
 from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
-from playbook_supervisor.system import ancestry, checkout
-from playbook_supervisor.system.ancestry import Process
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.ancestry import Process
 
 SESSION = "20260219-a7k"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stored import Scene, unsynced, work
+from support.stored_sessions import Scene, unsynced, work
 
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.sessions.snapshot import Snapshot, running
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.store.snapshot import Snapshot, running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 
 @pytest.fixture

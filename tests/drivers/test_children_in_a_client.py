@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import directives
 import pytest
 import yaml
-from bound import Conversation
-from project import Project
+from support import directive_lines
+from support.bound_session import Conversation
+from support.scratch_project import Project
 
 TOP = """\
 name: top
@@ -51,7 +51,7 @@ def conversation(tree: Project) -> Iterator[Conversation]:
 
 
 def directive(said: str) -> Any:
-    return directives.in_text(said)[0]
+    return directive_lines.in_text(said)[0]
 
 
 def told(reply: Any) -> Any:

@@ -7,18 +7,19 @@ import os
 
 import pytest
 from claude import playbooks
-from hooked import Hooked
-from project import FEATURE, Project
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import ancestry, checkout
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.sessions.store import creation
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import running
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.processes import Worker
 
 PLAN = f"specs/{FEATURE}/plan.md"
 

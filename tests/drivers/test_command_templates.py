@@ -14,7 +14,7 @@ from playbook_supervisor.cli.app import load
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.drivers.claude_code.settings import ALLOW
-from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.project.playbooks.schema import schema_text
 from playbook_supervisor.project.slash_commands import BUILTINS
 
 FOLDER = Path(__file__).parents[2] / "templates/commands"

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import directives
 import pytest
-from bound import Conversation
-from checked import Checked
-from program import Result
-from project import Project
+from support import directive_lines
+from support.bound_session import Conversation
+from support.checked_project import Checked
+from support.in_process import Result
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers import driver_lock
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.system.process.process_groups import until
 
 PATIENCE = 30.0
 
@@ -47,7 +47,7 @@ def implemented(conversation: Conversation, attempt: str = "implement#1") -> Any
 
 def directive(said: str) -> Any:
     """The directive in what a model reads."""
-    return directives.in_text(said)[0]
+    return directive_lines.in_text(said)[0]
 
 
 def waits(conversation: Conversation, **env: str) -> Any:

@@ -13,13 +13,14 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.driver_lock import Driver, Request
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system import ancestry, channel, checkout
-from playbook_supervisor.system.channel import Connection
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry, channel
+from playbook_supervisor.system.process.channel import Connection
 
 pytestmark = pytest.mark.measured
 
@@ -316,5 +317,7 @@ def test_a_folder_may_have_a_long_name(tmp_path: Path) -> None:
 def test_without_proc_a_short_link_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.channel.os.path.isdir", lambda path: False)
+    monkeypatch.setattr(
+        "playbook_supervisor.system.process.channel.os.path.isdir", lambda path: False
+    )
     test_a_folder_may_have_a_long_name(tmp_path)

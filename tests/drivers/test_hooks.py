@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from claude import playbooks
-from hooked import HANDED_IN, Hooked
-from project import FEATURE, Project
+from support.hook_calls import HANDED_IN, Hooked
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.drivers.claude_code import authorization, binding, fast_path, settings
 from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system import ancestry, checkout
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
 
 PLAN = f"specs/{FEATURE}/plan.md"
 SETTINGS = settings.merged(b"{}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import directives
 import pytest
 import yaml
-from bound import Conversation
-from project import Project
+from support import directive_lines
+from support.bound_session import Conversation
+from support.scratch_project import Project
 
 LOOP = """\
 name: loop
@@ -64,7 +64,7 @@ def conversation(looped: Project) -> Iterator[Conversation]:
 
 
 def told(reply: Any) -> Any:
-    return directives.in_text(reply["hookSpecificOutput"]["additionalContext"])[0]
+    return directive_lines.in_text(reply["hookSpecificOutput"]["additionalContext"])[0]
 
 
 def journals(project: Project) -> dict[str, list[dict[str, Any]]]:

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bound import Conversation
 from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
-from project import Project
+from support.bound_session import Conversation
+from support.scratch_project import Project
 
 from playbook_supervisor.cli.render import live
-from playbook_supervisor.commands import answering, driving, view
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import Observer
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 WAITS = (
     "gated on 013-playbook-create waits for you at publish#1?1: "

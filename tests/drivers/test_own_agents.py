@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from cli.scripts import GATED
-from held import gone
-from project import Project
+from support.controlled_time import gone
+from support.scratch_project import Project
 from test_guards import DECIDING, WITH_TERMINAL
 from test_journeys import playbook, summary
 
 from playbook_supervisor.drivers import own_agents
-from playbook_supervisor.system import ancestry, checkout
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.processes import Worker
 
 # Runs what it is given in JSON: `[way, argv]` each; prints for each `[exit code, output]`.
 AGENT = """\

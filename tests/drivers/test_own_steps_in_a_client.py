@@ -10,20 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import directives
 import pytest
-from bound import Conversation
-from project import Project
+from support import directive_lines
+from support.bound_session import Conversation
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers import detached, driver_lock
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.cancellation import Interrupted
-from playbook_supervisor.system.locks import locked
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process.cancellation import Interrupted
+from playbook_supervisor.system.process.process_groups import until
 
 PATIENCE = 30.0
 # Counts its runs, and hangs as long as it is held, both outside of the repository.
@@ -115,7 +115,7 @@ def conversation(built: Built) -> Iterator[Conversation]:
 
 def directive(said: str) -> Any:
     """The directive in what a model reads."""
-    return directives.in_text(said)[0]
+    return directive_lines.in_text(said)[0]
 
 
 def told(reply: Any) -> Any:

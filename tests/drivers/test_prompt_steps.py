@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored import Scene, unsynced
+from support.stored_sessions import Scene, unsynced
 from test_steps_without_agent import created, step
 
 from playbook_supervisor.agents.exec import ExecAgent
@@ -17,9 +17,9 @@ from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat
-from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 TOLD = """\
 import json, os, sys

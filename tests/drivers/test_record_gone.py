@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bound import CLIENT, Conversation
-from hooked import Hooked
-from project import Project
+from support.bound_session import CLIENT, Conversation
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers.claude_code import binding, client_register
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.client_register import Registration
 from playbook_supervisor.drivers.claude_code.context import HookReply
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git import checkout
 
 RUN = "/playbook.run auto-validate 013"
 PID = os.getppid()

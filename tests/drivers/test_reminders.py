@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import answering, driving
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers.notifications import Notice, claim, seconds_left
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 GATE = Notice("20260219-a7k", "publish#1?1", "It waits.", waits=True)
 END = Notice("20260219-a7k", "completed after 3", "It is over.")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from project import Project
-from strategies import data, keys, laid_out
+from support.hypothesis_strategies import data, keys, laid_out
+from support.scratch_project import Project
 
 from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, MARKER
 from playbook_supervisor.drivers.claude_code.settings import (

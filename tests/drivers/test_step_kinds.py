@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hooked import Hooked
-from project import Project
+from support.hook_calls import Hooked
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import checking
+from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.executors.cli import CliExecutor
 

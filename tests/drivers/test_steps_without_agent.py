@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carried import Watcher
-from project import Project
-from stored import BEGAN, FEATURE, Scene, playbook, unsynced
+from support.scratch_project import Project
+from support.stored_sessions import BEGAN, FEATURE, Scene, playbook, unsynced
+from support.task_run import Watcher
 
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -22,9 +22,9 @@ from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.attempt_log import log_path
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.process_groups import until, worker_alive
+from playbook_supervisor.sessions.steps.attempt_log import log_path
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.process.process_groups import until, worker_alive
 
 TOKEN = "correct-horse-battery-staple"
 PYTHON = f"cli {sys.executable} -c"

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 from claude import playbooks
-from hooked import Hooked
-from project import FEATURE, Project
 from pytest_mock import MockerFixture
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.drivers.claude_code import authorization, binding, gates, turns
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 QA_PLAN = f".qa/{FEATURE}/test-plan.md"
 SKILLS = {"plan#1": "speckit.plan", "tasks#1": "speckit.tasks", "qa-plan#1": "qa.plan"}

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bound import Conversation
 from cli.scripts import GATED, WORKS
-from project import Project
-from web import Request, Site, served
+from support.bound_session import Conversation
+from support.scratch_project import Project
+from support.web_server import Request, Site, served
 
-from playbook_supervisor.commands import answering, driving, view
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
 from playbook_supervisor.drivers.observers import Observer
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.system import checkout
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.system.git import checkout
 
 pytestmark = pytest.mark.measured
 

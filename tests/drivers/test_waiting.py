@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from carried import Watcher
-from stored import FEATURE, Clock, Scene, playbook, unsynced
+from support.stored_sessions import FEATURE, Clock, Scene, playbook, unsynced
+from support.task_run import Watcher
 
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.kernel.directives import Check, Failure, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 FAILED = Outcome(Failure("PB-STEP-FAILED", "exit status 1"))
 FLAKY = (

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carried import Bench, Faked, task
+from support.task_run import Bench, Faked, task
 
 from playbook_supervisor.errors import GitError, PolicyError, StorageError
 from playbook_supervisor.executors import protocol as module
 from playbook_supervisor.executors.protocol import Context, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 SECRET = "correct-horse-battery"
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carried import Faked, task
-from forge import Forge
-from mcp_handmade import declare_handmade
-from web import served
+from support.handmade_mcp_server import declare_handmade
+from support.stand_in_forge import Forge
+from support.task_run import Faked, task
+from support.web_server import served
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors import conformance, registry
 from playbook_supervisor.executors.protocol import GRACE, Context, Project, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.project import namespaces
+from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.testing import (
     EXECUTOR_CHECKS,
     ConformanceError,

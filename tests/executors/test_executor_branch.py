@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from carried import Bench, task
-from project import FEATURE, Project, remote
+from support.scratch_project import FEATURE, Project, remote
+from support.task_run import Bench, task
 
 from playbook_supervisor.executors.branch import BranchExecutor
 from playbook_supervisor.kernel.directives import Failure, Outcome

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from carried import Bench, task
-from held import shorten_grace
+from support.controlled_time import shorten_grace
+from support.task_run import Bench, task
 
 from playbook_supervisor.executors.cli import CliExecutor
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 CLI = CliExecutor()
 

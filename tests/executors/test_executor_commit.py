@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carried import Bench, task
-from project import FEATURE, Project, remote
+from support.scratch_project import FEATURE, Project, remote
+from support.task_run import Bench, task
 
 from playbook_supervisor.executors.commit import CommitExecutor
 from playbook_supervisor.kernel.directives import Failure, Outcome
@@ -255,7 +255,7 @@ def test_a_merge_under_way_is_left_to_its_person(project: Project) -> None:
 
 
 def test_a_lock_of_another_git_is_named(changed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.git_unattended._PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("playbook_supervisor.system.git.git_unattended._PAUSES", (0.01, 0.01))
     lock = changed.write(".git/index.lock", "")
     error = Bench(changed.root).error(COMMIT, step("src"))
     assert error.message == f"another git holds {lock}"

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 import trustme
-from carried import Bench
-from carried import task as any_task
-from held import eventually
-from web import Handle, Request, Site, served
+from support.controlled_time import eventually
+from support.task_run import Bench
+from support.task_run import task as any_task
+from support.web_server import Handle, Request, Site, served
 
 from playbook_supervisor.executors import http
 from playbook_supervisor.executors.http import HttpExecutor
 from playbook_supervisor.executors.protocol import Task
 from playbook_supervisor.kernel.vocabulary import OutputFormat
-from playbook_supervisor.project.config import Bounds, Config
-from playbook_supervisor.project.json_schemas import flaw, mismatch
+from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
+from playbook_supervisor.project.settings.config import Bounds, Config
 
 HTTP = HttpExecutor()
 SECRET = "s3cr3t-t0ken"

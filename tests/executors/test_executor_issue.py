@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carried import Bench, task
-from forge import ADDRESS, Forge
-from project import Project
+from support.scratch_project import Project
+from support.stand_in_forge import ADDRESS, Forge
+from support.task_run import Bench, task
 
 from playbook_supervisor.executors.issue import IssueExecutor
 

@@ -11,19 +11,19 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from carried import Bench, task
-from held import eventually, shorten_grace
-from mcp_handmade import declare, declare_handmade
+from support.controlled_time import eventually, shorten_grace
+from support.handmade_mcp_server import declare, declare_handmade
+from support.task_run import Bench, task
 
 from playbook_supervisor.executors.mcp import McpExecutor
 from playbook_supervisor.executors.protocol import Task
 from playbook_supervisor.kernel.vocabulary import OutputFormat
-from playbook_supervisor.project.config import Bounds, Config
-from playbook_supervisor.project.json_schemas import flaw, mismatch
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
+from playbook_supervisor.project.settings.config import Bounds, Config
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 MCP = McpExecutor()
-PLAYGROUND = Path(__file__).parent.parent / "mcp_server.py"
+PLAYGROUND = Path(__file__).parents[1] / "support/sdk_mcp_server.py"
 
 Handmade = Callable[..., Bench]
 

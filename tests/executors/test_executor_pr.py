@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carried import Bench, task
-from forge import ADDRESS, Forge
-from project import FEATURE, Project, remote
+from support.scratch_project import FEATURE, Project, remote
+from support.stand_in_forge import ADDRESS, Forge
+from support.task_run import Bench, task
 
 from playbook_supervisor.executors import forge as steps_of_the_forge
 from playbook_supervisor.executors import pr as module

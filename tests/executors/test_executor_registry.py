@@ -10,7 +10,7 @@ import pytest
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.cli import CliExecutor
-from playbook_supervisor.project import namespaces
+from playbook_supervisor.project.expressions import namespaces
 
 PLUGIN = """\
 class Shout:

@@ -11,7 +11,7 @@ import pytest
 from fleet import migrated
 from fleet import postgres as servers
 from fleet.station import fleet as fleet
-from playbook_supervisor.drivers.fleet import address
+from playbook_supervisor.fleet.storage import address
 
 
 @pytest.fixture(scope="session")

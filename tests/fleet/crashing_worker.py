@@ -17,9 +17,9 @@ from typing import Any
 
 from playbook_supervisor import __main__
 from playbook_supervisor.drivers import clearance
-from playbook_supervisor.drivers.fleet import remote_refs, session_ref
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.fleet.engine import remote_refs, session_ref
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 EFFECTS: tuple[tuple[type, str], ...] = (
     *(

@@ -16,8 +16,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from held import eventually
-from program import Result
+from support.controlled_time import eventually
+from support.in_process import Result
 
 from fleet import chains, ledger
 from fleet.git_server import GitServer

@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 from fleet.postgres import Server
-from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _numbers = count(1)
 

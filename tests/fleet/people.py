@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 
 import psycopg
-from program import Result
+from support.in_process import Result
 
 from fleet import ledger
 from fleet.chains import Answer

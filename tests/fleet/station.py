@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from program import Result
-from project import Project, remote
+from support.in_process import Result
+from support.scratch_project import Project, remote
 
-from playbook_supervisor.commands.driving import DriveOptions
-from playbook_supervisor.commands.fleet.submitting import Submission, submit
-from playbook_supervisor.drivers.fleet.address import of_file
-from playbook_supervisor.drivers.fleet.advance import Station, advance
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.lease import Term
-from playbook_supervisor.drivers.fleet.session_ref import Mirror
-from playbook_supervisor.drivers.fleet.storage.rows import Row
-from playbook_supervisor.project.worker_settings import WorkerSettings
+from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.fleet.commands.submitting import Submission, submit
+from playbook_supervisor.fleet.engine.advance import Station, advance
+from playbook_supervisor.fleet.engine.lease import Term
+from playbook_supervisor.fleet.engine.session_ref import Mirror
+from playbook_supervisor.fleet.storage.address import of_file
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import Row
+from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.records import replace
 
 THREE = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.drivers.fleet import address
 from playbook_supervisor.errors import FleetError
+from playbook_supervisor.fleet.storage import address
 
 SERVER = "postgresql://me@db.example.org:5433/fleet?sslmode=require"
 

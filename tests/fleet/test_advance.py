@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet.station import ADA, THREE, WORKS, Fleet
-from playbook_supervisor.drivers.fleet import outcome
-from playbook_supervisor.drivers.fleet.lease import Term
-from playbook_supervisor.drivers.fleet.session_ref import Mirror
-from playbook_supervisor.drivers.fleet.storage.rows import State
 from playbook_supervisor.errors import FleetError, GitError, StorageError
+from playbook_supervisor.fleet.engine import outcome
+from playbook_supervisor.fleet.engine.lease import Term
+from playbook_supervisor.fleet.engine.session_ref import Mirror
+from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.formats.versions import is_newer
 
 FREE = THREE.replace("name: three", "name: free").replace(", autonomy: gate_always", "")
@@ -166,9 +166,9 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
     def full(*_: object, **__: object) -> None:
         raise StorageError("PB-IO-WRITE", "the disk is full")
 
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref.SessionClone.snapshot", full)
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._HINDERED", 0.1)
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._UNFIT", 3.0)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.SessionClone.snapshot", full)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._HINDERED", 0.1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._UNFIT", 3.0)
     with fleet.advancing(session):
         assert eventually(lambda: fleet.row(session).failures == 1)
         put_off = time.monotonic()
@@ -201,8 +201,8 @@ def test_a_remote_that_cannot_be_reached_puts_the_session_off(fleet: Fleet) -> N
 def test_a_worker_without_space_leaves_the_session_to_others(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.files._LEAST_SPACE", 1 << 60)
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._UNFIT", 0.0)
+    monkeypatch.setattr("playbook_supervisor.system.disk.files._LEAST_SPACE", 1 << 60)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._UNFIT", 0.0)
     session = fleet.submit()
     row = fleet.advance(session)
     assert (row.state, row.error) == (State.QUEUED, "PB-IO-WRITE")
@@ -262,7 +262,7 @@ def test_a_session_of_a_newer_version_is_left_to_a_newer_worker(
     clone = mirror.checkout(mirror.tip(session), fleet.folder / "clone")
     manifest = clone.path / f".playbooks/sessions/{session}/session.yaml"
     manifest.write_text(manifest.read_text().replace("schema: 1", "schema: 2"))
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref.__version__", "99.0.0")
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.__version__", "99.0.0")
     clone.snapshot(mirror.tip(session))
     row = fleet.advance(session)
     assert (row.state, row.needs) == (State.QUEUED, "99.0.0")
@@ -311,7 +311,7 @@ def test_an_agent_that_is_missing_here_may_be_found_elsewhere(fleet: Fleet) -> N
 def test_a_job_that_is_not_the_newest_changes_nothing(fleet: Fleet) -> None:
     session = fleet.submit()
     before = fleet.row(session)
-    from playbook_supervisor.drivers.fleet.advance import advance
+    from playbook_supervisor.fleet.engine.advance import advance
 
     advance(fleet.station("one"), session, before.job + 1)
     assert fleet.row(session) == before
@@ -326,7 +326,7 @@ def test_a_bug_of_the_worker_loses_no_session(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref.Mirror.checkout", broken)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.Mirror.checkout", broken)
     row = fleet.advance(session)
     assert (row.state, row.error, row.failures) == (State.QUEUED, "PB-BUG", 1)
     assert "oops" not in row.said
@@ -337,7 +337,7 @@ def test_what_is_pushed_counts_even_if_the_database_is_away_for_good(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = fleet.submit()
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.advance._DATABASE_AWAY", 0.1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._DATABASE_AWAY", 0.1)
 
     def away(*_: object) -> None:
         raise FleetError("PB-FLEET-DATABASE", "it is away")

@@ -14,23 +14,23 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from cli.scripts import conforms
-from project import Project
-from repositories import git
-from stored import playbook, step
+from support.git_repositories import git
+from support.scratch_project import Project
+from support.stored_sessions import playbook, step
 
 from playbook_supervisor.audit.examination import AuditReport
-from playbook_supervisor.commands.session_files import audit, metrics
-from playbook_supervisor.drivers.fleet.session_ref import Mirror, SessionClone, Tip
+from playbook_supervisor.commands.views.session_files import audit, metrics
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.project.session_policy import Demand, Policy
-from playbook_supervisor.sessions import session_clock
-from playbook_supervisor.sessions.engine import EngineOptions
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.project.policies.session_policy import Demand, Policy
+from playbook_supervisor.sessions.engine.session_engine import EngineOptions
+from playbook_supervisor.sessions.files import session_clock
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 HOUR = 3_600_000
 OK = Outcome(output="done")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from fleet.station import Fleet
-from playbook_supervisor.drivers.fleet.storage.rows import State
+from playbook_supervisor.fleet.storage.rows import State
 
 Agent = Callable[[str], str]
 

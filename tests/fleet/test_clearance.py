@@ -15,14 +15,14 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from held import eventually, python
-from project import Project
+from support.controlled_time import eventually, python
+from support.scratch_project import Project
 from test_journeys import playbook, wait_until
 
 from playbook_supervisor.drivers import clearance
 from playbook_supervisor.drivers.clearance import Clearances
 from playbook_supervisor.errors import FleetError, StorageError
-from playbook_supervisor.system.channel import NAME, Connection, Listener
+from playbook_supervisor.system.process.channel import NAME, Connection, Listener
 
 RESUME = (sys.executable, "-m", "playbook_supervisor", "resume", "--json")
 # An agent that notes what it does: each step a line, and its environment.
@@ -243,7 +243,7 @@ ASKS = """
 import sys
 from playbook_supervisor.drivers import clearance
 from playbook_supervisor.errors import FleetError
-from playbook_supervisor.system.cancellation import Interrupted
+from playbook_supervisor.system.process.cancellation import Interrupted
 ask = clearance.from_environment()
 looks = iter([False] * 3)
 def late(): return next(looks, True)
@@ -262,14 +262,14 @@ for _ in range(int(sys.argv[1])):
 SENDS = """
 import sys
 from pathlib import Path
-from playbook_supervisor.system.channel import Connection
+from playbook_supervisor.system.process.channel import Connection
 print(Connection(Path(sys.argv[1])).ask(sys.argv[2].encode()).decode())
 """
 # Listens there, as if it were a worker.
 LISTENS = """
 import sys, time
 from pathlib import Path
-from playbook_supervisor.system.channel import Listener
+from playbook_supervisor.system.process.channel import Listener
 listener = Listener(Path(sys.argv[1]), lambda pid: "", lambda line: "cleared")
 print("ready", flush=True)
 time.sleep(60)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet import chains
 from fleet.machines import GATE, Site
 from fleet.postgres import Server
-from playbook_supervisor.commands.session_files import audit
+from playbook_supervisor.commands.views.session_files import audit
 
 HOUR = 3600
 

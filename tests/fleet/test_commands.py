@@ -18,18 +18,18 @@ import pytest
 from cli.scripts import GATED
 from cli.terminal import Terminal
 from cli.test_child_playbooks import PUBLISH, TOP
-from held import eventually
-from program import Result
-from project import FEATURE, Project, remote
+from support.controlled_time import eventually
+from support.in_process import Result
+from support.scratch_project import FEATURE, Project, remote
 
 from fleet.postgres import Server
-from playbook_supervisor.commands.fleet import opening
-from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.session_ref import Mirror
-from playbook_supervisor.drivers.fleet.storage.rows import Lease, NewSession, Row, State
-from playbook_supervisor.project.schema import schema_text
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.fleet.commands import opening
+from playbook_supervisor.fleet.engine.session_ref import Mirror
+from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
+from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.system.disk.locks import locked
 
 SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
 IDS = [f"20260219-{letter}7k" for letter in "abcdefgh"]

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet import chains, crashing_worker, ledger
 from fleet.station import ADA, Fleet
-from playbook_supervisor.drivers.fleet.storage.rows import State
-from playbook_supervisor.drivers.fleet.worker import work
+from playbook_supervisor.fleet.engine.worker import work
+from playbook_supervisor.fleet.storage.rows import State
 
 PLAYBOOK = """\
 name: four

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet import migrated
 from fleet.postgres import Server
 from fleet.proxy import Proxy
-from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.errors import FleetError, PlaybookError
+from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.records import replace
 
 SITE = "https://git.example/acme/site"
@@ -660,7 +660,7 @@ def test_several_may_migrate_at_once(tmp_path: Path, database: str) -> None:
     for place in (address.of_file(tmp_path / "fleet.sqlite"), address.parse(database)):
         migrate = (
             "import os; from playbook_supervisor.drivers.fleet import address;"
-            "from playbook_supervisor.drivers.fleet.database import FleetDatabase;"
+            "from playbook_supervisor.fleet.storage.database import FleetDatabase;"
             "FleetDatabase.migrate(address.parse(os.environ['PLACE']))"
         )
         url = place.url if place.file is None else str(place.file)

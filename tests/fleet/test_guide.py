@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from documents import REPOSITORY, Stage, blocks
-from project import Project, remote
+from support.document_examples import REPOSITORY, Stage, blocks
+from support.scratch_project import Project, remote
 
 GUIDE = (REPOSITORY / "docs/fleet.md").read_text("utf-8")
 

@@ -10,7 +10,7 @@ import pytest
 from test_git_programs import OF_A_COMMIT
 
 from fleet.station import Fleet
-from playbook_supervisor.drivers.fleet.storage.rows import State
+from playbook_supervisor.fleet.storage.rows import State
 
 IN_PLAN = '[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'
 pytestmark = pytest.mark.measured

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet import chains, ledger
 from fleet.chains import Answer, Chain, Link

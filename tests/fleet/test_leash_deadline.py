@@ -13,14 +13,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from held import eventually, gone, python
-from project import Project
+from support.controlled_time import eventually, gone, python
+from support.scratch_project import Project
 from test_journeys import playbook, summary, wait_until
 
-from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.leash_process import now
-from playbook_supervisor.system.process_groups import worker_alive
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.leash_process import now
+from playbook_supervisor.system.process.process_groups import worker_alive
+from playbook_supervisor.system.process.processes import Worker
 
 LATE = 1.0
 """Seconds after a deadline within which a busy machine has ended everything."""
@@ -51,8 +51,8 @@ time.sleep(600)
 WORKER = """
 import os, sys, threading, time
 from pathlib import Path
-from playbook_supervisor.system.leash_process import now
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process.leash_process import now
+from playbook_supervisor.system.process.processes import Worker
 term, notice, *argv = sys.argv[1:]
 term = float(term)
 kept = {"deadline": now() + term, "notice": float(notice)} if term else {}
@@ -133,7 +133,7 @@ def test_a_child_that_ends_by_itself_leaves_nothing_behind(tmp_path: Path) -> No
 def test_the_child_is_asked_first_and_the_others_after_half_of_the_notice(tmp_path: Path) -> None:
     code = (
         "import os, signal, time\n"
-        "from playbook_supervisor.system.leash_process import now\n"
+        "from playbook_supervisor.system.process.leash_process import now\n"
         "signal.signal(signal.SIGTERM, lambda *_: print(os.getpid(), now(), flush=True))\n"
         "child = os.fork()\n"
         "if child: print(os.getpid(), child, flush=True)\n"

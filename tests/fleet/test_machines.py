@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet.guardian import processes
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet.postgres import Server
 from fleet.proxy import Proxy, Way

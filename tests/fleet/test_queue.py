@@ -16,14 +16,14 @@ from typing import Any
 
 import dbos
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet import migrated
 from fleet.postgres import Server
-from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.storage.rows import Limits, NewSession, State
 from playbook_supervisor.errors import FleetError
+from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import Limits, NewSession, State
 
 SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
 IDS = [f"20261125-{letter}7k" for letter in "abcdefghijkl"]
@@ -239,7 +239,7 @@ WORKER = """
 import os, sys, time
 from pathlib import Path
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 ledger, worker, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 def tell(*words):
     fd = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -452,8 +452,8 @@ OLDER = Path(sys.prefix) / "older-dbos"
 SUBMIT = """
 import sys
 from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.storage.rows import NewSession
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import NewSession
 with FleetDatabase.open(address.find()) as fleet:
     fleet.submit(NewSession(sys.argv[1], sys.argv[2], sys.argv[1], "auto-feature", "001"))
 """

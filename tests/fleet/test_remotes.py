@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.drivers.fleet.remotes import (
+from playbook_supervisor.errors import FleetError
+from playbook_supervisor.fleet.engine.remotes import (
     mirror_name,
     normalised,
     repository_name,
 )
-from playbook_supervisor.errors import FleetError
 
 ALL = ("https", "ssh", "file")
 

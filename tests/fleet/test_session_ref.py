@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from repositories import git
+from support.git_repositories import git
 
-from playbook_supervisor.drivers.fleet.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.system.git_process import default_branch
+from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
+from playbook_supervisor.system.git.git_process import default_branch
 
 ID = "20261125-abc"
 REF = f"refs/playbook/sessions/{ID}"
@@ -546,7 +546,7 @@ def test_a_remote_that_does_not_answer_is_given_up(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_SSH_COMMAND", "sleep 30 #")
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref.FIRST", 0.3)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.FIRST", 0.3)
     mirror = Mirror(site.folder / "ssh.git", "ssh://git@forge.example/w", ["ssh"], seconds=0.3)
     began = time.monotonic()
     assert "took longer than" in refused("PB-GIT-REMOTE", mirror.base).message
@@ -681,7 +681,7 @@ def test_a_mirror_stays_small_and_what_shares_its_objects_stays_whole(
     tip = clone.snapshot(tip)
     mirror.tidy()
     assert loose(mirror) > 600
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref._LOOSE", 1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref._LOOSE", 1)
     mirror.tidy()
     assert loose(mirror) < 10
     assert git(clone.path, "fsck", "--no-dangling") == ""
@@ -694,7 +694,7 @@ def test_a_mirror_stays_small_and_what_shares_its_objects_stays_whole(
 def test_several_workers_share_a_mirror_from_its_first_use_on(
     submitted: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.drivers.fleet.session_ref._LOOSE", 1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref._LOOSE", 1)
     for number in range(12):
         forged(submitted, f"20261125-s{number:02}")
     errors: list[BaseException] = []
@@ -723,7 +723,7 @@ def test_several_workers_share_a_mirror_from_its_first_use_on(
 def test_a_lock_that_a_killed_git_left_is_removed_when_it_is_old(
     submitted: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.git_plumbing._PATIENCE", 0.1)
+    monkeypatch.setattr("playbook_supervisor.system.git.git_plumbing._PATIENCE", 0.1)
     mirror = submitted.mirror("there")
     mirror.tip(ID)
     git(submitted.remote, "update-ref", "-d", REF)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.drivers.fleet import address
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.storage.rows import Lease, NewSession, State
+from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import Lease, NewSession, State
 
 ID, GATE = "20261125-aaa", "pr#1?1"
 

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from held import eventually
+from support.controlled_time import eventually
 
 from fleet.station import ADA, WORKS, Fleet
-from playbook_supervisor.drivers.fleet import outcome
-from playbook_supervisor.drivers.fleet.advance import advance
-from playbook_supervisor.drivers.fleet.database import FleetDatabase
-from playbook_supervisor.drivers.fleet.lease import LeaseKeeper, Term
-from playbook_supervisor.drivers.fleet.session_ref import SessionClone
-from playbook_supervisor.drivers.fleet.storage.rows import NewSession, State
-from playbook_supervisor.drivers.fleet.worker import work
 from playbook_supervisor.errors import FleetError, GitError
+from playbook_supervisor.fleet.engine import outcome
+from playbook_supervisor.fleet.engine.advance import advance
+from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term
+from playbook_supervisor.fleet.engine.session_ref import SessionClone
+from playbook_supervisor.fleet.engine.worker import work
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import NewSession, State
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.leash_process import now
+from playbook_supervisor.system.process.leash_process import now
 
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
-_ADVANCE = "playbook_supervisor.drivers.fleet.advance"
+_ADVANCE = "playbook_supervisor.fleet.engine.advance"
 
 
 def child(fleet: Fleet) -> int:
@@ -66,8 +66,8 @@ def test_a_job_ends_only_if_its_worker_may_write_what_became_of_the_session(
 def test_a_submission_whose_database_goes_away_is_queued_or_leaves_nothing(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, returns: bool
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.commands.fleet.submitting._PAUSE", 0.0)
-    monkeypatch.setattr("playbook_supervisor.commands.fleet.submitting._PATIENCE", 0.5)
+    monkeypatch.setattr("playbook_supervisor.fleet.commands.submitting._PAUSE", 0.0)
+    monkeypatch.setattr("playbook_supervisor.fleet.commands.submitting._PATIENCE", 0.5)
     submit, before = FleetDatabase.submit, fleet.origin.git("for-each-ref")
     calls = []
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from held import eventually
-from program import Result
-from project import Process
+from support.controlled_time import eventually
+from support.in_process import Result
+from support.scratch_project import Process
 
 from fleet.station import WORKS, Fleet
-from playbook_supervisor.drivers.fleet.storage.rows import Row, Swept
-from playbook_supervisor.drivers.fleet.worker import work
 from playbook_supervisor.errors import FleetError
+from playbook_supervisor.fleet.engine.worker import work
+from playbook_supervisor.fleet.storage.rows import Row, Swept
 from playbook_supervisor.records import replace
 
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")

@@ -10,9 +10,9 @@ import yaml
 from jsonschema import Draft7Validator
 
 from playbook_supervisor.errors import FleetError
-from playbook_supervisor.project import worker_settings
-from playbook_supervisor.project.schema import schema_text
-from playbook_supervisor.project.worker_settings import WorkerSettings, load
+from playbook_supervisor.fleet import worker_settings
+from playbook_supervisor.fleet.worker_settings import WorkerSettings, load
+from playbook_supervisor.project.playbooks.schema import schema_text
 
 
 def write(text: str) -> Path:

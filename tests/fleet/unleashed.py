@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from playbook_supervisor import __main__
-from playbook_supervisor.drivers.fleet import advance, lease, remote_refs
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.fleet.engine import advance, lease, remote_refs
+from playbook_supervisor.system.process.processes import Worker
 
 
 class _Unleashed(Worker):

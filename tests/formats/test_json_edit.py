@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import data, keys, laid_out
+from support.hypothesis_strategies import data, keys, laid_out
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.json_edit import JsonText

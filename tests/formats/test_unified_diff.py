@@ -20,7 +20,7 @@ from playbook_supervisor.formats.file_changes import (
     parse,
     visible,
 )
-from playbook_supervisor.system import templates
+from playbook_supervisor.system.disk import templates
 
 CHANGED = """\
 diff --git a/greet.py b/greet.py

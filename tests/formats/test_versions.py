@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands import repair, session_diff
+from playbook_supervisor.commands import repair
+from playbook_supervisor.commands.views import session_diff
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats import versions
-from playbook_supervisor.project import config, library
 from playbook_supervisor.project.install_record import read_installation
-from playbook_supervisor.project.schema import examine
-from playbook_supervisor.sessions.journal import parse_journal
-from playbook_supervisor.sessions.local_state import Runtime
-from playbook_supervisor.sessions.manifest import read_manifest
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system.ab_file import ABFile
-from playbook_supervisor.system.checkout import find
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.settings import config
+from playbook_supervisor.sessions.files.journal import parse_journal
+from playbook_supervisor.sessions.files.local_state import Runtime
+from playbook_supervisor.sessions.files.manifest import read_manifest
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.disk.ab_file import ABFile
+from playbook_supervisor.system.git.checkout import find
 
 MANIFEST = (
     'session_id: 20260219-a7k\nplaybook: x\nstatus: pending\nstarted_at: "1970-01-01T00:00Z"\n'

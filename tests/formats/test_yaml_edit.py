@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import entries, gates, times
+from support.hypothesis_strategies import entries, gates, times
 
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.formats.yaml_edit import edit_entry, edit_mapping
@@ -24,7 +24,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import fields, replace
-from playbook_supervisor.sessions.journal import (
+from playbook_supervisor.sessions.files.journal import (
     HEADER,
     ParsedJournal,
     emit_entry,

@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from project import Project
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
+from support.scratch_project import Project
 
 from inbox.serving import Served, serving
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cli.terminal import Terminal
-from project import Process, Project
+from support.scratch_project import Process, Project
 
 _PATIENCE = 60.0
 _HEAD = """\

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import httpx
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
 _LINK = re.compile(r"(http\S+)/enter\?token=(\S+)")
 

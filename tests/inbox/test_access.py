@@ -22,19 +22,19 @@ import pytest
 import trustme
 from cli.scripts import GATED
 from cli.terminal import Terminal
-from held import eventually
-from project import Project
+from support.controlled_time import eventually
+from support.scratch_project import Project
 from test_guards import WITH_TERMINAL
 from test_journeys import playbook
 
-from playbook_supervisor.commands.inbox import admission, register
-from playbook_supervisor.commands.inbox.admission import Answerer
-from playbook_supervisor.commands.inbox.feed import Feed
-from playbook_supervisor.commands.inbox.repository import Row
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.inbox.commands import admission, register
+from playbook_supervisor.inbox.commands.admission import Answerer
+from playbook_supervisor.inbox.commands.feed import Feed
+from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.records import replace
-from playbook_supervisor.system import ancestry, peer_process
-from playbook_supervisor.system.peer_process import Peer
+from playbook_supervisor.system.process import ancestry, peer_process
+from playbook_supervisor.system.process.peer_process import Peer
 
 from .serving import Served, serving
 

@@ -13,7 +13,7 @@ import pytest
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
 from cli.test_permissions import ABOVE, ASKS, asking
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
 from inbox.serving import Served, serving
 

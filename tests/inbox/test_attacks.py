@@ -19,9 +19,9 @@ import httpx
 import pytest
 from cli.scripts import GATED
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands.inbox import register
+from playbook_supervisor.inbox.commands import register
 
 from .serving import Served, serving
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from cli.test_session_files import committed
 from cli.test_session_files import dirty as dirty
-from project import Project
+from support.scratch_project import Project
 
 from inbox.serving import serving
 from inbox.test_answers import Page

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli.scripts import GATED
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
 from inbox.serving import serving
 

@@ -19,13 +19,13 @@ import httpx
 import pytest
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
 from inbox.serving import Served, serving
-from playbook_supervisor.cli.web.app import ListPages
-from playbook_supervisor.cli.web.events import Broker
-from playbook_supervisor.commands.inbox import register
-from playbook_supervisor.commands.inbox.feed import Feed
+from playbook_supervisor.inbox.commands import register
+from playbook_supervisor.inbox.commands.feed import Feed
+from playbook_supervisor.inbox.web.app import ListPages
+from playbook_supervisor.inbox.web.events import Broker
 
 pytestmark = pytest.mark.measured
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.test_child_playbooks import put
-from held import eventually
-from project import FEATURE, Project
 from pytest_mock import MockerFixture
+from support.controlled_time import eventually
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.cli.render import inbox_pages
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.inbox import register
-from playbook_supervisor.commands.inbox.feed import Feed
-from playbook_supervisor.commands.inbox.repository import FleetRow, Row
-from playbook_supervisor.system import user_state
+from playbook_supervisor.inbox.commands import register
+from playbook_supervisor.inbox.commands.feed import Feed
+from playbook_supervisor.inbox.commands.repository import FleetRow, Row
+from playbook_supervisor.inbox.web import inbox_pages
+from playbook_supervisor.system.disk import user_state
 
 AS_ROOT = os.geteuid() == 0
 

@@ -18,18 +18,18 @@ from fleet.station import Fleet
 from inbox.serving import Served, serving
 from inbox.test_answers import Page
 from inbox.test_events import Listener
-from playbook_supervisor.commands.inbox.admission import (
+from playbook_supervisor.errors import FleetError, GitError, StateError
+from playbook_supervisor.fleet.storage.rows import Lease, State
+from playbook_supervisor.fleet.worker_settings import path as settings_path
+from playbook_supervisor.inbox.commands.admission import (
     Answerer,
     require_owner,
     require_person_anywhere,
 )
-from playbook_supervisor.commands.inbox.fleet_feed import FleetFeed, Views
-from playbook_supervisor.drivers.fleet.storage.rows import Lease, State
-from playbook_supervisor.errors import FleetError, GitError, StateError
-from playbook_supervisor.project.worker_settings import path as settings_path
+from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed, Views
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.process_groups import MARK
-from playbook_supervisor.system.user_state import path as state_path
+from playbook_supervisor.system.disk.user_state import path as state_path
+from playbook_supervisor.system.process.process_groups import MARK
 
 pytestmark = pytest.mark.measured
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from inbox import scenes
 from inbox.browser import REQUIRED, Page, browser, opened

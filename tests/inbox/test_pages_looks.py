@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project import Project
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+from support.scratch_project import Project
 
 from inbox import scenes
 from inbox.browser import DESK, PHONE, Page, opened

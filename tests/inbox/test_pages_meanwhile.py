@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from project import Project
-from web import Request, served
+from support.scratch_project import Project
+from support.web_server import Request, served
 
 from inbox import scenes
 from inbox.browser import Page, browser, opened

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.commands.inbox.feed import Feed
-from playbook_supervisor.commands.inbox.reminding import Reminders
+from playbook_supervisor.inbox.commands.feed import Feed
+from playbook_supervisor.inbox.commands.reminding import Reminders
 
 EVERY = 3600
 

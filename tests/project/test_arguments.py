@@ -11,7 +11,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, Transform
-from playbook_supervisor.project.arguments import bind, hint, transformed, wanted
+from playbook_supervisor.project.expressions.arguments import bind, hint, transformed, wanted
 from playbook_supervisor.records import replace
 
 FEATURE = Arg("feature", "Feature number or folder", required=True)

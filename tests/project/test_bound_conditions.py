@@ -8,7 +8,7 @@ from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project.bound_conditions import bound, without_absent_checks
+from playbook_supervisor.project.expressions.bound_conditions import bound, without_absent_checks
 
 ARGS = (
     Arg("feature", "The feature", required=True),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.errors import PolicyError
-from playbook_supervisor.project.bounds import admit_host, admit_program, admit_tool
-from playbook_supervisor.project.config import Bounds, Config
+from playbook_supervisor.project.settings.bounds import admit_host, admit_program, admit_tool
+from playbook_supervisor.project.settings.config import Bounds, Config
 
 
 def config(

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.project.dialects import registry
-from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.playbooks import dialects
+from playbook_supervisor.project.playbooks.schema import examine
 
 TOP = """\
 id: start-rollout
@@ -206,7 +206,9 @@ def test_the_manual_mode_is_how_every_run_begins() -> None:
 
 def test_a_type_of_an_installed_package_takes_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
     """cat FR-4.10."""
-    monkeypatch.setattr("playbook_supervisor.project.namespaces.installed", lambda: ("teleport",))
+    monkeypatch.setattr(
+        "playbook_supervisor.project.expressions.namespaces.installed", lambda: ("teleport",)
+    )
     step = only("{id: a, type: teleport, config: {to: moon}}")
     assert (step.command, step.options) == ("teleport", '{"to": "moon"}')
 
@@ -215,6 +217,6 @@ def test_what_a_session_keeps_of_it_is_the_same_playbook() -> None:
     written = text(
         '{id: a, type: ai-prompt, config: {prompt: "a\\n  b\\n\\nc\\n"}, checkpoint: true}'
     )
-    kept = registry.read(written.encode(), "p.yaml").text
+    kept = dialects.read(written.encode(), "p.yaml").text
     assert kept.startswith("# Translated from a Catalyst playbook: p.yaml\nname: start-rollout\n")
     assert read(kept) == read(written)

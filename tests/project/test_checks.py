@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from held import gone, shorten_grace
+from support.controlled_time import gone, shorten_grace
 
 from playbook_supervisor.errors import CheckError, ConditionError, PolicyError, StorageError
-from playbook_supervisor.project.checks import (
+from playbook_supervisor.project.settings.checks import (
     Checking,
     Proof,
     faults,
@@ -22,9 +22,9 @@ from playbook_supervisor.project.checks import (
     run_check,
     telling_line,
 )
-from playbook_supervisor.project.config import Bounds, CheckSpec, Config
-from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
-from playbook_supervisor.system.tree import tree_id
+from playbook_supervisor.project.settings.config import Bounds, CheckSpec, Config
+from playbook_supervisor.system.git.tree import tree_id
+from playbook_supervisor.system.process.cancellation import Interrupted, cancelled_by
 
 
 class KeptProofs:

@@ -8,7 +8,7 @@ import pytest
 
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project.schema import examine, read_playbook
+from playbook_supervisor.project.playbooks.schema import examine, read_playbook
 
 SECRET = "[{name: token, description: b, required: true, secret: true}]"
 

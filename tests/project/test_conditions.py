@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from project import FEATURE, Gh, Project
 from pytest_mock import MockerFixture
+from support.scratch_project import FEATURE, Gh, Project
 
 from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
-from playbook_supervisor.project.conditions import (
+from playbook_supervisor.project.conditions.conditions import (
     Workspace,
     artifacts,
     finding,
     probe,
     record,
 )
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.probes import LARGEST, Since
-from playbook_supervisor.system import github
+from playbook_supervisor.project.conditions.probes import LARGEST, Since
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.system.git import github
 
 HELD, NOT_HELD, ERROR = Answer.HELD, Answer.NOT_HELD, Answer.ERROR
 REPORT = f".agreements/{FEATURE}/check-report.md"
@@ -650,7 +650,7 @@ def test_a_hostile_branch_name_reaches_gh_as_one_word_or_not_at_all(
 def test_without_a_proper_branch_nothing_is_asked(
     bare: Workspace, branch: str, told: str, mocker: MockerFixture
 ) -> None:
-    run = mocker.patch("playbook_supervisor.system.processes.run")
+    run = mocker.patch("playbook_supervisor.system.process.processes.run")
     answer, evidence = said(Condition.PR_CREATED, Workspace(bare.root, FEATURE, branch, Config()))
     assert answer is ERROR
     assert told in evidence

@@ -13,7 +13,8 @@ from jsonschema import Draft7Validator
 
 from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
-from playbook_supervisor.project.config import (
+from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.project.settings.config import (
     FILE,
     Bounds,
     CheckSpec,
@@ -22,7 +23,6 @@ from playbook_supervisor.project.config import (
     Inbox,
     load,
 )
-from playbook_supervisor.project.schema import schema_text
 
 EVERYTHING = """\
 agent: codex

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from shapes import INBOX, SHAPES
+from support.foreign_playbooks import INBOX, SHAPES
 
-from playbook_supervisor.project.dialects import registry
-from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.playbooks import dialects
+from playbook_supervisor.project.playbooks.schema import examine
 
 TYRUM = {
     "name": "inbox-triage",
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_refused_or_kept_as_what_it_is_read_as(name: str) -> N
         if playbook is None:
             assert any(each.severity == "error" for each in problems), data
             continue
-        kept = registry.read(text, name).text.encode()
+        kept = dialects.read(text, name).text.encode()
         assert examine(kept, "playbook.yaml")[0] == playbook, data
 
 

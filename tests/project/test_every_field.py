@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from playbook_supervisor.project.schema import examine, schema_text
-from playbook_supervisor.project.schema_problems import in_short
+from playbook_supervisor.project.playbooks.schema import examine, schema_text
+from playbook_supervisor.project.playbooks.schema_problems import in_short
 
 Path = tuple[str | int, ...]
 Schema = dict[str, Any]

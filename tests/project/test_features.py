@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.errors import ArgumentError, StateError, StorageError
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.features import (
+from playbook_supervisor.project.conditions.features import (
     Feature,
     current,
     is_name,
@@ -23,6 +22,7 @@ from playbook_supervisor.project.features import (
     point_speckit,
     resolve,
 )
+from playbook_supervisor.project.settings.config import Config
 
 CONFIG = Config()
 

@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook_supervisor.kernel.directives import Answer, Probed
-from playbook_supervisor.project.conditions import Workspace, artifacts, probe, record, verdicts
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.probes import LARGEST
-from playbook_supervisor.project.requirement import requirement
-from playbook_supervisor.project.tasks import Task, read_tasks
+from playbook_supervisor.project.conditions.conditions import (
+    Workspace,
+    artifacts,
+    probe,
+    record,
+    verdicts,
+)
+from playbook_supervisor.project.conditions.probes import LARGEST
+from playbook_supervisor.project.conditions.tasks import Task, read_tasks
+from playbook_supervisor.project.expressions.requirement import requirement
+from playbook_supervisor.project.settings.config import Config
 
 HELD, NOT_HELD, ERROR = Answer.HELD, Answer.NOT_HELD, Answer.ERROR
 TASKS = "specs/013-x/tasks.md"

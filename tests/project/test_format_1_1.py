@@ -17,8 +17,9 @@ from playbook_supervisor.kernel.vocabulary import (
     OutputFormat,
     Transform,
 )
-from playbook_supervisor.project import format_version, namespaces
-from playbook_supervisor.project.schema import examine, read_playbook, schema_text
+from playbook_supervisor.project.expressions import namespaces
+from playbook_supervisor.project.playbooks import format_version
+from playbook_supervisor.project.playbooks.schema import examine, read_playbook, schema_text
 
 WHOLE = Path(__file__).parent.parent / "playbooks" / "version-1-1.yaml"
 

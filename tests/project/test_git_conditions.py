@@ -11,8 +11,7 @@ import pytest
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.directives import Answer
-from playbook_supervisor.project.checks import Checking, Proof
-from playbook_supervisor.project.conditions import (
+from playbook_supervisor.project.conditions.conditions import (
     Workspace,
     checks,
     is_lasting,
@@ -20,10 +19,11 @@ from playbook_supervisor.project.conditions import (
     probe,
     require_answerable,
 )
-from playbook_supervisor.project.config import Bounds, CheckSpec, Config
-from playbook_supervisor.project.requirement import requirement
+from playbook_supervisor.project.expressions.requirement import requirement
+from playbook_supervisor.project.settings.checks import Checking, Proof
+from playbook_supervisor.project.settings.config import Bounds, CheckSpec, Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.tree import tree_id
+from playbook_supervisor.system.git.tree import tree_id
 
 HELD, NOT_HELD, ERROR = Answer.HELD, Answer.NOT_HELD, Answer.ERROR
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.project.globs import flaw, matches, matches_any
+from playbook_supervisor.project.expressions.globs import flaw, matches, matches_any
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from playbook_supervisor.project.json_schemas import flaw, mismatch, place
+from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch, place
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import FEATURE, Project
 from pytest_mock import MockerFixture
+from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.errors import ArgumentError, StateError, StorageError
-from playbook_supervisor.project import library
+from playbook_supervisor.project.playbooks import library
 
 NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.formats.problems import Problem
-from playbook_supervisor.project import namespaces
-from playbook_supervisor.project.config import CheckSpec, Config
-from playbook_supervisor.project.lint import lint
-from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.expressions import namespaces
+from playbook_supervisor.project.playbooks.lint import lint
+from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.settings.config import CheckSpec, Config
 from playbook_supervisor.project.slash_commands import InstalledCommand as Installed
 
 ROOT = Path(__file__).parents[2]

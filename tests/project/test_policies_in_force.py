@@ -7,23 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checked import Checked
 from claude import playbooks
 from cli.scripts import GATED, WORKS, conforms
-from hooked import Hooked
-from project import FEATURE, Project
+from support.checked_project import Checked
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.commands import answering, checking, driving, locate, view
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.checking import checking
+from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.sessions.gate_context import GateContext
-from playbook_supervisor.sessions.gate_text import lines
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.gate.gate_context import GateContext
+from playbook_supervisor.sessions.gate.gate_text import lines
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.git import checkout
 
 RELEASE = "*@release.example.org"
 GUARD = f"match: {{playbook: gated}}\nanswered_by: ['{RELEASE}']\n"

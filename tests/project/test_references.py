@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.model import Arg
-from playbook_supervisor.project.references import (
+from playbook_supervisor.project.expressions.references import (
     fill,
     handle,
     interpolate,

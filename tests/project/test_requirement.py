@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.kernel.vocabulary import Condition
-from playbook_supervisor.project.requirement import PLAIN, Requirement, requirement, usage
+from playbook_supervisor.project.expressions.requirement import (
+    PLAIN,
+    Requirement,
+    requirement,
+    usage,
+)
 
 
 @given(st.sampled_from(Condition), st.lists(st.text(max_size=8), max_size=3))

@@ -32,9 +32,9 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.project import schema
-from playbook_supervisor.project.requirement import PLAIN, SINCE_LAUNCH
-from playbook_supervisor.project.schema import examine, read_playbook, schema_text
+from playbook_supervisor.project.expressions.requirement import PLAIN, SINCE_LAUNCH
+from playbook_supervisor.project.playbooks import schema
+from playbook_supervisor.project.playbooks.schema import examine, read_playbook, schema_text
 from playbook_supervisor.project.schemas.playbook_validator import conforms
 from playbook_supervisor.records import fields
 
@@ -425,7 +425,7 @@ def test_the_number_of_listed_problems_is_limited() -> None:
 def test_a_valid_playbook_is_read_without_the_heavy_libraries() -> None:
     code = (
         "import sys\nbefore = set(sys.modules)\n"
-        "from playbook_supervisor.project.schema import examine\n"
+        "from playbook_supervisor.project.playbooks.schema import examine\n"
         f"assert examine(open({str(PLAYBOOKS / 'auto-feature.yaml')!r}, 'rb').read(), 'x')[0]\n"
         "heavy = {'jsonschema', 'ruamel', 'difflib', 'click', 'git', 'fastjsonschema', 'decimal'}\n"
         "print(sorted(heavy & (set(sys.modules) - before)))"

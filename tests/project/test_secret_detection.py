@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 # Written in two parts, so that no scanner takes this file for one with secrets.
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -107,7 +107,7 @@ def test_the_detector_is_loaded_only_for_what_could_be_a_secret() -> None:
     program = (
         "import sys\n"
         "from playbook_supervisor.formats.strict_yaml import load\n"
-        "from playbook_supervisor.project.secret_detection import found\n"
+        "from playbook_supervisor.project.playbooks.secret_detection import found\n"
         "data = sys.stdin.buffer.read()\n"
         "print(len(found(load(data, 'deploy.yaml'))), 'detect_secrets' in sys.modules)"
     )

@@ -16,10 +16,10 @@ from playbook_supervisor.errors import StepError
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project import secrets
-from playbook_supervisor.project.config import Config
-from playbook_supervisor.project.secrets import Secrets, forms
-from playbook_supervisor.system.capture import redact
+from playbook_supervisor.project.settings import secrets
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.settings.secrets import Secrets, forms
+from playbook_supervisor.system.process.capture import redact
 
 TOKEN = Arg("token", "For the forge", required=False, secret=True)
 PRINTS = (sys.executable, "-c")

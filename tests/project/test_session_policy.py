@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from stored import Scene, ask, failed, finish, playbook, step, unsynced, work
+from support.stored_sessions import Scene, ask, failed, finish, playbook, step, unsynced, work
 
-from playbook_supervisor.commands import repair, session_diff
+from playbook_supervisor.commands import repair
+from playbook_supervisor.commands.views import session_diff
 from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
@@ -24,11 +25,10 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     SessionStatus,
 )
-from playbook_supervisor.project import policy_files
-from playbook_supervisor.project.config import CheckSpec, Config
-from playbook_supervisor.project.requirement import PLAIN
-from playbook_supervisor.project.schema import read_playbook, schema_text
-from playbook_supervisor.project.session_policy import (
+from playbook_supervisor.project.expressions.requirement import PLAIN
+from playbook_supervisor.project.playbooks.schema import read_playbook, schema_text
+from playbook_supervisor.project.policies import policy_files
+from playbook_supervisor.project.policies.session_policy import (
     LADDER,
     Demand,
     Policy,
@@ -39,11 +39,12 @@ from playbook_supervisor.project.session_policy import (
     read_policy,
     tightened,
 )
-from playbook_supervisor.sessions.gate_context import gate_context
-from playbook_supervisor.sessions.gate_text import lines
-from playbook_supervisor.sessions.local_state import Launch
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.project.settings.config import CheckSpec, Config
+from playbook_supervisor.sessions.files.local_state import Launch
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.gate.gate_context import gate_context
+from playbook_supervisor.sessions.gate.gate_text import lines
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 ADA = "Ada Example <ada@example.org>"
 RITA = "Rita <Rita@Release.example.org>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playbook_supervisor.project.dialects.speckit_expressions import (
+from playbook_supervisor.dialects.speckit_expressions import (
     MAX_CHARACTERS,
     MAX_DEPTH,
     Both,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.project.verdicts import Reading, read_report
+from playbook_supervisor.project.conditions.verdicts import Reading, read_report
 
 SHAPES = (
     "verdict: {}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.playbooks.schema import examine
 
 PLAYBOOK = """\
 name: branching

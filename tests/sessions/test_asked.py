@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stored import Scene, ask, playbook, step, unsynced
+from support.stored_sessions import Scene, ask, playbook, step, unsynced
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Outcome, Run
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.gate_context import gate_context
-from playbook_supervisor.sessions.journal import parse_journal
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.journal import parse_journal
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.gate.gate_context import gate_context
+from playbook_supervisor.sessions.store.snapshot import running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 CALL = {
     "who": "Claude",

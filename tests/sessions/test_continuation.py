@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 from cli.terminal import Terminal
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.sessions.local_state import NAME
-from playbook_supervisor.system.ab_file import ABFile
+from playbook_supervisor.sessions.files.local_state import NAME
+from playbook_supervisor.system.disk.ab_file import ABFile
 
 STEPS = """\
 name: guarded

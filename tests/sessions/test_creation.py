@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from cli.scripts import GATED, WORKS
-from hooked import Hooked
-from project import FEATURE, Project
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.commands import driving, locate, protocol
-from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving import driving, protocol
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Mode

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stored import FEATURE, Scene, ask, ids, step, unsynced, work
+from support.stored_sessions import FEATURE, Scene, ask, ids, step, unsynced, work
 
 from playbook_supervisor.commands import repair
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 PLAN = f"specs/{FEATURE}/plan.md"
 REPORT = f".agreements/{FEATURE}/check-report.md"

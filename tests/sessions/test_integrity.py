@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stored import BEGAN
-from strategies import entries
+from support.hypothesis_strategies import entries
+from support.stored_sessions import BEGAN
 
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import integrity
-from playbook_supervisor.sessions.journal import HEADER, emit_entry, parse_journal
-from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.settled_entries import chain
+from playbook_supervisor.sessions.files import integrity
+from playbook_supervisor.sessions.files.journal import HEADER, emit_entry, parse_journal
+from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.sessions.files.settled_entries import chain
 
 DONE = Entry("a", EntryStatus.DONE, Decision.AUTO, 1000, 3500)
 MADE = [replace(DONE, step_id=name) for name in "abcd"]

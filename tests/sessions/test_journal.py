@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
-from strategies import TRICKY, entries, times
+from support.hypothesis_strategies import TRICKY, entries, times
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import UnfitError
@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.journal import (
+from playbook_supervisor.sessions.files.journal import (
     EMPTY,
     HEADER,
     ParsedJournal,

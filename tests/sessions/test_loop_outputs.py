@@ -7,8 +7,8 @@ import json
 import pytest
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.sessions import output_files
-from playbook_supervisor.sessions.output_files import LoopData, LoopFile, StepData
+from playbook_supervisor.sessions.steps import output_files
+from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
 
 
 def kept(file: LoopFile) -> list[tuple[str, str | None]]:

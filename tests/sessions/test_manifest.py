@@ -6,12 +6,12 @@ import pytest
 import yaml
 from hypothesis import given
 from ruamel.yaml import YAML
-from strategies import manifests
+from support.hypothesis_strategies import manifests
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.manifest import (
+from playbook_supervisor.sessions.files.manifest import (
     SESSION_ID,
     Manifest,
     Waiting,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.sessions.journal import HEADER, emit_entry, parse_journal
-from playbook_supervisor.sessions.merging import Files, merge
+from playbook_supervisor.sessions.files.journal import HEADER, emit_entry, parse_journal
+from playbook_supervisor.sessions.files.merging import Files, merge
 
 JOURNALS = Path(__file__).parent.parent / "journals"
 OURS = JOURNALS / "ours/journal.yaml"

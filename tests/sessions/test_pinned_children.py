@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stored import FEATURE, Scene, playbook
+from support.stored_sessions import FEATURE, Scene, playbook
 
 from playbook_supervisor.commands import repair
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project.session_policy import Demand, Policy
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.project.policies.session_policy import Demand, Policy
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 CHILD = "playbooks/release.yaml"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stored import Scene, ask, failed, ids, unsynced, work
+from support.stored_sessions import Scene, ask, failed, ids, unsynced, work
 
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Resolution, SessionStatus
-from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.files.principal import Principal
 
 OK = Outcome(output="all done")
 COMPLETED, FAILED = Finish(SessionStatus.COMPLETED), Finish(SessionStatus.FAILED)

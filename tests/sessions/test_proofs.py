@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checked import PROVED, Checked
-from project import Project
+from support.checked_project import PROVED, Checked
+from support.scratch_project import Project
 
-from playbook_supervisor.system.process_groups import until
+from playbook_supervisor.system.process.process_groups import until
 
 WORKS = """
 steps:
@@ -203,7 +203,7 @@ def test_a_proof_outlives_a_run_that_is_killed_before_the_step_ends(
 _KILLED = """\
 import os, signal, sys
 from playbook_supervisor.cli.app import invoke
-from playbook_supervisor.sessions.proofs import SessionProofs
+from playbook_supervisor.sessions.engine.proofs import SessionProofs
 
 keep = SessionProofs.keep
 

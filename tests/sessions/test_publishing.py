@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hooked import Hooked
-from project import FEATURE, Project, remote
-from stored import ask, failed, playbook, step, work
+from support.hook_calls import Hooked
+from support.scratch_project import FEATURE, Project, remote
+from support.stored_sessions import ask, failed, playbook, step, work
 
-from playbook_supervisor.commands import driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.gate_context import gate_context
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.gate.gate_context import gate_context
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 OK = Outcome(output="ok")
 PLAYBOOKS = ".playbooks/playbooks"

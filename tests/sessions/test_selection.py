@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stored import FEATURE, Scene, ask, finish, playbook, step, unsynced
+from support.stored_sessions import FEATURE, Scene, ask, finish, playbook, step, unsynced
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.sessions import selection
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.store import selection
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 KAI = """\
 session_id: 20260301-k2b

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import entries, pasts, playbooks
+from support.hypothesis_strategies import entries, pasts, playbooks
 
 import playbook_supervisor
 from playbook_supervisor.errors import ArgumentError
@@ -29,7 +29,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.serialize import (
+from playbook_supervisor.sessions.files.serialize import (
     SessionHeader,
     WorkItem,
     ask_to_json,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stored import Scene, ask, failed, finish, ids, step, unsynced, work
+from support.stored_sessions import Scene, ask, failed, finish, ids, step, unsynced, work
 
 from playbook_supervisor.errors import CheckError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
-from playbook_supervisor.sessions.journal import parse_journal
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.journal import parse_journal
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 OK = Outcome(output="ok")
 
@@ -445,7 +445,9 @@ def test_the_entries_are_those_of_the_journal_even_if_what_is_kept_of_them_was_d
         case "removed":
             lines.unlink()
         case _:  # then no YAML is read
-            monkeypatch.setattr("playbook_supervisor.sessions.settled_entries.parse_journal", None)
+            monkeypatch.setattr(
+                "playbook_supervisor.sessions.files.settled_entries.parse_journal", None
+            )
     assert half_way.store.journal(half_way.id).entries == expected
     scene.edit(half_way, "journal.yaml", NOTES["between entries"])
     monkeypatch.undo()

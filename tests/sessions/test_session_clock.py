@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from project import FEATURE, Project
-from stored import BEGAN, Clock, Scene, playbook, step, unsynced, work
+from support.scratch_project import FEATURE, Project
+from support.stored_sessions import BEGAN, Clock, Scene, playbook, step, unsynced, work
 
 from playbook_supervisor.audit.examination import examine_tree
-from playbook_supervisor.commands import session_files
+from playbook_supervisor.commands.views import session_files
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.session_clock import NAME, SessionClock
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.files.session_clock import NAME, SessionClock
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 HOUR = 3_600_000
 OK = Outcome(output="done")

@@ -9,11 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from held import HOUR, put_clock_forward, shorten_grace
+from support.controlled_time import HOUR, put_clock_forward, shorten_grace
 
 from playbook_supervisor.errors import GitError
-from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.publication.session_commits import Commit, SessionInGit
+from playbook_supervisor.system.git import checkout
 
 SESSION = "20260219-a7k"
 FOLDER = f".playbooks/sessions/{SESSION}"
@@ -291,7 +291,7 @@ def test_a_short_lock_is_waited_for(repository: Repository) -> None:
 def test_a_lasting_lock_is_reported(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.git_unattended._PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("playbook_supervisor.system.git.git_unattended._PAUSES", (0.01, 0.01))
     lock = repository.write(".git/index.lock", "")
     with pytest.raises(GitError, match=r"another git holds .*index\.lock"):
         repository.commit()

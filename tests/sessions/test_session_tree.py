@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 import yaml
 from pytest_mock import MockerFixture
-from stored import Scene, ask, failed, ids, step, unsynced, work
+from support.stored_sessions import Scene, ask, failed, ids, step, unsynced, work
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Check, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
-from playbook_supervisor.sessions import children, selection
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.session_clock import SessionClock
-from playbook_supervisor.sessions.snapshot import Snapshot, running
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.files.session_clock import SessionClock
+from playbook_supervisor.sessions.store import selection
+from playbook_supervisor.sessions.store.snapshot import Snapshot, running
+from playbook_supervisor.sessions.tree import children
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 ANN = Principal("Ann <ann@x.org>")
 OK = Outcome(output="all green")

@@ -8,12 +8,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from project import FEATURE, Project
+from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.commands import driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.project import session_settings
-from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config, Inbox
+from playbook_supervisor.project.settings import session_settings
+from playbook_supervisor.project.settings.config import Bounds, CheckSpec, Claude, Config, Inbox
 from playbook_supervisor.records import as_mapping, replace
 
 ONE = """\
@@ -201,8 +201,8 @@ def forget_settings(project: Project) -> None:
 
 
 def rewrite(private: Path, forgotten: str) -> None:
-    from playbook_supervisor.sessions.local_state import NAME, Runtime
-    from playbook_supervisor.system.ab_file import ABFile
+    from playbook_supervisor.sessions.files.local_state import NAME, Runtime
+    from playbook_supervisor.system.disk.ab_file import ABFile
 
     place = ABFile(private / NAME)
     runtime = Runtime.load(place)

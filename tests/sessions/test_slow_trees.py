@@ -7,19 +7,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stored import Scene, unsynced, work
+from support.stored_sessions import Scene, unsynced, work
 
 from playbook_supervisor.drivers.claude_code.context import client_supervisor
 from playbook_supervisor.kernel.directives import Check, Outcome, Run
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project.checks import Proof
-from playbook_supervisor.sessions import engine
-from playbook_supervisor.sessions.proofs import standings
-from playbook_supervisor.sessions.snapshot import for_us
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.tree import tree_id
+from playbook_supervisor.project.settings.checks import Proof
+from playbook_supervisor.sessions.engine import session_engine
+from playbook_supervisor.sessions.engine.proofs import standings
+from playbook_supervisor.sessions.store.snapshot import for_us
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git.tree import tree_id
 
 SLOW_GIT = """\
 #!/bin/sh
@@ -53,7 +53,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowGit:
     monkeypatch.setenv("PATH", f"{tmp_path / 'slow'}:{os.environ['PATH']}")
-    monkeypatch.setattr(engine, "_LOOKING_IN_HOOK", 0.3)
+    monkeypatch.setattr(session_engine, "_LOOKING_IN_HOOK", 0.3)
     return SlowGit(tmp_path / "slow")
 
 

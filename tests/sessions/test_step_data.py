@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft7Validator
-from stored import Scene, failed, ids, playbook, unsynced, work
+from support.stored_sessions import Scene, failed, ids, playbook, unsynced, work
 
 from playbook_supervisor.commands import repair
-from playbook_supervisor.commands.session_diff import differences
+from playbook_supervisor.commands.views.session_diff import differences
 from playbook_supervisor.errors import StateError, StepError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Limits, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat, SessionStatus
-from playbook_supervisor.project.schema import schema_text
-from playbook_supervisor.sessions import output_files, step_data
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.sessions.steps import output_files, step_data
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
 JSON = OutputFormat.JSON
 SCHEMA = json.dumps({"type": "object", "properties": {"count": {"type": "integer"}}})
@@ -279,9 +279,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.steps.open_session import OpenSession
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
 from playbook_supervisor.system import checkout
 
 root, session, place = sys.argv[1:]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import Project
 from pytest_mock import MockerFixture
-from stored import (
+from support.scratch_project import Project
+from support.stored_sessions import (
     BEGAN,
     FEATURE,
     REFUSALS,
@@ -33,12 +33,12 @@ from stored import (
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
-from playbook_supervisor.sessions import pinned_inputs
-from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.session_clock import system_clock
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.files import pinned_inputs
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.session_clock import system_clock
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
 OK = Outcome(output="ok")

@@ -9,25 +9,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import FEATURE as SPECIFIED
-from project import Project
 from pytest_mock import MockerFixture
-from stored import FEATURE, Scene, ask, failed, finish, ids, playbook, step, unsynced, work
+from support.scratch_project import FEATURE as SPECIFIED
+from support.scratch_project import Project
+from support.stored_sessions import (
+    FEATURE,
+    Scene,
+    ask,
+    failed,
+    finish,
+    ids,
+    playbook,
+    step,
+    unsynced,
+    work,
+)
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.errors import CODES, StateError
 from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
-from playbook_supervisor.sessions.gate_context import gate_context
-from playbook_supervisor.sessions.gate_text import lines
-from playbook_supervisor.sessions.manifest import Driver
-from playbook_supervisor.sessions.principal import Principal
-from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.sessions.files.manifest import Driver
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.gate.gate_context import gate_context
+from playbook_supervisor.sessions.gate.gate_text import lines
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process.processes import Worker
 
 OK = Outcome(output="all green")
 
@@ -150,7 +161,7 @@ def test_a_workers_outcome_is_written_before_anything_is_judged(
     supervisor = scene.create(step("plan", postconditions=["plan_exists"]))
     supervisor.begin()
     broken = RuntimeError("the disk fell out")
-    mocker.patch("playbook_supervisor.project.conditions.probe", side_effect=broken)
+    mocker.patch("playbook_supervisor.project.conditions.conditions.probe", side_effect=broken)
     with pytest.raises(RuntimeError):
         supervisor.report("plan#1", OK)
     mocker.stopall()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import tokens
+from playbook_supervisor.sessions.gate import tokens
 
 
 @pytest.fixture

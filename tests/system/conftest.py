@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repositories import git, with_a_commit
+from support.git_repositories import git, with_a_commit
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from held import gone
+from support.controlled_time import gone
 
-from playbook_supervisor.system.cancellation import (
+from playbook_supervisor.system.process.cancellation import (
     Interrupted,
     cancel_requested,
     cancelled_by,
     uncancellable,
     within,
 )
-from playbook_supervisor.system.child_process import read_outputs
-from playbook_supervisor.system.processes import run
+from playbook_supervisor.system.process.child_process import read_outputs
+from playbook_supervisor.system.process.processes import run
 
 
 def test_a_request_to_stop_ends_the_program(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ import pytest
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.checkout import Checkout, find, lost_worktrees, refreshed, worktrees
+from playbook_supervisor.system.git.checkout import (
+    Checkout,
+    find,
+    lost_worktrees,
+    refreshed,
+    worktrees,
+)
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -356,7 +362,7 @@ def test_a_reference_packed_while_it_is_looked_for_is_found(
             git(repository, "pack-refs", "--all")
         return real(path, *arguments)
 
-    mocker.patch("playbook_supervisor.system.files.os.open", packing)
+    mocker.patch("playbook_supervisor.system.disk.files.os.open", packing)
     assert find(repository).head
 
 

@@ -16,7 +16,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.system import files
+from playbook_supervisor.system.disk import files
 
 REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
@@ -242,7 +242,7 @@ def test_a_read_only_folder_is_a_storage_error(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from playbook_supervisor.system.files import write_atomically
+from playbook_supervisor.system.disk.files import write_atomically
 print("ready", flush=True)
 number = 0
 while True:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
-from repositories import git
+from support.git_repositories import git
 
 from playbook_supervisor.errors import GitError, PlaybookError, StorageError
-from playbook_supervisor.system.git import Worktree, contents, worktrees
-from playbook_supervisor.system.git import repository as open_repository
-from playbook_supervisor.system.git_process import ask, change, identity
-from playbook_supervisor.system.tree import stat, tree_id
+from playbook_supervisor.system.git.git_process import ask, change, identity
+from playbook_supervisor.system.git.gitpython import Worktree, contents, worktrees
+from playbook_supervisor.system.git.gitpython import repository as open_repository
+from playbook_supervisor.system.git.tree import stat, tree_id
 
 # ── worktrees ───────────────────────────────────────────────────────────────────────────────
 
@@ -238,8 +238,8 @@ def test_without_git_the_error_says_what_to_install(repository: Path, tmp_path: 
     code = (
         "import sys\nfrom pathlib import Path\n"
         "from playbook_supervisor.errors import StorageError\n"
-        "from playbook_supervisor.system.git import worktrees\n"
-        "from playbook_supervisor.system.git_process import identity\n"
+        "from playbook_supervisor.system.git.gitpython import worktrees\n"
+        "from playbook_supervisor.system.git.git_process import identity\n"
         "root = Path(sys.argv[1])\n"
         "try: worktrees(root)\n"
         "except StorageError as error: print(error.code, error.message)\n"
@@ -295,7 +295,7 @@ def test_a_git_that_does_not_end_is_ended_with_all_that_it_started(repository: P
 
 
 def test_what_git_says_is_bounded(repository: Path, mocker: MockerFixture) -> None:
-    mocker.patch("playbook_supervisor.system.git_process._MAX_OUTPUT", 10)
+    mocker.patch("playbook_supervisor.system.git.git_process._MAX_OUTPUT", 10)
     with pytest.raises(GitError, match="its output is larger than 10 bytes"):
         ask(repository, "--version", "--build-options")
 

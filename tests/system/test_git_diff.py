@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from repositories import git
+from support.git_repositories import git
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.file_changes import MOST_LINES, Changes, FileChange
-from playbook_supervisor.system import git_diff
-from playbook_supervisor.system.git_diff import changes_of
+from playbook_supervisor.system.git import git_diff
+from playbook_supervisor.system.git.git_diff import changes_of
 
 
 def paths(changes: Changes) -> list[str]:

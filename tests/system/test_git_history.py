@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
 from playbook_supervisor.formats.timestamps import from_time
-from playbook_supervisor.system import git_history
+from playbook_supervisor.system.git import git_history
 
 NOON = "2026-02-19T12:00:00+00:00"
 EVENING = "2026-02-19T18:00:00+00:00"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import Project
+from support.scratch_project import Project
 
-from playbook_supervisor.system import git_diff, tree
-from playbook_supervisor.system.uncommitted import uncommitted
+from playbook_supervisor.system.git import git_diff, tree
+from playbook_supervisor.system.git.uncommitted import uncommitted
 
 LOOKS: tuple[Callable[[Path, str], object], ...] = (
     lambda root, head: tree.stat(root, head, tree.tree_id(root)),

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from held import eventually, gone, python, shorten_grace
+from support.controlled_time import eventually, gone, python, shorten_grace
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.system import leash
-from playbook_supervisor.system.ancestry import process
-from playbook_supervisor.system.process_groups import kill_worker, worker_alive
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process import leash
+from playbook_supervisor.system.process.ancestry import process
+from playbook_supervisor.system.process.process_groups import kill_worker, worker_alive
+from playbook_supervisor.system.process.processes import Worker
 
 SLEEPS = "os.write(1, b'%d\\n' % os.getpid()); import time; time.sleep(600)"
 LEAVES = {
@@ -121,7 +121,7 @@ RUNNER = """
 import sys
 from pathlib import Path
 from playbook_supervisor.system import leash_process
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process.processes import Worker
 leash_process.GRACE = 0.2
 code, outlives = sys.argv[1:]
 worker = Worker(
@@ -184,8 +184,8 @@ def test_a_worker_that_kills_its_leash_ends_with_it(tmp_path: Path) -> None:
 def test_a_stopped_leash_cannot_keep_the_worker_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.leash_process.GRACE", 0.1)
-    monkeypatch.setattr("playbook_supervisor.system.leash_process.PATIENCE", 0.5)
+    monkeypatch.setattr("playbook_supervisor.system.process.leash_process.GRACE", 0.1)
+    monkeypatch.setattr("playbook_supervisor.system.process.leash_process.PATIENCE", 0.5)
     worker = signals_its_leash("SIGSTOP", tmp_path)
     lines = worker.lines()
     pid = int(next(lines))

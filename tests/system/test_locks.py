@@ -13,7 +13,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.system.disk.locks import locked
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -25,8 +25,8 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
 COUNTER = """
 import json, sys
 from pathlib import Path
-from playbook_supervisor.system.files import write_atomically
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.system.disk.files import write_atomically
+from playbook_supervisor.system.disk.locks import locked
 path = Path(sys.argv[1])
 for _ in range(40):
     with locked(path.with_name("lock")):
@@ -37,7 +37,7 @@ for _ in range(40):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.system.disk.locks import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

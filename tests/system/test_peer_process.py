@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.system import ancestry, peer_process
-from playbook_supervisor.system.peer_process import Peer
+from playbook_supervisor.system.process import ancestry, peer_process
+from playbook_supervisor.system.process.peer_process import Peer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
 

@@ -11,15 +11,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from held import HOUR, eventually, gone, put_clock_forward, python, shorten_grace
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_mock import MockerFixture
+from support.controlled_time import HOUR, eventually, gone, put_clock_forward, python, shorten_grace
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.capture import Capture, LineSplitter, redact
-from playbook_supervisor.system.process_groups import kill_worker, worker_alive
-from playbook_supervisor.system.processes import Worker, run
+from playbook_supervisor.system.process.capture import Capture, LineSplitter, redact
+from playbook_supervisor.system.process.process_groups import kill_worker, worker_alive
+from playbook_supervisor.system.process.processes import Worker, run
 
 FOREVER = 600
 """Seconds that no test waits for: tests put the clock forward instead."""
@@ -401,7 +401,7 @@ RUNNER = """
 import sys
 from pathlib import Path
 from playbook_supervisor.system import leash_process
-from playbook_supervisor.system.processes import Worker
+from playbook_supervisor.system.process.processes import Worker
 leash_process.GRACE = 0.2
 worker = Worker([sys.executable, "-c", sys.argv[2]], cwd=Path.cwd(), worker_file=Path(sys.argv[1]))
 for line in worker.lines():
@@ -445,7 +445,7 @@ def test_an_orphan_that_ended_by_itself_is_not_alive(tmp_path: Path) -> None:
 
 
 def test_without_proc_the_recorded_group_is_ended(tmp_path: Path, mocker: MockerFixture) -> None:
-    mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
+    mocker.patch("playbook_supervisor.system.process.process_groups._PROC", tmp_path / "no-proc")
     path = tmp_path / "worker"
     worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
     kill_worker(path)
@@ -457,9 +457,9 @@ def test_without_proc_the_recorded_group_is_ended(tmp_path: Path, mocker: Mocker
 def test_a_damaged_worker_file_is_an_error_and_no_signal_is_sent(
     tmp_path: Path, mocker: MockerFixture, content: str
 ) -> None:
-    mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
-    mocker.patch("playbook_supervisor.system.leash_process.GRACE", 0.01)
-    mocker.patch("playbook_supervisor.system.leash_process.PATIENCE", 0.01)
+    mocker.patch("playbook_supervisor.system.process.process_groups._PROC", tmp_path / "no-proc")
+    mocker.patch("playbook_supervisor.system.process.leash_process.GRACE", 0.01)
+    mocker.patch("playbook_supervisor.system.process.leash_process.PATIENCE", 0.01)
     killed = mocker.patch("os.killpg")
     path = tmp_path / "worker"
     worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
@@ -477,8 +477,8 @@ def test_a_worker_cannot_end_its_own_group(tmp_path: Path, mocker: MockerFixture
     """A step that tries to end itself is refused."""
     import fcntl
 
-    mocker.patch("playbook_supervisor.system.leash_process.GRACE", 0.01)
-    mocker.patch("playbook_supervisor.system.leash_process.PATIENCE", 0.01)
+    mocker.patch("playbook_supervisor.system.process.leash_process.GRACE", 0.01)
+    mocker.patch("playbook_supervisor.system.process.leash_process.PATIENCE", 0.01)
     path = tmp_path / "worker"
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from repositories import git, with_a_commit
+from support.git_repositories import git, with_a_commit
 
 from playbook_supervisor.errors import GitError, StateError
-from playbook_supervisor.system.tree import (
+from playbook_supervisor.system.git.tree import (
     Changed,
     Tree,
     TreeChanges,

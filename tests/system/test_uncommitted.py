@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from repositories import git, with_a_commit
+from support.git_repositories import git, with_a_commit
 
-from playbook_supervisor.system.uncommitted import uncommitted
+from playbook_supervisor.system.git.uncommitted import uncommitted
 
 
 @pytest.fixture

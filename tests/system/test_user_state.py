@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.system import user_state
+from playbook_supervisor.system.disk import user_state
 
 NAME = "state.json"
 

@@ -13,13 +13,13 @@ from markupsafe import Markup, escape
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.timeline import child_line, failed_items, items_line, opens
-from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.project.references import interpolate, names
-from playbook_supervisor.sessions.step_runs import is_round, step_runs
-from playbook_supervisor.system import templates
+from playbook_supervisor.project.expressions.references import interpolate, names
+from playbook_supervisor.sessions.steps.step_runs import is_round, step_runs
+from playbook_supervisor.system.disk import templates
 
 _FOLDER = "pages"
 _SIGNS = {"done": "✓", "failed": "✗", "skipped": "–", "round": "↻", "in_progress": "…"}

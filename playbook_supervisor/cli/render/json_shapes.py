@@ -12,10 +12,9 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change, Entry
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.journal import entry_mapping, valued
-from playbook_supervisor.sessions.manifest import exceptions
-from playbook_supervisor.sessions.serialize import (
+from playbook_supervisor.sessions.files.journal import entry_mapping, valued
+from playbook_supervisor.sessions.files.manifest import exceptions
+from playbook_supervisor.sessions.files.serialize import (
     PROTOCOL,
     SessionHeader,
     WorkItem,
@@ -24,7 +23,8 @@ from playbook_supervisor.sessions.serialize import (
     run_to_json,
     wait_to_json,
 )
-from playbook_supervisor.sessions.snapshot import for_agents, for_us
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.store.snapshot import for_agents, for_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.install.changes import InstallPlan
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.proving import Proved
-    from playbook_supervisor.commands.view import SessionView
+    from playbook_supervisor.commands.views.view import SessionView
     from playbook_supervisor.drivers.drive_result import DriveResult
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Arg, Playbook
-    from playbook_supervisor.project.playbook_file import PlaybookFile
-    from playbook_supervisor.project.session_policy import Effect
-    from playbook_supervisor.sessions.gate_context import GateContext
-    from playbook_supervisor.sessions.proofs import Standing
-    from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
+    from playbook_supervisor.project.policies.session_policy import Effect
+    from playbook_supervisor.sessions.engine.proofs import Standing
+    from playbook_supervisor.sessions.gate.gate_context import GateContext
+    from playbook_supervisor.sessions.store.snapshot import Snapshot
 
     Json = dict[str, Any]
 

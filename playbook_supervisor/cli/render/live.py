@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from playbook_supervisor.cli.render import sessions, text
-from playbook_supervisor.commands.progress import Progress
+from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Check
@@ -15,9 +15,9 @@ from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.step_runs import StepRun, is_round
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 RowTone = Literal["done", "failed", "skipped", "waits", "works", "due"]
 LineTone = Literal["plain", "waits", "works", "dim"]

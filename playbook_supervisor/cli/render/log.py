@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _CHECK_INTERVAL = 30  # seconds between two lines about the same check
 

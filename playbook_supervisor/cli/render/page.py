@@ -11,13 +11,13 @@ from hashlib import sha256
 
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import html, text
-from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.step_runs import StepRun, is_round, step_runs
+from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, step_runs
 
 _TICKS = 4
 _MOST_PARTS = 200  # of the bar of a loop

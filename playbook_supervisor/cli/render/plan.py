@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from playbook_supervisor.cli.render.json_shapes import condition, tightening
-from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
+from playbook_supervisor.commands.driving.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Answer, Probed
@@ -16,12 +16,12 @@ from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
 from playbook_supervisor.kernel.model import SLASH, Limits, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, OutputFormat
 from playbook_supervisor.kernel.when import ARG, parse
-from playbook_supervisor.project.child_playbooks import OutlinedStep
-from playbook_supervisor.project.references import output_reference
+from playbook_supervisor.project.expressions.references import output_reference
+from playbook_supervisor.project.playbooks.child_playbooks import OutlinedStep
 from playbook_supervisor.records import as_mapping, replace
-from playbook_supervisor.sessions.journal import valued
-from playbook_supervisor.sessions.preview import message_of
-from playbook_supervisor.sessions.serialize import PROTOCOL
+from playbook_supervisor.sessions.files.journal import valued
+from playbook_supervisor.sessions.files.preview import message_of
+from playbook_supervisor.sessions.files.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE = 400

@@ -22,9 +22,9 @@ from playbook_supervisor.kernel.answers import meanings_of, read_answer
 from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.gate_context import GateContext
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.gate.gate_context import GateContext
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _QUESTION = (Resolution.ANSWER, Resolution.ABORT)
 _POLL = 0.25  # seconds between two checks whether the gate was answered elsewhere
@@ -122,7 +122,7 @@ class Prompt(Record, frozen=False):
 
 
 def _diff(snapshot: Snapshot) -> list[str]:
-    from playbook_supervisor.commands.inbox.gate_facts import changes_since_beginning
+    from playbook_supervisor.inbox.commands.gate_facts import changes_since_beginning
 
     own = snapshot.of(text.asked(snapshot).member)
     return list(diff_lines(changes_since_beginning(own.store, own.session_id)))

@@ -9,7 +9,7 @@ from shlex import quote
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
-from playbook_supervisor.commands.progress import said_by
+from playbook_supervisor.commands.views.progress import said_by
 from playbook_supervisor.formats.sanitize import first_line
 
 

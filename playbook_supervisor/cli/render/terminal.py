@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.cli.render.live import Line, StepList
     from playbook_supervisor.cli.render.metrics_tables import Sheet
     from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _INTERVAL = 0.25  # seconds between two frames
 _MARGIN = 6  # lines that the list leaves free for a question and its answer

@@ -19,12 +19,12 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     SessionStatus,
 )
-from playbook_supervisor.sessions.step_runs import is_round
+from playbook_supervisor.sessions.steps.step_runs import is_round
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _LINE = 400
 RECOVERED = "recovered: its files show that it had finished before its driver died"
@@ -87,8 +87,8 @@ def _started(snapshot: Snapshot, step: Step) -> str:
     """A slash command without its arguments, any other command with its values."""
     if step.namespace == SLASH:
         return step.command
-    from playbook_supervisor.project.references import shown
-    from playbook_supervisor.sessions.snapshot import arg_values
+    from playbook_supervisor.project.expressions.references import shown
+    from playbook_supervisor.sessions.store.snapshot import arg_values
 
     return first_line(shown(step.command, arg_values(snapshot, step)))
 

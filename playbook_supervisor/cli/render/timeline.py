@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from playbook_supervisor.cli.render import sessions, text
-from playbook_supervisor.commands.view import SessionView
+from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, one_line
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus, SessionStatus
-from playbook_supervisor.sessions import gate_text
-from playbook_supervisor.sessions.step_runs import StepRun, is_round, step_runs, steps_settled
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, step_runs, steps_settled
 
 _MOST_NAMED = 10
 _LINE = 400

@@ -16,7 +16,6 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.versions import is_newer
-from playbook_supervisor.project import library
 from playbook_supervisor.project.install_record import (
     FILE,
     Installation,
@@ -24,9 +23,10 @@ from playbook_supervisor.project.install_record import (
     emit_installation,
     read_installation,
 )
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.session_clock import system_clock
-from playbook_supervisor.system.files import (
+from playbook_supervisor.sessions.files.session_clock import system_clock
+from playbook_supervisor.system.disk.files import (
     contained,
     ensure_folder,
     read_bytes,
@@ -34,7 +34,7 @@ from playbook_supervisor.system.files import (
     sweep,
     write_atomically,
 )
-from playbook_supervisor.system.stamps import stamp
+from playbook_supervisor.system.disk.stamps import stamp
 
 Verb = Literal["write", "keep", "merge", "remove", "conflict"]
 Merge = Callable[[bytes], bytes]

@@ -24,11 +24,12 @@ from playbook_supervisor.commands.install.survey import (
 )
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.project import config, library
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.settings import config
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import checkout
 
 ASIDE = ".old"
 """The suffix of a foreign file that was replaced."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.project import library
 from playbook_supervisor.project.install_record import as_fingerprint
-from playbook_supervisor.project.schema import schema_text
-from playbook_supervisor.system import templates
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import read_bytes
 
 CHANGE = "auto-change"
 """The shipped playbook that needs no commands and no feature, only a check `test`."""

@@ -12,15 +12,17 @@ from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.formats.yaml_writer import Block, flow, pair
 from playbook_supervisor.kernel.model import SLASH, Playbook
-from playbook_supervisor.project import config, features
-from playbook_supervisor.project.conditions import checks
+from playbook_supervisor.project.conditions import features
+from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.install_record import fingerprint, read_installation
-from playbook_supervisor.project.schema import read_playbook
+from playbook_supervisor.project.playbooks.schema import read_playbook
+from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.project.test_command import Proposal, detect
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import checkout, templates
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import checkout
 
 _SPECIFY = "/speckit.specify"
 RUN = "playbook.run"

@@ -26,7 +26,7 @@ from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.install_record import Installation, fingerprint
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git import checkout
 
 BESIDE = ".new"
 """The suffix of a new version that is written beside an edited file."""

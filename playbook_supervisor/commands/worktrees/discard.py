@@ -19,11 +19,11 @@ from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.integrity import FILES
-from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import git
-from playbook_supervisor.system.files import remove
+from playbook_supervisor.sessions.files.integrity import FILES
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
+from playbook_supervisor.system.disk.files import remove
+from playbook_supervisor.system.git import gitpython
 
 
 class Discarded(Record):
@@ -104,7 +104,7 @@ def _worth_keeping(store: DiskStore, session_id: str) -> Iterator[str]:
     if ran := [entry.id for entry in store.journal(session_id).entries if entry.ran]:
         yield f"{', '.join(ran)} ran"
     folder = f":(top,literal){SESSIONS}/{session_id}"
-    with git.repository(store.checkout.root) as repo:
+    with gitpython.repository(store.checkout.root) as repo:
         if commit := repo.git.log("--all", "-1", "--format=%h", "--", folder):
             yield f"it is in a commit: {commit}"
         elif repo.git.ls_files("--", folder):

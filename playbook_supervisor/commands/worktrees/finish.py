@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.commands import driving, locate, overview
+from playbook_supervisor.commands import locate, overview
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.worktrees import (
     journal_home,
     merge_detection,
@@ -29,14 +30,20 @@ from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import session_ids
-from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
-from playbook_supervisor.sessions.selection import OPEN, open_here
-from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import checkout, git, git_history, git_process, git_unattended
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import rename_folder
-from playbook_supervisor.system.git_unattended import UNDER_WAY
+from playbook_supervisor.sessions.files import session_ids
+from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest, read_manifest
+from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
+from playbook_supervisor.sessions.store.selection import OPEN, open_here
+from playbook_supervisor.system.disk.files import rename_folder
+from playbook_supervisor.system.git import (
+    checkout,
+    git_history,
+    git_process,
+    git_unattended,
+    gitpython,
+)
+from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.git.git_unattended import UNDER_WAY
 
 _REMOVED = "removed"
 _STILL = "what was written of session {} is not what was read again"
@@ -135,7 +142,7 @@ def _bring_home(plan: FinishPlan) -> tuple[Homecoming, ...]:
 def _remove(plan: FinishPlan) -> tuple[str, ...]:
     main = plan.leaving.main
     notices = worktree.clean_up(plan.store.checkout)
-    if plan.root in {each.path for each in git.worktrees(main)}:
+    if plan.root in {each.path for each in gitpython.worktrees(main)}:
         if not plan.gone:  # whole or not at all, whenever this process dies
             rename_folder(plan.root, plan.store.checkout.git_dir / "playbook" / _REMOVED)
         # forced: the obstacles were checked, and git would refuse because of our own files
@@ -219,7 +226,7 @@ def _leaving(
     """What goes and what stays when `removed` is removed, the branch or nothing."""
     stays = [*targets.targets, *([merged.into] if merged else []), *([] if removed else [tip])]
     here = store.checkout.root if store else None
-    branches = {each.path: each.branch for each in git.worktrees(main)}
+    branches = {each.path: each.branch for each in gitpython.worktrees(main)}
     roots = [main, *(path for path, name in branches.items() if name in targets.kept)]
     homes = []
     for root in dict.fromkeys(roots):
@@ -256,7 +263,7 @@ def _plan_without_worktree(
             where=str(main),
         )
     targets = _targets(main, branch, "")
-    taken = {each.branch for each in git.worktrees(main) if each.path.exists()}
+    taken = {each.branch for each in gitpython.worktrees(main) if each.path.exists()}
     commit = start_point.heads(main).get(branch, "")
     removed = "" if not commit or branch in targets.kept | taken else branch
     merged = None
@@ -346,7 +353,7 @@ def _has_submodules(here: Checkout) -> bool:
     if not (here.git_dir / "modules").is_dir():
         return False
     try:
-        with git.repository(here.root) as repo:
+        with gitpython.repository(here.root) as repo:
             listed = repo.git.submodule("status")
     except GitError:
         return True

@@ -14,19 +14,17 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from playbook_supervisor.commands import session_diff
-from playbook_supervisor.commands.session_diff import SavedSession
+from playbook_supervisor.commands.views import session_diff
+from playbook_supervisor.commands.views.session_diff import SavedSession
 from playbook_supervisor.commands.worktrees.merge_detection import MergeTarget
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions import integrity
-from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.merging import Files, Merge, merge
-from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import git
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import (
+from playbook_supervisor.sessions.files import integrity
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.merging import Files, Merge, merge
+from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
+from playbook_supervisor.system.disk.files import (
     TEMPORARY,
     digest,
     ensure_folder,
@@ -34,6 +32,8 @@ from playbook_supervisor.system.files import (
     sweep,
     write_atomically,
 )
+from playbook_supervisor.system.git import gitpython
+from playbook_supervisor.system.git.checkout import Checkout
 
 _FIRST = "session.yaml"
 """A folder with this file is a session, so in a new folder it is written last."""
@@ -71,7 +71,7 @@ class Homecoming(Record):
 
 def homecomings(leaving: Leaving) -> tuple[Homecoming, ...]:
     """The sessions that only the worktree has completely, and where they can go. Writes nothing."""
-    with git.repository(leaving.main) as repo:
+    with gitpython.repository(leaving.main) as repo:
         worktree = _Worktree(repo, leaving)
         found = [worktree.homecoming(name) for name in worktree.sessions()]
     return tuple(each for each in found if each is not None)
@@ -97,7 +97,7 @@ def bring(homecoming: Homecoming) -> None:
 class _Worktree:
     """The worktree that is leaving, and what git has of its sessions."""
 
-    def __init__(self, repo: git.Repo, leaving: Leaving) -> None:
+    def __init__(self, repo: gitpython.Repo, leaving: Leaving) -> None:
         self._repo, self._leaving, self._store = repo, leaving, leaving.store
         self._versions: dict[str, frozenset[tuple[str, str]]] = {}
         self._trees: dict[str, Mapping[str, str]] = {}
@@ -119,7 +119,7 @@ class _Worktree:
         if self._store is not None:
             names |= {*self._store.known()}
         if self._root is not None:
-            with git.repository(self._root) as repo:
+            with gitpython.repository(self._root) as repo:
                 listed = repo.git.status(
                     "--porcelain",
                     "-z",
@@ -199,7 +199,7 @@ class _Worktree:
             return {}
         listed = self._repo.git.ls_tree("-r", "-z", tree)
         rows = [line.partition("\t") for line in listed.split("\0") if line.startswith("100")]
-        blobs = git.contents(self._repo, [about.split()[2] for about, _, _ in rows])
+        blobs = gitpython.contents(self._repo, [about.split()[2] for about, _, _ in rows])
         return dict(zip([path for _, _, path in rows], blobs, strict=True))
 
     def _knows(self, name: str) -> Callable[[str, bytes], bool]:
@@ -264,7 +264,7 @@ class _Worktree:
         return bool(base != stay.commit)
 
 
-def _versions(repo: git.Repo, commit: str, name: str) -> frozenset[tuple[str, str]]:
+def _versions(repo: gitpython.Repo, commit: str, name: str) -> frozenset[tuple[str, str]]:
     """Path and object of the session's files in the history of the commit."""
     if not commit:
         return frozenset()

@@ -14,7 +14,7 @@ from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import git, github
+from playbook_supervisor.system.git import github, gitpython
 
 _SESSIONS = ".playbooks/sessions/"
 _WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
@@ -72,7 +72,7 @@ def find_targets(root: Path, branch: str, started_from: str, checked_out: str) -
 
 def _references(root: Path) -> dict[str, Mapping[str, str]]:
     form = "%(refname)%00%(objectname)%00%(upstream)%00%(symref)"
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         listed = repo.git.for_each_ref("refs/heads", "refs/remotes", format=form)
     rows = (line.split("\0") for line in listed.splitlines())
     return {
@@ -86,7 +86,7 @@ def _references(root: Path) -> dict[str, Mapping[str, str]]:
 
 def merged(root: Path, commit: str, target: MergeTarget) -> str:
     """How all work of the commit came into the target, in a few words; empty if it did not."""
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         base = repo.git.merge_base(target.commit, commit, with_exceptions=False)
         if base == commit:
             return f"merged into {target.name}"
@@ -101,12 +101,12 @@ def merged(root: Path, commit: str, target: MergeTarget) -> str:
     return ""
 
 
-def _changed(repo: git.Repo, before: str, after: str) -> list[str]:
+def _changed(repo: gitpython.Repo, before: str, after: str) -> list[str]:
     listed = repo.git.diff_tree("-r", "--name-only", "-z", before, after, "--", *_WORK)
     return [path for path in listed.split("\0") if path]
 
 
-def _candidates(repo: git.Repo, base: str, target: str, paths: list[str]) -> Iterator[str]:
+def _candidates(repo: gitpython.Repo, base: str, target: str, paths: list[str]) -> Iterator[str]:
     """The target, then its state after each change to those files, the latest first."""
     yield target
     touched = [f":(top,literal){path}" for path in paths[:_PATHS]]
@@ -116,7 +116,7 @@ def _candidates(repo: git.Repo, base: str, target: str, paths: list[str]) -> Ite
     yield from (commit for commit in listed.split() if commit != target)
 
 
-def _adds_nothing(repo: git.Repo, commit: str, candidate: str) -> bool:
+def _adds_nothing(repo: gitpython.Repo, commit: str, candidate: str) -> bool:
     """Whether merging the commit there would change nothing; False if git is too old to tell."""
     status, answer, _ = repo.git.merge_tree(
         "--write-tree",
@@ -138,7 +138,7 @@ def _adds_nothing(repo: git.Repo, commit: str, candidate: str) -> bool:
 
 def missing_commits(root: Path, commit: str, target: MergeTarget) -> tuple[str, ...]:
     """The commits with work that the target lacks, newest first, one printable line each."""
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         listed = repo.git.log(
             f"--max-count={_SHOWN}",
             "--no-color",
@@ -156,7 +156,7 @@ def missing_commits(root: Path, commit: str, target: MergeTarget) -> tuple[str, 
 
 def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
     """The merged pull request with all of the commit, asked through `gh`; None if that fails."""
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         if not github.is_plain(branch) or not repo.remotes:
             return None
         for pull in _merged_pulls(root, branch):
@@ -168,7 +168,7 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
     return None
 
 
-def _same_work(repo: git.Repo, head: str, commit: str) -> bool:
+def _same_work(repo: gitpython.Repo, head: str, commit: str) -> bool:
     """Whether both contain the same work; False if the pull request's head is not known here."""
     known = repo.git.rev_parse("--verify", "--quiet", f"{head}^{{commit}}", with_exceptions=False)
     return bool(known) and not _changed(repo, head, commit)

@@ -28,18 +28,19 @@ from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.project import config, library
-from playbook_supervisor.project.child_playbooks import Children
-from playbook_supervisor.project.conditions import Workspace, artifacts, probe
+from playbook_supervisor.project.conditions.conditions import Workspace, artifacts, probe
+from playbook_supervisor.project.conditions.probes import LARGEST
 from playbook_supervisor.project.install_record import read_installation
-from playbook_supervisor.project.probes import LARGEST
+from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.child_playbooks import Children
+from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.creation import RunRequest
-from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import checkout, git
-from playbook_supervisor.system.files import contained, read_bytes, write_atomically
+from playbook_supervisor.sessions.store import creation
+from playbook_supervisor.sessions.store.creation import RunRequest
+from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
+from playbook_supervisor.system.disk.files import contained, read_bytes, write_atomically
+from playbook_supervisor.system.git import checkout, gitpython
 
 _RUN = "playbook.run"
 _INSTALL = "Run `playbook init`, commit what it writes, then repeat."
@@ -434,9 +435,9 @@ def _exported(root: Path, commit: str, extra: Sequence[str] = ()) -> Iterator[Pa
 
 def _export(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
     """Add these files and folders of the commit, as far as it has them, to the folder. GitError."""
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         blobs = list(_blobs(repo, commit, paths))
-        contents = git.contents(repo, [blob.name for blob in blobs if blob.size <= LARGEST])
+        contents = gitpython.contents(repo, [blob.name for blob in blobs if blob.size <= LARGEST])
     for blob in blobs:
         file = tree / blob.path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -449,7 +450,7 @@ def _export(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
             write_atomically(file, next(contents), durable=False)
 
 
-def _blobs(repo: git.Repo, commit: str, paths: Sequence[str]) -> Iterator[_Blob]:
+def _blobs(repo: gitpython.Repo, commit: str, paths: Sequence[str]) -> Iterator[_Blob]:
     listed = repo.git.ls_tree("-r", "-z", "--long", "--full-tree", commit, "--", *paths)
     for line in filter(None, listed.split("\0")):
         about, _, path = line.partition("\t")

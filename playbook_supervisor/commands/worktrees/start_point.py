@@ -10,9 +10,9 @@ from pathlib import Path
 from playbook_supervisor.errors import ArgumentError, CheckError, GitError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import git
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.git import gitpython
+from playbook_supervisor.system.git.checkout import Checkout
 
 HEADS = "refs/heads/"
 REMOTES = "refs/remotes/"
@@ -42,7 +42,7 @@ class Branch(Record):
 
 def changes(root: Path) -> tuple[str, ...]:
     """The uncommitted changes, as `git status` prints them, without those of sessions."""
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         listed = repo.git.status(
             "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--", _SESSIONS
         )
@@ -72,7 +72,7 @@ def base(root: Path, given: str) -> Base:
     shown = first_line(given, 80)
     if name.startswith("-") or printable(name) != name:
         raise ArgumentError("PB-ARG-BASE", f"{shown!r} is not a commit")
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         wanted = f"{name}^{{commit}}"
         commit = repo.git.rev_parse("--verify", "--quiet", wanted, with_exceptions=False)
         ref = repo.git.rev_parse("--symbolic-full-name", name, with_exceptions=False)
@@ -155,7 +155,7 @@ def _unsuitable(message: str) -> CheckError:
 
 def heads(root: Path) -> dict[str, str]:
     """Every local branch and its commit."""
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         listed = repo.git.for_each_ref(HEADS, format="%(objectname) %(refname)")
     pairs = (line.partition(" ")[::2] for line in listed.splitlines())
     return {ref.removeprefix(HEADS): commit for commit, ref in pairs}
@@ -168,7 +168,7 @@ def branch(root: Path, feature: str, session_id: str, base: Base, given: str = "
     PB-GIT-TAKEN if the given branch is checked out somewhere.
     """
     known = heads(root)
-    taken = {each.branch: each.path for each in git.worktrees(root)}
+    taken = {each.branch: each.path for each in gitpython.worktrees(root)}
     if given:
         if flaw := _flaw(root, given, known):
             raise ArgumentError("PB-ARG-BRANCH", f"{first_line(given, 80)!r} {flaw}")
@@ -195,7 +195,7 @@ def _flaw(root: Path, name: str, known: Iterable[str]) -> str:
 
 
 def _well_formed(root: Path, ref: str) -> bool:
-    with git.repository(root) as repo:
+    with gitpython.repository(root) as repo:
         status, *_ = repo.git.check_ref_format(
             ref, with_extended_output=True, with_exceptions=False
         )

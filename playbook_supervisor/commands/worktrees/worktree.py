@@ -16,18 +16,18 @@ from pathlib import Path
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.records import Record, as_mapping, replace
-from playbook_supervisor.sessions.store import SESSIONS
-from playbook_supervisor.system import git, git_process
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import (
+from playbook_supervisor.sessions.store.disk_store import SESSIONS
+from playbook_supervisor.system.disk.files import (
     ensure_folder,
     read_bytes,
     remove,
     write_atomically,
 )
-from playbook_supervisor.system.git_programs import Runs
-from playbook_supervisor.system.locks import locked
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git import git_process, gitpython
+from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.git.git_programs import Runs
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 _TIMEOUT = 600.0
 """Seconds to wait for other starts: a checkout may be large, and a hook slow."""
@@ -193,7 +193,7 @@ def _has_changes(plan: WorktreePlan) -> bool:
     if not (Path(plan.path) / ".git").is_file():
         return False
     try:
-        with git.repository(Path(plan.path)) as repo:
+        with gitpython.repository(Path(plan.path)) as repo:
             if not Path(repo.index.path).exists():
                 return False  # git was killed during the checkout
             head = repo.git.rev_parse("HEAD")

@@ -17,11 +17,16 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.ancestry import Process
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import ensure_folder, read_bytes, remove, write_atomically
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.disk.files import (
+    ensure_folder,
+    read_bytes,
+    remove,
+    write_atomically,
+)
+from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.process.ancestry import Process
 
 _PROC: Path = Path("/proc")
 _IN_CLIENT = "CLAUDECODE"
@@ -163,7 +168,7 @@ def note_unknown_driver(store: DiskStore, session_id: str) -> None:
 
 def _received(store: DiskStore, session_id: str) -> bool:
     """Whether the journal is that of the last commit, and that commit was made elsewhere."""
-    from playbook_supervisor.system.git_process import ask
+    from playbook_supervisor.system.git.git_process import ask
 
     root = store.checkout.root
     journal = (store.folder(session_id).relative_to(root) / "journal.yaml").as_posix()

@@ -19,16 +19,16 @@ from playbook_supervisor.drivers.claude_code.client_register import Registration
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping, field
-from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import (
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.system.disk.files import (
     digest,
     ensure_folder,
     read_bytes,
     remove,
     write_atomically,
 )
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def launched_attempts(private: Path) -> frozenset[str] | None:
 
 def lives(bound: Binding) -> bool:
     """Whether the client is running."""
-    from playbook_supervisor.system import ancestry
+    from playbook_supervisor.system.process import ancestry
 
     return ancestry.lives(bound.pid, bound.born)
 
@@ -228,7 +228,7 @@ def _seal(data: Mapping[str, object]) -> str:
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
     """Let that conversation drive the session, supervised by the hooks if it has any."""
-    from playbook_supervisor.system import ancestry
+    from playbook_supervisor.system.process import ancestry
 
     client = ancestry.process(binding.pid)
     binding.born = client.born if client else ""

@@ -15,15 +15,15 @@ from pathlib import Path
 from playbook_supervisor.drivers.claude_code.marker import CLIENTS
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record
-from playbook_supervisor.system import user_state
-from playbook_supervisor.system.files import (
+from playbook_supervisor.system.disk import user_state
+from playbook_supervisor.system.disk.files import (
     ensure_folder,
     read_bytes,
     remove,
     sweep,
     write_atomically,
 )
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.system.disk.locks import locked
 
 _LOCK = ".lock"
 _FOLDER = CLIENTS.partition("/")[2]
@@ -137,7 +137,7 @@ def _read(file: Path) -> Registration | None:
 
 
 def _lives(pid: int, born: str) -> bool:
-    from playbook_supervisor.system import ancestry
+    from playbook_supervisor.system.process import ancestry
 
     return ancestry.lives(pid, born)
 

@@ -34,13 +34,14 @@ from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
-from playbook_supervisor.sessions.snapshot import Snapshot, for_us, running
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import read_bytes, remove, write_atomically
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.sessions.files import principal
+from playbook_supervisor.sessions.store import creation, selection, settings_in_force
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import Snapshot, for_us, running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
+from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.process.process_groups import worker_alive
 
 _ACCEPT = "--accept-config"
 _HERE = "--on-this-branch"

@@ -12,17 +12,17 @@ from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.engine import EngineOptions
-from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.sessions.engine.session_engine import EngineOptions
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.process import ancestry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from playbook_supervisor.sessions.store import DiskStore
+    from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _GOES_ON = (2, 1, 329)  # the first version of the client of which that is known
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})

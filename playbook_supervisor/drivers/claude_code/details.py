@@ -10,15 +10,15 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.serialize import WorkItem
-from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
-from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.sessions.files.serialize import WorkItem
+from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.disk.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.sessions.gate_context import GateContext
+    from playbook_supervisor.sessions.gate.gate_context import GateContext
 
 _MARK = "mark"
 _LENGTH = 12  # digits of a mark
@@ -78,7 +78,7 @@ def directive_details(
     """The details of the directive; also points the project's own tools at the feature."""
     mark = mark_of(supervisor.private)
     if isinstance(snapshot.directive, Ask):
-        from playbook_supervisor.sessions.gate_context import gate_context
+        from playbook_supervisor.sessions.gate.gate_context import gate_context
 
         return DirectiveDetails({}, gate_context(snapshot), given, mark)
     work_items = {}

@@ -12,7 +12,7 @@ from playbook_supervisor.formats.directive_line import defused, sentence
 from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of, read_answer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
 
     None if there is no person to ask, or if the dialog has come back empty several times.
     """
-    from playbook_supervisor.sessions import gate_text
-    from playbook_supervisor.sessions.gate_context import gate_context
+    from playbook_supervisor.sessions.gate import gate_text
+    from playbook_supervisor.sessions.gate.gate_context import gate_context
 
     gate = snapshot.directive
     assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
@@ -152,7 +152,7 @@ def record_answer(
     asked worked for another driver, which has gone: its attempt is lost, and another one follows.
     """
     from playbook_supervisor.drivers import gate_answer
-    from playbook_supervisor.sessions import principal
+    from playbook_supervisor.sessions.files import principal
 
     by = principal.local(hook.here.root, "Claude Code")
     try:

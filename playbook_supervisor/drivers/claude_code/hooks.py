@@ -37,11 +37,11 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.snapshot import for_us
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import read_bytes
-from playbook_supervisor.system.locks import locked
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import for_us
+from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

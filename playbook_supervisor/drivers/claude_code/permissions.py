@@ -14,7 +14,7 @@ from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.disk.files import read_bytes
 
 _MANAGED: tuple[Path, ...] = (
     Path("/etc/claude-code"),

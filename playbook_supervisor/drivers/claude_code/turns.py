@@ -24,7 +24,7 @@ from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Check, Failure, Finish, Outcome, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.snapshot import Snapshot, for_agents, for_us
+from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents, for_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _report(hook: HookContext, attempt: str, reason: str, text: str) -> Snapshot
     bound = hook.bound
     worker = bound.workers[attempt]
     from playbook_supervisor.agents.claude_verdict import stopped_by_hook, subagent_failure
-    from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
+    from playbook_supervisor.sessions.steps.attempt_log import keep_words, secret_values
 
     known = {"name": "claude-code", "id": worker.agent, "model": worker.model}
     error = None

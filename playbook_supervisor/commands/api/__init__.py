@@ -1,0 +1,1 @@
+"""The functions for programs: for Python, and for `playbook rpc`."""

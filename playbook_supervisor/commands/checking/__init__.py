@@ -1,0 +1,1 @@
+"""What `check`, `import` and the pre-commit hook do with files."""

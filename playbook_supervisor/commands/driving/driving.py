@@ -1,0 +1,416 @@
+"""The commands that drive a session or stop it: run, resume, abort, pause. Nothing is printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from playbook_supervisor.agents import registry
+from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
+from playbook_supervisor.commands import locate
+from playbook_supervisor.drivers import (
+    budget,
+    clearance,
+    driver_lock,
+    own_agents,
+    session_control,
+)
+from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
+from playbook_supervisor.drivers.drive_result import DriveResult
+from playbook_supervisor.drivers.driver_lock import Request
+from playbook_supervisor.drivers.headless import Runner
+from playbook_supervisor.drivers.notifier import Notifier
+from playbook_supervisor.drivers.observers import (
+    CompositeObserver,
+    LiveOutput,
+    Observer,
+    Prompter,
+)
+from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.files import principal
+from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.publication import publishing
+from playbook_supervisor.sessions.store import creation, selection, settings_in_force
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.snapshot import Snapshot, running
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+
+_GATE_TIMEOUT = 60.0  # seconds for the commit at a gate of a session of the fleet
+_ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
+
+
+class DriveOptions(Record):
+    """How to drive a session headless. `agent` is what `--agent` takes.
+
+    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
+    turns and tool calls of a step, and the cost of the whole run. `patience` is how many seconds to
+    wait, without a terminal, for the answer to what an agent asks. A resumed session remembers what
+    is left out, except `patience` and the `max_output_bytes` of a step.
+    """
+
+    agent: str = ""
+    mode: Mode | None = None
+    wall: float | None = None
+    idle: float | None = None
+    kill: bool = False
+    limits: Budget | None = None
+    max_output_bytes: int | None = None
+    patience: float | None = None
+
+
+class DriveLimits(TypedDict, total=False):
+    """What a caller may limit, by the names of the options of `run`; None limits nothing."""
+
+    timeout: float | None
+    idle_timeout: float | None
+    patience: float | None
+    max_cost_usd: float | None
+    max_tokens: int | None
+    max_turns: int | None
+    max_tool_calls: int | None
+    max_output_bytes: int | None
+
+
+def drive_options(
+    agent: str = "",
+    mode: Mode | str | None = None,
+    *,
+    kill: bool = False,
+    **limits: Unpack[DriveLimits],
+) -> DriveOptions:
+    """The options with these limits, for a person and for a program.
+
+    ArgumentError PB-ARG-USAGE for a limit that there is not, or that is no number above 0.
+    """
+    for name, value in limits.items():
+        kind = DriveLimits.__annotations__.get(name, "")
+        if not kind:
+            raise ArgumentError("PB-ARG-USAGE", f"there is no limit {first_line(name, 40)!r}")
+        whole = "int" in str(kind)
+        numbers = int if whole else (int, float)
+        fits = isinstance(value, numbers) and not isinstance(value, bool) and 0 < value < inf
+        if value is not None and not fits:
+            wanted = "a whole number" if whole else "a number"
+            raise ArgumentError("PB-ARG-USAGE", f"{name} must be {wanted} above 0")
+    return DriveOptions(
+        agent=agent,
+        mode=Mode(mode) if mode else None,
+        wall=limits.get("timeout"),
+        idle=limits.get("idle_timeout"),
+        patience=limits.get("patience"),
+        kill=kill,
+        limits=Budget(
+            max_turns=limits.get("max_turns"),
+            max_tool_calls=limits.get("max_tool_calls"),
+            max_cost_usd=limits.get("max_cost_usd"),
+            max_tokens=limits.get("max_tokens"),
+        ),
+        max_output_bytes=limits.get("max_output_bytes"),
+    )
+
+
+def run(
+    reference: str | PlaybookFile,
+    args: Sequence[str] = (),
+    *,
+    cwd: Path | None = None,
+    start: str = "",
+    drive: DriveOptions | None = None,
+    observer: Observer | None = None,
+    prompter: Prompter | None = None,
+) -> DriveResult:
+    """Begin a playbook and drive it to its end or to a gate.
+
+    Without a `prompter` a gate ends the drive: `why` is `waiting`. Raises what `creation` and the
+    agents raise before anything is created.
+    """
+    drive = drive or DriveOptions()
+    store = locate.store(cwd)
+    root = store.checkout.root
+    if start or drive.mode is Mode.AUTONOMOUS:
+        locate.require_no_agent(store, "run --from" if start else "run --mode autonomous")
+    request = creation.prepare(store, reference, args, start=start)
+    children = request.tightened_children
+    agent = agent_for(request.tightened, drive.agent, request.config, root, children)
+    require_executable(request, root, start=start, machine=root)
+    if agent is not None:
+        limits = drive.limits or budget.NO_LIMITS
+        budget.require_enforceable(agent, limits, (request.tightened, *children.values()))
+        if reads_claude_commands(agent):
+            request.require_commands(root)
+            permissions.require_allowed(request.all_playbooks, root, conversation=False)
+    driver = driver_of(drive, root, start)
+    session_id = creation.begin(store, request, start=start, driver=driver)
+    observer = observer or Observer()
+    for warning in request.warnings:
+        observer.on_notice(warning)
+    supervisor = Supervisor(store, session_id)
+    _tell_of_settings(supervisor, observer)
+    agent = agent_for(request.tightened, drive.agent, supervisor.config, root, children)
+    return _drive(supervisor, agent, drive, observer, prompter, start=start)
+
+
+def resume(
+    session: str = "",
+    *,
+    cwd: Path | None = None,
+    retry: bool = False,
+    accept_config: bool = False,
+    on_this_branch: bool = False,
+    drive: DriveOptions | None = None,
+    observer: Observer | None = None,
+    prompter: Prompter | None = None,
+    confirm: Callable[[str], bool] | None = None,
+) -> DriveResult:
+    """Continue a session; nothing settled runs again.
+
+    The session keeps the settings with which it began. `accept_config` takes those that the project
+    has now; without it, `confirm` asks a person where they differ. `on_this_branch` lets it
+    belong to the branch that is checked out; without it, StateError PB-STATE-BRANCH on another one.
+    Where a worker of the fleet has started this process, that worker is asked before each launch.
+    """
+    before_launch = clearance.from_environment()  # before anything inherits our environment
+    drive = drive or DriveOptions()
+    observer = observer or Observer()
+    store, session_id = locate.select(session, cwd, observer)
+    manifest = store.manifest(session_id)
+    known, elsewhere = manifest.driver, manifest.began_on != store.checkout.identity
+    mode = drive.mode or (known.mode if elsewhere else None)  # no person said it on this machine
+    decisions = {
+        "--retry": retry,
+        "--mode autonomous": mode is Mode.AUTONOMOUS and not retry,
+        "--accept-config": accept_config,
+        "--on-this-branch": on_this_branch,
+    }
+    for option, wanted in decisions.items():
+        if wanted:
+            locate.require_human(store, session_id, f"resume {option}")
+    authorization.refuse_living_client(store.runtime(session_id))
+    store.moving = on_this_branch
+    with store.open(session_id) as opened:
+        status, children = machine.status(opened.state), opened.pinned.tightened_children
+    supervisor = Supervisor(store, session_id)
+    over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
+    if over:
+        observer.on_notice(f"session {session_id} is already {status}; nothing to do")
+    if over or (status is SessionStatus.FAILED and not retry):
+        return _closed(supervisor, status, observer)
+    if on_this_branch:
+        driver_lock.require_no_runner(supervisor.private)
+        _require_no_other(store, session_id)
+        supervisor.move_here(_person(store))
+    supervisor.require_branch()
+    _require_no_other(store, session_id)
+    if elsewhere and known != NO_DRIVER:
+        observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
+    _tell_of_settings(supervisor, observer, confirm, accept=accept_config)
+    asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
+    playbook = supervisor.look().state.playbook
+    if agent := agent_for(playbook, drive.agent, supervisor.config, supervisor.root, children):
+        budget.require_enforceable(agent, asked)
+        if said := budget.unenforceable(agent, drive.limits or budget.NO_LIMITS):
+            observer.on_notice(said)
+    result = _drive(
+        supervisor,
+        agent,
+        drive,
+        observer,
+        prompter,
+        start=known.start,
+        retry=retry,
+        before_launch=before_launch,
+    )
+    if before_launch is not None and result.why == "waiting":  # the worker pushes the branch now
+        for notice in publishing.at_gate(result.snapshot, timeout=_GATE_TIMEOUT).notices:
+            observer.on_notice(notice)
+    return result
+
+
+def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:
+    """End the open or failed session, journaled; a runner is asked to stop what runs first."""
+    store, session_id = locate.select(session, cwd)
+    locate.require_human(store, session_id, "abort")
+    supervisor = locate.supervisor(store, session_id)
+    before = supervisor.look()
+    session_control.require_open(before, or_failed=True)
+    words, by = text or Resolution.ABORT.value, _person(store)
+    if driver_lock.living(supervisor.private) is not None:
+        request = Request("abort", words, by.name)
+        driver_lock.send_request(supervisor.private, request, timeout=_ABORT_TIMEOUT)
+        snapshot = supervisor.look()
+        if isinstance(snapshot.directive, Finish):
+            return _let_go(snapshot)
+    with driver_lock.driving(supervisor.private, "abort"):  # so that no runner begins meanwhile
+        snapshot = session_control.abort(supervisor, words, by)
+    authorization.release_aborted(store.checkout, supervisor.private, gates.asked_in(before))
+    return _let_go(snapshot)
+
+
+def pause(
+    session: str = "",
+    *,
+    cwd: Path | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Snapshot:
+    """Unbind the driver, leave the session open; `on_wait` is told which steps are waited for."""
+    store, session_id = locate.select(session, cwd)
+    locate.require_human(store, session_id, "pause")
+    supervisor = locate.supervisor(store, session_id)
+    snapshot = supervisor.look()
+    session_control.require_open(snapshot)
+    if driver_lock.living(supervisor.private) is not None:
+        at_work = ", ".join(member.id for member in running(snapshot))
+        if at_work and on_wait is not None:
+            on_wait(f"waiting until {at_work} has ended (`playbook abort` does not wait)")
+        request = Request("pause", by=_person(store).name)
+        driver_lock.send_request(supervisor.private, request, timeout=inf)
+        snapshot = supervisor.look()  # what the runner did until it stopped
+    authorization.release(store.checkout, supervisor.private)
+    return _let_go(snapshot)
+
+
+# ── shared ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _drive(
+    supervisor: Supervisor,
+    agent: Agent | None,
+    drive: DriveOptions,
+    observer: Observer,
+    prompter: Prompter | None,
+    *,
+    start: str = "",
+    retry: bool = False,
+    before_launch: clearance.Ask | None = None,
+) -> DriveResult:
+    store, private, began_under = supervisor.store, supervisor.private, supervisor.config
+    observer = _with_absent_people(observer, supervisor)
+    if own_agents.above(store.checkout):
+        prompter = None  # an agent has made the terminal
+    authorization.take_over(store.checkout, private, os.environ)
+    with driver_lock.driving(private, drive.agent or (agent.name if agent else "none")):
+        driver_lock.end_detached(private)
+
+        def choose(snapshot: Snapshot) -> Agent | None:
+            if agent is None or snapshot.config == began_under:
+                return agent
+            return registry.choose(drive.agent, snapshot.config, supervisor.root)
+
+        def first() -> Snapshot:
+            supervisor.hold()
+            snapshot = supervisor.remember(driver_of(drive, supervisor.root, start))
+            return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
+
+        runner = Runner(
+            supervisor,
+            agent,
+            observer,
+            prompter,
+            mode=drive.mode or Mode.MANUAL,
+            wall=drive.wall,
+            idle=drive.idle,
+            max_output_bytes=drive.max_output_bytes,
+            limits=drive.limits or budget.NO_LIMITS,
+            kill=drive.kill,
+            by=_person(store) if prompter else Principal(""),
+            patience=supervisor.config.patience if drive.patience is None else drive.patience,
+            before_launch=before_launch,
+            choose=choose,
+        )
+        return runner.drive(first)
+
+
+def _closed(supervisor: Supervisor, status: SessionStatus, observer: Observer) -> DriveResult:
+    """How a session stands that is not driven on."""
+    snapshot = supervisor.close()
+    for notice in snapshot.notices:
+        observer.on_notice(notice)
+    return DriveResult(snapshot, status.value)
+
+
+def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
+    """What a person says now, and for the rest what the session remembers."""
+    return replace(
+        drive,
+        agent=drive.agent or registry.with_absolute_path(known.agent, root),
+        mode=drive.mode or known.mode,
+        wall=known.wall if drive.wall is None else drive.wall,
+        idle=known.idle if drive.idle is None else drive.idle,
+        limits=budget.merged(drive.limits or budget.NO_LIMITS, known.limits),
+    )
+
+
+def _tell_of_settings(
+    supervisor: Supervisor,
+    observer: Observer,
+    confirm: Callable[[str], bool] | None = None,
+    *,
+    accept: bool = False,
+) -> None:
+    """Say how the project's settings differ from the session's; take them if a person confirms."""
+    store, session_id = supervisor.store, supervisor.id
+    driver_lock.require_no_runner(supervisor.private)
+    if pinned := settings_in_force.pin_missing(store, session_id):
+        observer.on_notice(pinned)
+    told, shown = settings_in_force.difference(store, session_id)
+    if told and not accept and confirm is not None:
+        accept = confirm(f"{told}. Use them from now on?")
+    if told and accept:
+        locate.require_human(store, session_id, "resume --accept-config")
+        settings_in_force.accept(store, session_id, _person(store), shown)
+        observer.on_notice(f"{told}; accepted")
+    elif told:
+        observer.on_notice(settings_in_force.kept(told, session_id))
+
+
+def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
+    """What a bare `resume` uses, saved when the session is created."""
+    return Driver(
+        agent=registry.with_portable_path(drive.agent, root),
+        mode=drive.mode or Mode.MANUAL,
+        start=start,
+        wall=drive.wall,
+        idle=drive.idle,
+        limits=budget.to_session(drive.limits or budget.NO_LIMITS),
+    )
+
+
+def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
+    """Also observe for people who are not at this terminal."""
+    root, private = supervisor.root, supervisor.private
+    each: tuple[Observer, ...] = (observer, LiveOutput(private))
+    if supervisor.config.notify:
+        each = (*each, Notifier(supervisor.config, root, private, observer.on_notice))
+    return CompositeObserver(*each)
+
+
+def _let_go(snapshot: Snapshot) -> Snapshot:
+    """With what a person has to know of a session that was ended or left."""
+    snapshot = locate.with_store_notices(snapshot)
+    now = snapshot.store.standing(snapshot.session_id)
+    if not now.instead:
+        return snapshot
+    left = f"session {snapshot.session_id} is on branch {first_line(now.branch)}; this branch is "
+    return replace(snapshot, notices=(*snapshot.notices, f"{left}left as it is"))
+
+
+def _require_no_other(store: DiskStore, session_id: str) -> None:
+    """StateError PB-STATE-OPEN: a checkout drives at most one open session of a branch."""
+    here = selection.open_here(store)
+    if here and store.drives(here[0]) and session_id not in here:
+        raise creation.another_is_open(store, here[0])
+
+
+def _person(store: DiskStore) -> Principal:
+    return principal.local(store.checkout.root, "a command")

@@ -1,1 +1,0 @@
-"""The commands of the fleet: submit, work, answer, cancel, and its care."""

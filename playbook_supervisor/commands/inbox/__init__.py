@@ -1,1 +1,0 @@
-"""The inbox: which repositories and people it knows, what waits in them, and how it answers."""

@@ -1,1 +1,0 @@
-"""What the fleet's database stores, and each transaction on it; SQLAlchemy is known here only."""

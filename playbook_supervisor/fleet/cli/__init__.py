@@ -1,0 +1,1 @@
+"""`playbook fleet`: declarations of its subcommands, and what they print."""

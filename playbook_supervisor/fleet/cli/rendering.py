@@ -1,0 +1,217 @@
+"""The fleet as text and as JSON: those sessions first that wait for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render.live import Line
+from playbook_supervisor.fleet.commands.overview import FleetOverview, FleetSession
+from playbook_supervisor.fleet.storage.rows import Row, State
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.sessions.files.journal import valued
+from playbook_supervisor.sessions.files.serialize import PROTOCOL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.cli.render.live import LineTone
+
+    Json = dict[str, Any]
+
+_NAMED = 3  # recent failures that are named
+_TONES: dict[State, LineTone] = {State.WAITING: "waits", State.RUNNING: "works"}
+_COUNTED = {
+    State.WAITING: "waiting for you",
+    State.STUCK: "stuck",
+    State.RUNNING: "running",
+    State.QUEUED: "queued",
+}
+
+
+def lines(seen: FleetOverview) -> Iterator[Line]:
+    """All sessions and the recent ends."""
+    for each in seen.sessions:
+        yield from _session(each, seen.now)
+    if not seen.sessions:
+        yield Line("No session of the fleet is open.", "dim")
+    if seen.ended:
+        yield Line(_recent(seen), "dim")
+
+
+def counts(seen: FleetOverview) -> str:
+    """`2 waiting for you, 1 stuck, 12 running, 40 queued`; empty if there are none."""
+    numbers = ((seen.count(state), words) for state, words in _COUNTED.items())
+    return ", ".join(f"{number} {words}" for number, words in numbers if number)
+
+
+def session_line(each: FleetSession) -> str:
+    """The state of one session, in words that change only if something has happened."""
+    row = each.row
+    name = " ".join(filter(None, (row.id, first_line(row.playbook), _subject(row))))
+    match row.state:
+        case State.WAITING:
+            return f"{name}: {first_line(row.gate)} WAITS FOR A HUMAN: {answer_command(row)}"
+        case State.STUCK:
+            return f"{name}: STUCK: {_error(row)}"
+        case State.RUNNING:
+            ends = ", to be cancelled" if row.cancel else ""
+            return f"{name}: running on {first_line(row.worker)}{ends}"
+        case State.QUEUED:
+            return f"{name}: queued"
+        case _:
+            return f"{name}: {row.state}"
+
+
+def answer_command(row: Row) -> str:
+    """`playbook answer 20260219-a7k continue (or skip or abort)`."""
+    first, *others = row.choices or ("…",)
+    if first == "answer":  # a question of the agent
+        first, others = '"…"', ["abort"]
+    ways = f" (or {text.joined(others)})" if len(others) > 1 else ""
+    ways = ways or (f" (or {others[0]})" if others else "")
+    return f"playbook answer {row.id} {first}{ways}"
+
+
+def _session(each: FleetSession, now: int) -> Iterator[Line]:
+    row = each.row
+    words = (row.id, row.playbook, _subject(row), _state(each, now))
+    shown = "  ".join(first_line(word) for word in words if word)
+    place = f"  {_repository(row)}"
+    waits = row.state is State.WAITING
+    yield Line(shown + place, _TONES.get(row.state, "plain"), waits)
+    if waits:
+        if row.said:
+            yield Line(f"  {first_line(row.said, 400)}", whole=True)
+        yield Line(f"  {answer_command(row)}", whole=True)
+    elif row.state is State.STUCK:
+        yield Line(f"  {_error(row)}", whole=True)
+        if each.cure:
+            yield Line(f"  do: {first_line(each.cure, 400)}", whole=True)
+        if f"retry {row.id}" not in each.cure:
+            yield Line(f"  then: playbook fleet retry {row.id}")
+    elif row.state is State.QUEUED and row.error and row.failures:
+        yield Line(f"  tried {counted(row.failures, 'time')}, last: {_error(row)}", "dim")
+    elif row.state is State.FAILED:
+        yield Line(f"  playbook fleet retry {row.id}", "dim")
+
+
+def _subject(row: Row) -> str:
+    return first_line(row.feature or row.branch)
+
+
+def _state(each: FleetSession, now: int) -> str:
+    row = each.row
+    lasted = text.duration(max(now - row.changed_at, 0))
+    match row.state:
+        case State.WAITING:
+            return f"WAITS FOR A HUMAN at {text.path(first_line(row.gate))}, for {lasted}"
+        case State.STUCK:
+            return f"STUCK, for {lasted}"
+        case State.RUNNING:
+            cancelled = ", to be cancelled" if row.cancel else ""
+            return f"running for {lasted} on {first_line(row.worker)}{_lease(row, now)}{cancelled}"
+        case State.QUEUED:
+            return f"queued for {lasted}{why_queued(each, now)}"
+        case _:
+            return f"{row.state}, {lasted} ago"
+
+
+def _lease(row: Row, now: int) -> str:
+    left = row.lease_until - now
+    if left < 0:
+        return f", its lease has lapsed {text.duration(-left)} ago"
+    return f", its lease ends in {text.duration(left)}"
+
+
+def why_queued(each: FleetSession, now: int) -> str:
+    """What the session waits for in its queue: `, after 20260219-a7k, which is running`."""
+    row = each.row
+    parts = []
+    if row.due_at:
+        parts.append(f"again in {text.duration(max(row.due_at - now, 0))}")
+    if row.after and each.after is not State.COMPLETED:
+        state = each.after or "not there any more"
+        parts.append(f"after {row.after}, which is {state}")
+    if row.needs:
+        parts.append(f"needs a worker with playbook {first_line(row.needs, 40)}")
+    if each.before:
+        parts.append(f"{each.before} before it")
+    if row.pool != "default":
+        parts.append(f"pool {row.pool}")
+    if row.cancel:
+        parts.append("to be cancelled")
+    elif row.gate:
+        parts.append(f"answered at {text.path(first_line(row.gate))}")
+    return "".join(f", {part}" for part in parts)
+
+
+def _error(row: Row) -> str:
+    return f"{first_line(row.said, 400) or 'it failed on the worker'} [{first_line(row.error, 60)}]"
+
+
+def _repository(row: Row) -> str:
+    """The last two parts of the repository's address."""
+    parts = first_line(row.repository).removesuffix(".git").replace(":", "/").split("/")
+    return "/".join(part for part in parts[-2:] if part)
+
+
+def _recent(seen: FleetOverview) -> str:
+    parts = []
+    for state in (State.COMPLETED, State.FAILED, State.ABORTED):
+        ids = [row.id for row in seen.ended if row.state is state]
+        if ids:
+            names = f" ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
+            parts.append(f"{len(ids)} {state}{names if state is State.FAILED else ''}")
+    return f"ended in the last 24 hours: {', '.join(parts)}"
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────
+
+
+def overview_shape(seen: FleetOverview) -> Json:
+    """`status --fleet --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "database": seen.place,
+        "counts": {state.value: seen.count(state) for state in _COUNTED},
+        "sessions": [_shape(each) for each in seen.sessions],
+        "ended": [
+            {"session": row.id, "state": row.state, "at": to_time(row.changed_at)}
+            for row in seen.ended
+        ],
+    }
+
+
+def _shape(each: FleetSession) -> Json:
+    row = each.row
+    shape: Json = {
+        "session": row.id,
+        "state": row.state,
+        "since": to_time(row.changed_at),
+        "repository": row.repository,
+        "branch": row.branch,
+        "playbook": row.playbook,
+        "feature": row.feature,
+        "pool": row.pool,
+        "priority": row.priority,
+        "submitted_at": to_time(row.created_at),
+    }
+    waits, runs = row.state is State.WAITING, row.state is State.RUNNING
+    error = {"code": row.error, "message": row.said, "guidance": each.cure}
+    return shape | valued(
+        submitted_by=row.submitted_by,
+        gate={"id": row.gate, "choices": list(row.choices)} if waits else None,
+        worker=row.worker if runs else None,
+        lease_until=to_time(row.lease_until) if runs else None,
+        before=each.before if row.state is State.QUEUED else None,
+        due_at=to_time(row.due_at) if row.due_at else None,
+        after=row.after,
+        needs=row.needs,
+        failures=row.failures or None,
+        error=error if row.error else None,
+        notice=None if row.error else row.said,
+        cancel={"text": row.cancel, "by": row.cancel_by} if row.cancel else None,
+    )

@@ -1,0 +1,472 @@
+"""Advance one session until it waits or ends: take it, claim it, drive it, push it, let it go.
+
+The database says who may try, git who did: nothing is written to the database that is not in the
+repository already. What this worker cannot do now is put off; what no worker can do is stuck.
+
+A child process, `playbook resume`, drives the session exactly as at a terminal. It is on a leash
+that ends it with all that it has started when the lease's deadline passes, and asks for clearance
+before each launch.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from playbook_supervisor import __version__
+from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
+from playbook_supervisor.drivers.driver_lock import Request
+from playbook_supervisor.errors import (
+    ArgumentError,
+    FleetError,
+    GitError,
+    PlaybookError,
+    PolicyError,
+    StateError,
+    StorageError,
+)
+from playbook_supervisor.fleet.engine import outcome
+from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term, overtaken
+from playbook_supervisor.fleet.engine.outcome import Became
+from playbook_supervisor.fleet.engine.remotes import repository_name
+from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
+from playbook_supervisor.fleet.storage.database import FleetDatabase
+from playbook_supervisor.fleet.storage.rows import State, StoredAnswer
+from playbook_supervisor.fleet.worker_settings import WorkerSettings
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.versions import is_newer
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.engine.session_engine import EngineOptions
+from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.selection import OPEN
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.system.disk.files import ensure_folder, remove, require_space
+from playbook_supervisor.system.process.leash_process import now
+from playbook_supervisor.system.process.processes import Worker
+
+_CLAIMS = 3  # a former worker's last push may come before a claim
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push
+_NOT_TAKEN = 5.0  # seconds until a job whose session could not be taken is given back
+_UNFIT = 30.0  # seconds that a worker leaves sessions to others, if it cannot write to its disk
+_HINDERED = 30.0  # seconds to try again to make a snapshot: a full disk may have room again
+_DATABASE_AWAY = 600.0  # seconds to try to write what git knows already
+_STOPPING = 15.0  # the same once the worker is asked to stop
+_ABORTING = 60.0  # seconds that the child may take to end what runs
+_PRINTED = 1 << 20  # bytes of the child's output that are kept
+_OURS = frozenset(
+    {"PLAYBOOK_FLEET", "PLAYBOOK_SESSION", "PGPASSFILE", "PGPASSWORD", "PGSERVICE", "PGSERVICEFILE"}
+)
+"""The variables that the child does not get: it does not speak to the database."""
+
+
+class Station(Record):
+    """What a worker has on this machine. `folder` is its own, `mirrors` all workers' of this user.
+
+    `tell` is given a session and a sentence for the person who watches, `log` what its child says.
+    """
+
+    name: str
+    database: FleetDatabase
+    settings: WorkerSettings
+    term: Term
+    folder: Path
+    mirrors: Path
+    stopping: threading.Event
+    tell: Callable[[str, str], None]
+    log: Callable[[str, str], None]
+
+    def mirror(self, url: str) -> Mirror:
+        """The mirror of a repository. FleetError PB-FLEET-REPOSITORY if it is not served here."""
+        mirror = Mirror.of(self.mirrors, url, self.settings.transports)
+        if not self.settings.admits(mirror.url):
+            raise FleetError(
+                "PB-FLEET-REPOSITORY",
+                f"the settings of worker {self.name} do not name the repository",
+                guidance="Add it to `repositories` in worker.yaml.",
+            )
+        return mirror
+
+
+def advance(station: Station, session_id: str, job: int) -> bool:
+    """Take the session, unless another worker holds it, and advance it; whether its job has ended.
+
+    It has once the session's row says what comes next. If this worker has lost the session, or
+    cannot write to the row, the job must stay, or the session would have none. Only an error of
+    the database that keeps the session from being taken is raised, after a pause.
+    """
+    asked = now()
+    try:
+        lease = station.database.take(session_id, job, station.name, station.term.seconds)
+    except PlaybookError as error:
+        station.tell(session_id, f"not taken: {error.message}")
+        station.stopping.wait(_NOT_TAKEN)
+        raise
+    if lease is None:
+        return True
+
+    tell = partial(station.tell, session_id)
+    tell(f"taken (epoch {lease.epoch}): {lease.row.playbook} {lease.row.feature}".rstrip())
+    with LeaseKeeper(station.database, lease, station.term, asked, tell) as keeper:
+        take_up = _TakeUp(station, keeper)
+        try:
+            take_up.carry_out()
+        except Exception as error:  # whatever it is, the session is not lost
+            take_up.give_up(outcome.reported(error))
+        finally:
+            take_up.clean_up()
+    take_up.tidy_up()
+    return take_up.written
+
+
+class _TakeUp:
+    def __init__(self, station: Station, keeper: LeaseKeeper) -> None:
+        self._station, self._keeper = station, keeper
+        self._session = keeper.lease.session
+        self._tell = partial(station.tell, self._session)
+        own = f"{self._session}-{keeper.lease.epoch}-{secrets.token_hex(3)}"
+        self._folder = station.folder / own
+        self._mirror: Mirror | None = None
+        self._clone: SessionClone | None = None
+        self._tip: Tip | None = None
+        self._refused = ""  # why the last answer does not count
+        self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
+        self._cleared = 0  # launches of the child: all but the first follow a settled attempt
+        self.written = False  # the row says what became of the session
+
+    def carry_out(self) -> None:
+        row = self._keeper.lease.row
+        require_space(self._station.folder)
+        if is_newer(row.needs, __version__):
+            raise StateError("PB-STATE-NEWER", f"it needs playbook {row.needs}")
+        self._mirror = mirror = self._station.mirror(row.repository)
+        self._tip = self._claim(mirror)
+        ensure_folder(self._folder)
+        self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
+        DiskStore(self._clone.here()).clock.follow(self._station.database.now())
+        child = _Child(self._clone, self._station, self._keeper)
+        answer = self._station.database.answer_due(self._keeper.lease)
+        if answer is not None:
+            self._journal(child, answer)
+        child.drive(self._clearance)
+        self._settle(child)
+
+    def _journal(self, child: _Child, answer: StoredAnswer) -> None:
+        database, lease = self._station.database, self._keeper.lease
+        self._refused = child.journal(answer)
+        if self._refused:
+            self._tell(self._refused)
+        else:
+            self._push()
+        settle = database.refuse_answer if self._refused else database.journaled
+        with suppress(FleetError):  # then the next take-up finds it again
+            settle(lease, answer.gate)
+
+    def _claim(self, mirror: Mirror) -> Tip:
+        """The claim, which makes the remote refuse every former worker of the session."""
+        for _ in range(_CLAIMS):
+            tip = mirror.tip(self._session)
+            if tip.epoch >= self._keeper.lease.epoch:  # the database is older than the repository
+                self._keeper.lift(tip.epoch + 1)
+            self._keeper.require()
+            try:
+                return mirror.claim(tip, self._keeper.lease.epoch, self._station.name)
+            except FleetError as error:
+                if error.code != "PB-FLEET-OVERTAKEN":
+                    raise
+        raise overtaken(self._session)
+
+    # ── pushing ─────────────────────────────────────────────────────────────────────────────
+
+    def _clearance(self) -> str:
+        """Whether the child may launch its next steps: empty, or why not."""
+        try:
+            self._push()
+            self._cleared += 1
+        except Exception as error:
+            self._hindrance = outcome.reported(error)
+        return self._hindrance.message if self._hindrance else ""
+
+    def _push(self, *, branch: bool = False) -> None:
+        """Push a snapshot. As long as the lease holds, it is tried again: work is expensive. What
+        does not concern the remote, such as a full disk, is given less time."""
+        assert self._clone is not None  # noqa: S101 - it was checked out
+        assert self._tip is not None  # noqa: S101 - it was claimed
+        pause, until = _FIRST_PAUSE, 0.0
+        while True:
+            self._keeper.require()
+            try:
+                self._tip = self._clone.snapshot(
+                    self._tip, branch=branch, children=self._clone.other_sessions(self._session)
+                )
+            except (GitError, StorageError) as error:
+                if self._station.stopping.is_set():
+                    until = until or time.monotonic() + _STOPPING
+                elif error.code != "PB-GIT-REMOTE":
+                    until = until or time.monotonic() + _HINDERED
+                if 0 < until < time.monotonic():
+                    raise
+                self._tell(f"not pushed yet: {error.message}")
+                time.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return
+
+    def _push_result(self, *, branch: bool) -> None:
+        """Push the last snapshot, with the branch if it goes there; else without, and say so."""
+        try:
+            self._push(branch=branch)
+        except FleetError as error:
+            if error.code == "PB-FLEET-BRANCH":
+                self._push()
+            raise
+
+    # ── the end of the take-up ──────────────────────────────────────────────────────────────
+
+    def _settle(self, child: _Child) -> None:
+        database = self._station.database
+        self._keeper.require()
+        became = child.became()
+        if became.retry is not None and self._hindrance is None:
+            raise became.retry
+        self._push_result(branch=became.state is not State.QUEUED)
+        if became.retry is not None and self._hindrance is not None:
+            raise self._hindrance
+        if became.state is State.WAITING:
+            self._persist(database.wait, became.gate, became.choices, self._refused)
+            how = f"playbook answer {self._session} {'|'.join(became.choices)}"
+            self._tell(f"waits at gate {became.gate}: {how}")
+        elif became.state is State.QUEUED:
+            seconds = 0.0 if self._station.stopping.is_set() else None
+            self._put_off(became.code, became.said, seconds)
+            self._tell(f"put back: {became.said}")
+        else:
+            self._persist(database.finish, became.state)
+            self._tell(became.state.value)
+
+    def give_up(self, error: PlaybookError) -> None:
+        """Put the session off, or back, or say that it is stuck, after an error."""
+        database = self._station.database
+        said = outcome.sentence(error)
+        for line in (error.message, *error.cause.splitlines()):
+            self._station.log(self._session, line)
+        if error.code == "PB-FLEET-OVERTAKEN":
+            self._tell(f"given up: {first_line(error.message)}")
+            return
+        needs = self._needs(error)
+        if needs:
+            self._tell(f"left to a newer worker: {said}")
+            self._persist(database.need, needs)
+        elif outcome.lasts(error):
+            became = "ended, not in its journal" if self._keeper.cancelled[0] else "stuck"
+            self._tell(f"{became}: {said} [{error.code}]")
+            self._persist(database.stick, error.code, said)
+        else:
+            self._tell(f"put off: {said} [{error.code}]")
+            self._put_off(error.code, said)
+            if isinstance(error, StorageError):  # it would fail with every session
+                self.clean_up()
+                self._station.stopping.wait(_UNFIT)
+
+    def _put_off(self, code: str, said: str, seconds: float | None = None) -> None:
+        write, progressed = self._station.database.put_off, self._cleared > 1
+        self._persist(write, code, said, seconds=seconds, progressed=progressed)
+
+    def _needs(self, error: PlaybookError) -> str:
+        """The version that the session needs; empty if this error, or this program, is none."""
+        if error.code != "PB-STATE-NEWER":
+            return ""
+        needs = self._keeper.lease.row.needs or (self._tip.version if self._tip else "")
+        return needs if is_newer(needs, __version__) else ""
+
+    def _persist(self, write: Callable[..., object], *what: object, **options: object) -> None:
+        """Write to the database; while it is away, try again. If it stays away, the next worker
+        that takes the session finds in git what was not written."""
+        until, pause = time.monotonic() + _DATABASE_AWAY, _FIRST_PAUSE
+        while True:
+            try:
+                self.written = bool(write(self._keeper.lease, *what, **options))
+            except FleetError as error:
+                limit = until
+                if self._station.stopping.is_set():
+                    until = min(until, time.monotonic() + _STOPPING)
+                if error.code != "PB-FLEET-DATABASE" or time.monotonic() > limit:
+                    self._tell(f"not written to the database: {error.message}")
+                    return
+                time.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return
+
+    def clean_up(self) -> None:
+        try:
+            if self._clone is not None:
+                self._clone.remove()
+            remove(self._folder)
+        except PlaybookError as error:  # the next start of a worker here removes it
+            self._tell(f"its clone is not removed: {error.message}")
+
+    def tidy_up(self) -> None:
+        """Keep the mirror small, once the session has been let go."""
+        if self._mirror is not None and not self._station.stopping.is_set():
+            try:
+                self._mirror.tidy()
+            except PlaybookError as error:
+                self._station.log(self._session, f"its mirror is not packed: {error.message}")
+
+
+class _Child:
+    """The session in its clone, and the process that drives it."""
+
+    def __init__(self, clone: SessionClone, station: Station, keeper: LeaseKeeper) -> None:
+        self._clone, self._session = clone, keeper.lease.session
+        self._station, self._keeper = station, keeper
+        self._log = partial(station.log, self._session)
+        self._ended: PlaybookError | None = None
+        self._aborting = threading.Lock()
+
+    def journal(self, answer: StoredAnswer) -> str:
+        """Record the answer at the gate that it was given to; why it does not count, or nothing."""
+        supervisor = self._supervisor()
+        snapshot = supervisor.look()
+        asked = snapshot.directive
+        if not isinstance(asked, Ask) or asked.id != answer.gate:
+            return ""  # it is in the journal already
+        vouching = f"the database role {answer.role}"
+        person = Principal(answer.by, vouching, via=answer.via or "fleet", role=answer.role)
+        try:
+            decided = gate_answer.resolution(answer.text, asked.choices, snapshot.question)
+            supervisor.answer(asked.id, decided, answer.text, person, answer.at)
+        except (ArgumentError, PolicyError) as error:
+            return f"the answer of {first_line(answer.by, 80)} does not count: {error.message}"
+        return ""
+
+    def drive(self, cleared: Callable[[], str]) -> None:
+        """Drive it to its end or to a gate, unless it is over; abort it if it is cancelled.
+
+        `cleared` is called before each launch; it returns why not, or nothing.
+        """
+        snapshot = self._supervisor().look()
+        going_on = snapshot.manifest.status in OPEN or self._retries(snapshot)
+        if going_on and not (self._keeper.cancelled[0] or self._station.stopping.is_set()):
+            self._require_admitted(snapshot)
+            self._run(self._argv(snapshot), cleared)
+        if self._keeper.cancelled[0]:
+            self._abort(cleared)
+
+    def _abort(self, cleared: Callable[[], str]) -> None:
+        """End the session, unless its child has; a second child commits that."""
+        supervisor, (words, by) = self._supervisor(), self._keeper.cancelled
+        if supervisor.look().manifest.status not in OPEN:
+            return
+        with driver_lock.driving(supervisor.private, "abort"):
+            supervisor.abort(words, Principal(by, via="fleet"))
+        if not self._station.stopping.is_set():
+            self._run(self._resume, cleared)
+
+    def _retries(self, snapshot: Snapshot) -> bool:
+        return snapshot.manifest.status is SessionStatus.FAILED and self._keeper.lease.row.retry
+
+    def _require_admitted(self, snapshot: Snapshot) -> None:
+        config = snapshot.config
+        spec = snapshot.manifest.driver.agent or config.agent or "claude"
+        kind = "exec" if spec in config.agents_exec else spec.partition(":")[0]
+        if not self._station.settings.admits_agent(kind):
+            raise FleetError(
+                "PB-FLEET-SETTINGS",
+                f"the settings of worker {self._station.name} do not allow the agent {kind}",
+            )
+
+    @property
+    def _resume(self) -> list[str]:
+        # Without -P, modules in the clone would be imported, and an agent may write there.
+        program = [sys.executable, "-P", "-m", "playbook_supervisor"]
+        return [*program, "resume", self._session, "--json", "--kill"]
+
+    def _argv(self, snapshot: Snapshot) -> list[str]:
+        argv = self._resume
+        if self._retries(snapshot):
+            argv.append("--retry")
+        most = self._station.settings.max_cost_usd
+        if most is not None:
+            known = snapshot.manifest.driver.limits.get("max_cost_usd", most)
+            argv += ["--max-cost-usd", f"{min(most, known):g}"]
+        return argv
+
+    def _run(self, argv: list[str], cleared: Callable[[], str]) -> None:
+        beside = self._clone.path.parent
+        with clearance.Clearances(beside / "clearance", cleared) as clearances:
+            environment = {name: each for name, each in os.environ.items() if name not in _OURS}
+            self._keeper.require()
+            process = Worker(
+                argv,
+                cwd=self._clone.path,
+                env={**environment, **clearances.environment},
+                worker_file=beside / "child",
+                deadline=self._keeper.deadline,
+                notice=self._station.term.notice,
+                cap=_PRINTED,
+            )
+            try:
+                clearances.admit(process.pid)
+                self._keeper.watch(
+                    process.prolong, partial(self._ask_to_abort, process), process.stop
+                )
+                _in_background(self._stop_with_worker, process)
+                for _ in process.lines(self._log):
+                    pass
+            finally:
+                self._keeper.forget()
+                process.stop()
+        self._ended = outcome.of_child(process.returncode or 0, process.stdout)
+
+    def _stop_with_worker(self, process: Worker) -> None:
+        """Interrupt the child, which journals it, when the worker is asked to stop."""
+        while process.returncode is None:
+            if self._station.stopping.wait(0.5):
+                process.stop()
+                return
+
+    def _ask_to_abort(self, process: Worker, words: str, by: str) -> None:
+        """Ask the child to abort the session, in a thread: leases are renewed meanwhile."""
+        if self._aborting.acquire(blocking=False):
+            _in_background(self._end, process, Request("abort", words, by))
+
+    def _end(self, process: Worker, request: Request) -> None:
+        try:
+            private = self._supervisor().private
+            driver_lock.send_request(private, request, timeout=_ABORTING)
+        except PlaybookError as error:
+            self._log(f"not aborted, and ended instead: {error.message}")
+            process.stop()
+        finally:
+            self._aborting.release()  # a child that was only starting is asked again
+
+    def became(self) -> Became:
+        """What the session is now."""
+        supervisor = self._supervisor()
+        snapshot = supervisor.look()
+        entries = supervisor.store.journal(self._session).entries
+        return outcome.of_session(snapshot, entries, self._ended)
+
+    def _supervisor(self) -> Supervisor:
+        """The session as the worker looks at it: it starts no program in the clone, for an agent
+        may have chosen it, and it would run without a leash."""
+        options = EngineOptions(
+            exports=False, runs_programs=False, runs_checks=False, copies=True, commits=False
+        )
+        return Supervisor(DiskStore(self._clone.here()), self._session, options)
+
+
+def _in_background(work: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=work, args=arguments, daemon=True).start()

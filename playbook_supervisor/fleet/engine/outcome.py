@@ -1,0 +1,117 @@
+"""What becomes of a session after a take-up, and of the take-up after an error."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Sequence
+
+from playbook_supervisor.errors import AgentError, PlaybookError, StateError
+from playbook_supervisor.fleet.storage.rows import State
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import EntryStatus, SessionStatus
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+
+_UNREACHABLE = frozenset(
+    {"PB-AGENT-API", "PB-AGENT-LIMIT", "PB-AGENT-LOGIN", "PB-AGENT-NONE", "PB-AGENT-RATE"}
+)
+_LASTING = (
+    *("PB-ARG-", "PB-CHECK-", "PB-POLICY-", "PB-STATE-"),
+    *("PB-FLEET-BRANCH", "PB-IO-ESCAPE"),
+)
+_PASSING = frozenset({"PB-STATE-BUSY", "PB-STATE-DRIVEN", "PB-STATE-INTERRUPTED"})
+ENDS = {
+    SessionStatus.COMPLETED: State.COMPLETED,
+    SessionStatus.FAILED: State.FAILED,
+    SessionStatus.ABORTED: State.ABORTED,
+}
+_SENTENCES = {
+    "PB-GIT-REMOTE": "the repository cannot be reached, or refuses",
+    "PB-GIT-FAILED": "git failed on the worker",
+    "PB-FLEET-BRANCH": "someone pushed to the session's branch",
+    "PB-IO-ESCAPE": "a file of the session leads out of its clone",
+    "PB-STATE-NO-REPOSITORY": "the session's clone was removed or replaced on the worker",
+    "PB-IO-WRITE": "the worker cannot write to its disk",
+    "PB-BUG": "the worker has met a bug, and logged it",
+}
+"""What the database keeps of an error: never git's, a program's or an agent's own words."""
+
+
+class Became(Record):
+    """What a session is now. QUEUED: it was cut short, and goes on; `said` and `code` say why.
+
+    `choices` are the resolutions at the open gate. With `retry`, nothing is to be pushed: an agent
+    could not be reached, so the session goes on from where it was.
+    """
+
+    state: State
+    gate: str = ""
+    choices: tuple[str, ...] = ()
+    code: str = ""
+    said: str = ""
+    retry: PlaybookError | None = None
+
+
+def of_session(snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None) -> Became:
+    """What the session became. `ended` is the error that ended its child."""
+    asked, status = snapshot.directive, snapshot.manifest.status
+    if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and unreachable(entries):
+        last = entries[-1]
+        return Became(State.QUEUED, retry=AgentError(last.error_code, "the agent is unreachable"))
+    if status in ENDS:
+        return Became(ENDS[status])
+    if isinstance(asked, Ask):
+        return Became(State.WAITING, asked.id, tuple(each.value for each in asked.choices))
+    if ended is None:
+        return Became(State.QUEUED, code="PB-STATE-INTERRUPTED", said="its run was interrupted")
+    return Became(State.QUEUED, retry=ended)
+
+
+def unreachable(entries: Sequence[Entry]) -> bool:
+    """Whether the last attempt ended before its agent took a turn, and nothing else has settled
+    since it was launched: so all that has settled is pushed."""
+    if not entries or entries[-1].error_code not in _UNREACHABLE:
+        return False
+    *others, last = entries
+    launched = last.launched_at or last.started_at
+    return (
+        last.status is EntryStatus.FAILED
+        and not last.agent.get("turns")
+        and all(each.completed_at and each.completed_at <= launched for each in others)
+    )
+
+
+def of_child(status: int, printed: str) -> PlaybookError | None:
+    """The error that a child has printed as JSON; None if it was ended, or printed none."""
+    if status < 0 or status > 128:
+        return None
+    try:
+        error = json.loads(printed)["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, TypeError, KeyError):
+        return None
+    return StateError(first_line(code, 60), message)
+
+
+def reported(error: Exception) -> PlaybookError:
+    """The error, or the report of a bug in the worker."""
+    if isinstance(error, PlaybookError):
+        return error
+    bug = StateError("PB-BUG", f"{type(error).__name__}: {first_line(str(error))}")
+    bug.cause = "".join(traceback.format_exception(error))
+    return bug
+
+
+def lasts(error: PlaybookError) -> bool:
+    """Whether another attempt, on any worker, would end like this one."""
+    return error.code.startswith(_LASTING) and error.code not in _PASSING
+
+
+def sentence(error: PlaybookError) -> str:
+    """What the fleet is told of an error."""
+    if known := _SENTENCES.get(error.code):
+        return known
+    return first_line(error.message, 200) if lasts(error) else "it failed on the worker"

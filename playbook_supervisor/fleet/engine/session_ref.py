@@ -1,0 +1,554 @@
+"""A session's reference at the remote, seen through a mirror, and the clone its agents work in.
+
+The chain of commits at the reference is the session's record, and the fence between workers: it
+moves only by compare-and-swap, so a claim makes every push of the worker before it fail
+(docs/decisions/0226-a-clone-that-shares-the-mirrors-objects.md).
+
+The clone has the objects of the mirror and references of its own, so that what an overtaken agent
+commits or moves does not touch its successor. Its work tree travels as snapshots, which are made by
+git in a git directory of ours inside the clone's: its index is kept, objects go into the mirror,
+and no setting of the clone is read, which an agent may have changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playbook_supervisor import __version__
+from playbook_supervisor.errors import (
+    ArgumentError,
+    FleetError,
+    GitError,
+    PlaybookError,
+    StateError,
+    StorageError,
+)
+from playbook_supervisor.fleet.engine import session_tip
+from playbook_supervisor.fleet.engine.remote_refs import RefusedError, RemoteRefs
+from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
+from playbook_supervisor.fleet.engine.session_tip import FALLBACK, FOLDERS, HEADS, REF, is_branch
+from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
+from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.files import session_ids
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.session_clock import SessionClock
+from playbook_supervisor.system.disk.files import (
+    TEMPORARY,
+    ensure_folder,
+    read_bytes,
+    remove,
+    rename_folder,
+    write_atomically,
+)
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git import checkout, git_process
+from playbook_supervisor.system.git.git_plumbing import Plumbing, checked, git
+from playbook_supervisor.system.git.git_unattended import dates
+
+SECONDS, FIRST = 600.0, 3600.0
+"""Seconds for a command that talks to the remote, and for the first one, which fetches it all.
+
+One that no bytes come back from ends sooner (`git_plumbing`)."""
+
+_BRANCHES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_LOOSE = 1_000  # files of objects that are not packed; 4 MiB on most disks
+_TIDY = (
+    *("-c", "gc.autoDetach=false", "-c", "gc.pruneExpire=never"),
+    *("gc", "--auto", "--quiet"),
+)
+_READY = "playbook-mirror"  # the file that says that the mirror is complete
+_ATTRIBUTES = b"* -text -ident !working-tree-encoding\n"
+"""Files travel byte by byte, whatever the repository's attributes say of line ends."""
+
+_SESSIONS = ".playbooks/sessions"
+_OWN = "playbook-snapshots"  # our git directory inside the clone's
+_UNFINISHED = (  # what is being written, files and folders
+    f":(exclude,top,glob)**/{TEMPORARY}*",
+    f":(exclude,top,glob)**/{TEMPORARY}*/**",
+)
+_SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # of the clone, from now on
+_REBASES = ("rebase-merge/head-name", "rebase-apply/head-name")
+_ORIGIN_HEAD = "refs/remotes/origin/HEAD"
+_IGNORED = ("ls-files", "--cached", "--ignored", "--exclude-standard", "-z")
+_SMALL = 1 << 12
+_AT_ONCE = 500  # paths in an argument list
+_WRITABLE = 0o700
+
+
+class Mirror:
+    """A bare repository of this machine: the remote's branches, tags and sessions as last fetched.
+
+    Threads and processes may share it. `folder` is made when it is first needed. Commands that talk
+    to the remote have `seconds` each; GitError PB-GIT-REMOTE if one fails, and it may be tried
+    again. `notices` says which sessions `tips` left out.
+    """
+
+    def __init__(
+        self, folder: Path, url: str, transports: Sequence[str], *, seconds: float = SECONDS
+    ) -> None:
+        self.folder, self.url = folder, url
+        self.git = Plumbing(folder)
+        self.remote = RemoteRefs(self.git, url, transports, seconds)
+        self.notices: tuple[str, ...] = ()
+        self._ready = False
+
+    @classmethod
+    def of(cls, mirrors: Path, address: str, transports: Sequence[str]) -> Mirror:
+        """The mirror of a repository among `mirrors`. FleetError PB-FLEET-REPOSITORY if refused."""
+        accepted = normalised(address, transports)
+        return cls(mirrors / mirror_name(accepted), accepted, transports)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────
+
+    def base(self, revision: str = "") -> tuple[str, str]:
+        """The commit and name of a branch of the remote as it is now; by default its main one."""
+        if revision:
+            _require_branch(revision)
+        self._fetch(*_BRANCHES)
+        branch = revision or self.default_branch(ask=True)
+        shown = first_line(branch, 80) or "that its HEAD names"
+        if not (commit := self.commit(HEADS + branch)):
+            raise GitError("PB-GIT-BASE", f"{self.url} has no branch {shown}", where=self.url)
+        return commit, branch
+
+    def tip(self, session_id: str) -> Tip:
+        """The newest commit of a session at the remote as it is now."""
+        if SESSION_ID.match(session_id):
+            refs = [each.format(id=session_id) for each in (REF, FALLBACK)]
+            self._fetch(*_BRANCHES, f"+{refs[0]}*:{refs[0]}*")  # a pattern may match nothing
+            for ref, commit, message in self._commits(*refs):
+                return session_tip.read(ref, commit, message)
+        raise StateError(
+            "PB-STATE-NO-SESSION",
+            f"{self.url} has no session {first_line(session_id, 80)!r}",
+            where=self.url,
+        )
+
+    def tips(self) -> list[Tip]:
+        """The newest commits of all sessions at the remote as it is now; `notices` has the rest."""
+        self._fetch(*_BRANCHES, f"+{FOLDERS[0]}*:{FOLDERS[0]}*")
+        found: dict[str, Tip] = {}
+        notices = []
+        for ref, commit, message in self._commits(*FOLDERS):
+            try:
+                tip = session_tip.read(ref, commit, message)
+                found.setdefault(tip.session, tip)
+            except StateError as error:
+                notices.append(error.message)
+        self.notices = tuple(notices)
+        return list(found.values())
+
+    def commit(self, name: str) -> str:
+        """The commit of that full name of a reference, or of that id; empty if there is none."""
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return self.git(*asked).stdout.strip() if name else ""
+
+    def default_branch(self, *, ask: bool = False) -> str:
+        """The remote's default branch as last seen, or, with `ask`, as it is now; maybe empty."""
+        if ask and (now := self.remote.default_branch()):
+            self.git.ask("symbolic-ref", "HEAD", f"{HEADS}{now}")
+            return now
+        return self.git("symbolic-ref", "--quiet", "HEAD").stdout.strip().removeprefix(HEADS)
+
+    # ── work trees ──────────────────────────────────────────────────────────────────────────
+
+    def begin(self, commit: str, branch: str, path: Path) -> SessionClone:
+        """A clone for a new session: a commit's files, by the user's filters, on a new branch."""
+        _require_branch(branch)
+        with _making(self, path) as clone:
+            clone._head(branch, commit)
+            clone._its_git.ask("read-tree", "-u", "--reset", "HEAD")
+        return clone
+
+    @contextmanager
+    def for_a_while(self, commit: str, branch: str) -> Iterator[SessionClone]:
+        """As `begin`, somewhere, until the `with` ends."""
+        with TemporaryDirectory(prefix="playbook-clone-") as scratch:
+            clone = self.begin(commit, branch, Path(scratch) / "clone")
+            try:
+                yield clone
+            finally:
+                clone.remove()
+
+    def checkout(self, tip: Tip, path: Path) -> SessionClone:
+        """A clone with the files of a tip; HEAD is its branch, at its head, and so is the index.
+
+        GitError PB-GIT-FAILED if the tip names a commit that the remote does not have.
+        """
+        with _making(self, path) as clone:
+            clone._own.ask("read-tree", "-u", "--reset", tip.commit)
+            clone._head(tip.branch, tip.head)
+            # The index knows the files' times, so that git need not read all files again.
+            index = read_bytes(clone._own.git_dir / "index")
+            write_atomically(clone._git_dir / "index", index, durable=False)
+            clone._its_git.ask("read-tree", *(("--reset", "HEAD") if tip.head else ("--empty",)))
+        return clone
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────
+
+    def claim(self, tip: Tip, epoch: int, worker: str) -> Tip:
+        """Put a claim on top of the tip, so that every push of the worker before fails."""
+        claim = replace(tip, kind="claim", epoch=epoch, worker=worker)
+        made = self.add(claim, f"{tip.commit}^{{tree}}", tip.commit)
+        at = self.move(made, tip.commit)
+        return self.claim(at, epoch, worker) if at else made
+
+    def drop(self, tip: Tip) -> None:
+        """Delete the session's reference. FleetError PB-FLEET-OVERTAKEN if it is not at `tip`."""
+        self.remote.move(tip.ref, tip.commit, "")
+        self.git("update-ref", "-d", tip.ref)
+
+    def add(
+        self, tip: Tip, tree: str, *parents: str, at: int | None = None, submission: str = ""
+    ) -> Tip:
+        """Make the commit of a tip here, with our trailers. `at` is its date in ms, by default
+        now."""
+        message = tip.message(submission)
+        checked = session_tip.read(tip.ref, "", message)
+        ancestors = [word for parent in parents for word in ("-p", parent)]
+        arguments = ("commit-tree", *ancestors, tree)
+        dated = {} if at is None else dates(at)
+        commit = self.git.ask(*arguments, env=dated, stdin=message.encode())
+        return replace(checked, commit=commit.strip())
+
+    def move(self, tip: Tip, expected: str, branch: tuple[str, str] | None = None) -> Tip | None:
+        """Push a tip, and its branch, as `RemoteRefs.move` does; None if it is there now.
+
+        Otherwise, the tip that is there, from which the caller goes on: an earlier one of the same
+        worker, whose push arrived without an answer.
+        """
+
+        def ours(commit: str) -> bool:
+            return self.own(tip, commit) is not None
+
+        at = self.remote.move(tip.ref, expected, tip.commit, branch=branch, ours=ours)
+        if at != tip.commit:
+            return self.own(tip, at)
+        self.git("update-ref", tip.ref, at, expected)  # a later fetch may have been here
+        return None
+
+    def own(self, tip: Tip, commit: str) -> Tip | None:
+        """The commit as a tip, if it was made by the worker of `tip` in the same epoch."""
+        done = self.git("cat-file", "commit", commit)
+        if done.returncode != 0 or not tip.worker:
+            return None
+        try:
+            found = session_tip.read(tip.ref, commit, done.stdout.partition("\n\n")[2])
+        except StateError:
+            return None
+        return found if (found.epoch, found.worker) == (tip.epoch, tip.worker) else None
+
+    # ── the folder ──────────────────────────────────────────────────────────────────────────
+
+    def tidy(self) -> None:
+        """Pack what has come in, once that is much: each snapshot adds some files.
+
+        Git decides when, and one at a time. No object is dropped, for clones share them.
+        """
+        self.git.ask("-c", f"gc.auto={_LOOSE}", *_TIDY)
+
+    def _fetch(self, *refspecs: str) -> None:
+        self._prepare()
+        self.remote.fetch(*refspecs)
+
+    def _commits(self, *patterns: str) -> list[tuple[str, str, str]]:
+        """Reference, commit and message of each that we have; empty for what is no commit."""
+        end = f"\n{os.urandom(16).hex()}\n"  # no message contains it
+        form = f"--format=%(objecttype) %(objectname) %(refname)%0a%(contents){end[:-1]}"
+        listed = self.git.ask("for-each-ref", form, "--", *patterns)
+        found = []
+        for entry in listed.split(end)[:-1]:
+            about, _, message = entry.partition("\n")
+            kind, commit, ref = about.split(" ", 2)
+            found.append((ref, commit, message if kind == "commit" else ""))
+        return sorted(found, key=lambda each: each[0].startswith(FOLDERS[1]))
+
+    def _prepare(self) -> None:
+        """Clone the remote, unless that was done; one process at a time."""
+        if self._ready:
+            return
+        ensure_folder(self.folder.parent)
+        with locked(self.folder.with_name(f"{self.folder.name}.lock"), timeout=FIRST):
+            if not (self.folder / _READY).exists():
+                self._fill()
+        self._ready = True
+
+    def _fill(self) -> None:
+        beside = self.folder.with_name(f"{self.folder.name}.partly-{os.urandom(8).hex()}")
+        for left in self.folder.parent.glob(f"{self.folder.name}.partly-*"):
+            remove(left)  # of one that was killed
+        done = git(
+            self.folder.parent,
+            *("clone", "--quiet", "--bare", "--template=", "--", self.url, str(beside)),
+            protocols=self.remote.transports,
+            env=self.remote.environment,
+            seconds=FIRST,
+        )
+        try:
+            if done.returncode != 0 or done.timed_out:
+                raise self.remote.unreachable("clone", done)
+            ensure_folder(beside / "info")
+            write_atomically(beside / "info/attributes", _ATTRIBUTES)
+            write_atomically(beside / _READY, b"")
+            remove(self.folder)
+            if not rename_folder(beside, self.folder):
+                raise StorageError("PB-IO-WRITE", f"cannot make {self.folder}")
+        finally:
+            remove(beside)
+
+
+class _Heads(Record):
+    """Where the clone is: its branch, and the commits of HEAD and of the branch; maybe empty."""
+
+    branch: str
+    head: str
+    published: str
+
+
+class SessionClone:
+    """The clone at `path`. `notices` says what the last snapshot had to leave out.
+
+    One thread uses it at a time. Errors of git in the clone are GitError PB-GIT-FAILED.
+    """
+
+    def __init__(self, mirror: Mirror, path: Path) -> None:
+        self.path = path
+        self.notices: tuple[str, ...] = ()
+        self._mirror = mirror
+        self._git_dir = path / ".git"
+        self._own = Plumbing(self._git_dir / _OWN, path)
+        self._created: set[str] = set()
+        self._made: tuple[tuple[int, int], ...] = ()  # which folders it and its git directory are
+
+    # ── making it ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _its_git(self) -> Plumbing:
+        """Git with the clone's own settings; only before an agent has been there."""
+        return Plumbing(self._git_dir, self.path)
+
+    def _make(self) -> None:
+        ensure_folder(self.path.parent)
+        done = git(
+            self.path.parent,
+            *("clone", "--quiet", "--shared", "--no-checkout", *_SETTINGS),
+            *("--", str(self._mirror.folder), str(self.path)),
+            protocols=("file",),
+        )
+        checked(self.path, ("clone",), done)
+        self._made = self._folders()
+        self._its_git.ask("config", "remote.origin.url", self._mirror.url)
+        if not (self._git_dir / _ORIGIN_HEAD).exists():  # the default branch was renamed
+            target = f"refs/remotes/origin/{self._mirror.default_branch(ask=True)}"
+            self._its_git("symbolic-ref", _ORIGIN_HEAD, target)
+
+    def _head(self, branch: str, commit: str) -> None:
+        ref = HEADS + branch
+        self._its_git.ask("symbolic-ref", "HEAD", ref)
+        self._its_git.ask("update-ref", *((ref, commit) if commit else ("-d", ref)))
+
+    def _link(self) -> None:
+        """Make our git directory, whose objects and settings are the mirror's. It is written again
+        each time, because agents can reach it."""
+        ensure_folder(self._own.git_dir)
+        for name, text in (("HEAD", "ref: refs/heads/none"), ("commondir", self._mirror.folder)):
+            data = os.fsencode(f"{text}\n")
+            write_atomically(self._own.git_dir / name, data, durable=False)
+        remove(self._own.git_dir / "index.lock")  # of a git that was ended
+
+    # ── snapshots ───────────────────────────────────────────────────────────────────────────
+
+    def create(self, session_id: str) -> Tip:
+        """Push the first snapshot of a session, whose reference must not exist yet.
+
+        FleetError PB-FLEET-TAKEN if it does, GitError PB-GIT-REMOTE if the remote cannot be reached
+        or takes neither `REF` nor `FALLBACK`; it may be tried again.
+        """
+        heads = self._heads("")
+        if heads.head:
+            self._bring(heads)
+        tree = self._tree((session_id,))
+        for form in (REF, FALLBACK):
+            ref = form.format(id=session_id)
+            made = self._mirror.add(
+                Tip(ref, "", "snapshot", session_id, 0, "", heads.branch, heads.head, __version__),
+                tree,
+                *filter(None, [heads.head]),
+                at=self._now(),
+                submission=os.urandom(8).hex(),
+            )
+            self._created.add(made.commit)
+            try:
+                at = self._mirror.remote.move(ref, "", made.commit, ours=self._created.__contains__)
+            except RefusedError as refused:
+                reason = refused.error
+            except FleetError:
+                raise FleetError("PB-FLEET-TAKEN", f"there is a session {session_id}") from None
+            else:
+                return replace(made, commit=at)
+        raise reason
+
+    def snapshot(self, tip: Tip, *, branch: bool = False, children: Sequence[str] = ()) -> Tip:
+        """Commit the work tree on top of `tip`, and push it; with `branch`, the branch as well.
+
+        It has all files that git does not ignore, and the folders of the session and of its
+        `children` anyway. An operation of the agent that is under way is no obstacle. The remote's
+        default branch is never pushed, and of an unfinished rebase nothing.
+
+        FleetError PB-FLEET-OVERTAKEN if the reference is not at `tip` any more, PB-FLEET-BRANCH if
+        the remote's branch has commits of others, GitError PB-GIT-REMOTE if the remote cannot be
+        reached or refuses; it may be tried again, with the same tip.
+        """
+        heads = self._heads(tip.branch)
+        parents = [tip.commit]
+        if heads.head != tip.head or heads.published != tip.head:
+            parents += self._bring(heads, tip.head)
+        tree = self._tree((tip.session, *children))
+        new = replace(tip, kind="snapshot", branch=heads.branch, head=heads.head)
+        new = replace(new, commit="", version=__version__)
+        made = self._mirror.add(new, tree, *parents, at=self._now())
+        moved = self._publishable(heads) if branch else None
+        at = self._mirror.move(made, tip.commit, moved)
+        return self.snapshot(at, branch=branch, children=children) if at else made
+
+    def here(self) -> checkout.Checkout:
+        """The clone as it is now. StateError PB-STATE-NO-REPOSITORY if an agent has put something
+        else in its place: what is elsewhere is neither read nor pushed."""
+        if not self._made or self._folders() != self._made:
+            raise StateError(
+                "PB-STATE-NO-REPOSITORY", f"{self.path} is no clone any more", where=str(self.path)
+            )
+        return checkout.find(self.path)
+
+    def _folders(self) -> tuple[tuple[int, int], ...]:
+        try:
+            found = [each.lstat() for each in (self.path, self._git_dir)]
+        except OSError:
+            return ()
+        return tuple((each.st_dev, each.st_ino) for each in found)
+
+    def other_sessions(self, session_id: str) -> tuple[str, ...]:
+        """The sessions in the clone but for this one, its children among them."""
+        return tuple(
+            each for each in session_ids.names(self.path / _SESSIONS) if each != session_id
+        )
+
+    def remove(self) -> None:
+        """Remove the clone, also the folders in it that are not writable."""
+        with suppress(PlaybookError):
+            return remove(self.path)
+        for folder, folders, _ in os.walk(self.path):
+            inner = (Path(folder, name) for name in folders)
+            for each in (each for each in inner if not each.is_symlink()):
+                with suppress(OSError):
+                    each.chmod(_WRITABLE)
+        return remove(self.path)
+
+    # ── what goes into a snapshot ───────────────────────────────────────────────────────────
+
+    def _now(self) -> int | None:
+        """The session's time, if the machine's clock shows another one: no journal is from after
+        its snapshot (docs/decisions/0236-a-sessions-clock-never-goes-back.md)."""
+        clock = SessionClock(self.here().runtime)
+        return clock() if clock.ahead else None
+
+    def _heads(self, known: str) -> _Heads:
+        """Where the clone is, its files being hostile data; `known` was its branch before."""
+        here = self.here()
+        if is_branch(here.branch):
+            return _Heads(here.branch, here.head, here.head)
+        begun = (self._rebased(name) for name in _REBASES)
+        branch = next(filter(is_branch, begun), known)
+        if not is_branch(branch):
+            raise GitError("PB-GIT-FAILED", f"{self.path}: HEAD is on no branch")
+        return _Heads(branch, here.head, git_process.commit_of(self.path, HEADS + branch))
+
+    def _rebased(self, name: str) -> str:
+        """The branch of a rebase that is under way; empty if there is none."""
+        try:
+            content = read_bytes(self._git_dir / name, limit=_SMALL)
+        except (PlaybookError, OSError):
+            return ""
+        return content.decode("utf-8", "replace").strip().removeprefix(HEADS)
+
+    def _bring(self, heads: _Heads, known: str = "") -> list[str]:
+        """Fetch the clone's new commits into the mirror, and return them, HEAD's first."""
+        commits = [*dict.fromkeys(each for each in (heads.head, heads.published) if each)]
+        new = [commit for commit in commits if commit != known]
+        if new:
+            self._mirror.git.ask(
+                *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),
+                *("--no-recurse-submodules", "--", str(self.path), *new),
+                protocols=("file",),
+            )
+        return new
+
+    def _publishable(self, heads: _Heads) -> tuple[str, str] | None:
+        if not heads.published or heads.branch == self._mirror.default_branch():
+            return None
+        return heads.branch, heads.published
+
+    def _tree(self, sessions: Sequence[str]) -> str:
+        """The tree of all files that travel. GitError if a file of the sessions cannot be read."""
+        self._link()
+        folders = [f"{_SESSIONS}/{each}" for each in sessions if SESSION_ID.match(each)]
+        folders = [folder for folder in folders if _has_files(self.path / folder)]
+        everything = ("add", "--all", "--ignore-errors", "--", ".", *_UNFINISHED)
+        done = self._own(*everything)
+        if done.returncode not in (0, 1):  # an agent may have damaged our index
+            remove(self._own.git_dir / "index")
+            done = self._own(*everything)
+        if done.returncode not in (0, 1) or done.timed_out:
+            checked(self.path, everything, done)
+        said = printable(done.stderr, keep_newlines=True) if done.returncode else ""
+        self.notices = tuple(
+            f"not in the snapshot: {first_line(line.removeprefix('error: '))}"
+            for line in said.splitlines()
+            if line.startswith("error: ")
+        )
+        for paths in self._ignored():
+            self._own("--literal-pathspecs", "add", "--force", "--ignore-errors", "--", *paths)
+        if folders:
+            self._own.ask("add", "--all", "--force", "--", *folders, *_UNFINISHED)
+        return self._own.ask("write-tree").strip()
+
+    def _ignored(self) -> Iterator[list[str]]:
+        """Files that git ignores, but that an agent has added to the index all the same."""
+        listed = ""
+        with suppress(GitError):  # an agent may have damaged the index
+            listed = git_process.ask(self.path, *_IGNORED)
+        paths = [path for path in dict.fromkeys(listed.split("\0")[:-1]) if self._is_file(path)]
+        for first in range(0, len(paths), _AT_ONCE):
+            yield paths[first : first + _AT_ONCE]
+
+    def _is_file(self, path: str) -> bool:
+        """Whether git can add it: it is there, and in no folder that is a symbolic link."""
+        file = Path(os.path.realpath(self.path), path)
+        return os.path.lexists(file) and os.path.realpath(file.parent) == str(file.parent)
+
+
+@contextmanager
+def _making(mirror: Mirror, path: Path) -> Iterator[SessionClone]:
+    """A clone without files, to be filled; it goes if that fails."""
+    clone = SessionClone(mirror, path)
+    try:
+        clone._make()
+        clone._link()
+        yield clone
+    except BaseException:
+        clone.remove()
+        raise
+
+
+def _has_files(folder: Path) -> bool:
+    return any(names for _, _, names in os.walk(folder))
+
+
+def _require_branch(name: str) -> None:
+    if not is_branch(name):
+        raise ArgumentError("PB-ARG-BRANCH", f"{first_line(name, 80)!r} is no branch")

@@ -1,0 +1,1 @@
+"""The database that workers share: rows, queue, transactions, upkeep."""

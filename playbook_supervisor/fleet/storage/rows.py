@@ -1,0 +1,196 @@
+"""What the fleet's database holds, as records. Rows are read as untrusted data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+from playbook_supervisor.fleet.worker_settings import POOL
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_LONGEST = 65_536  # characters
+_RESOLUTIONS = frozenset(Resolution)
+MOST_PRIORITY = 1_000
+"""Priorities are between minus this and this; the higher goes first."""
+
+
+class State(StrEnum):
+    """Where a session stands for the fleet."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    STUCK = "stuck"
+
+
+ENDED = (State.COMPLETED, State.FAILED, State.ABORTED)
+OPEN = tuple(state for state in State if state not in ENDED)
+
+
+class Row(Record):
+    """What the fleet knows of a session.
+
+    Times are milliseconds since the epoch by the database's clock; `lease_until` and `due_at` are 0
+    for none. `job` is the number of the newest job, 0 before the first. `epoch` counts the leases;
+    `released` is the epoch of the last lease that its holder gave back. `gate` is the one that the
+    session waits at, or whose answer is under way. `cancel` has the words of a cancellation,
+    `needs` a version of this program, `error` a code, `after` another session. `due_at` is when a
+    session that was put off gets its next job. `retry`: a person wants a failed session to go on.
+    """
+
+    id: str
+    repository: str
+    branch: str
+    playbook: str
+    feature: str
+    pool: str
+    state: State
+    gate: str = ""
+    choices: tuple[str, ...] = ()
+    priority: int = 0
+    job: int = 0
+    epoch: int = 0
+    worker: str = ""
+    lease_until: int = 0
+    cancel: str = ""
+    cancel_by: str = ""
+    needs: str = ""
+    failures: int = 0
+    error: str = ""
+    said: str = ""
+    after: str = ""
+    submitted_by: str = ""
+    created_at: int = 0
+    changed_at: int = 0
+    due_at: int = 0
+    released: int = 0
+    retry: bool = False
+
+
+class NewSession(Record):
+    """A session that was created and pushed, as `submit` stores it."""
+
+    id: str
+    repository: str
+    branch: str
+    playbook: str
+    feature: str
+    pool: str = "default"
+    priority: int = 0
+    after: str = ""
+    submitted_by: str = ""
+
+
+class Lease(Record):
+    """The right of a worker to drive a session, with the row as it was when it was taken."""
+
+    session: str
+    epoch: int
+    worker: str
+    row: Row
+
+
+class Renewal(Record):
+    """What a renewed lease brings: the words and the author of a cancellation, or empty texts."""
+
+    cancel: str
+    cancel_by: str
+
+
+class StoredAnswer(Record):
+    """An answer to a gate. `at` is in ms by the database's clock, `via` as `answer` was told."""
+
+    gate: str
+    text: str
+    by: str
+    at: int
+    role: str
+    via: str = ""
+
+
+class Swept(Record):
+    """The sessions that a sweep gave their job back, by the reason why they had none.
+
+    `put_back`: the lease lapsed, or a worker ended between the job and the lease. `due`: they were
+    put off until now. `lost`: for no known reason, which should not occur. `removed` counts jobs
+    that no session needs any more.
+    """
+
+    put_back: tuple[str, ...] = ()
+    due: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    removed: int = 0
+
+
+class Limits(Record):
+    """How many sessions of a pool may be at work: in all, of one repository, and started per time.
+
+    `per_time` is a number of sessions and the seconds in which so many may start. None: any number.
+    """
+
+    in_all: int | None = None
+    per_repository: int | None = None
+    per_time: tuple[int, float] | None = None
+
+
+class Job(Record):
+    """A job that has not ended. `since` is when it was put, or taken if it is at work, in ms."""
+
+    session: str
+    number: int
+    at_work: bool
+    since: int
+    pool: str
+    worker: str
+
+
+_NUMBERS = [name for name, kind in Row.__annotations__.items() if kind in ("int", "bool")]
+_TEXTS = [name for name, kind in Row.__annotations__.items() if kind == "str"]
+
+
+def to_row(data: Mapping[Any, object]) -> Row:
+    """The row. ValueError names a field that nothing of ours has written."""
+    values = {str(name): value for name, value in data.items()}
+    for name in _NUMBERS:
+        if type(values[name]) is not int:
+            raise ValueError(name)
+    for name in _TEXTS:
+        value = values[name]
+        if not isinstance(value, str) or len(value) > _LONGEST or printable(value) != value:
+            raise ValueError(name)
+    if not SESSION_ID.match(str(values["id"])):
+        raise ValueError("id")
+    if values["after"] and not SESSION_ID.match(str(values["after"])):
+        raise ValueError("after")
+    if not re.match(POOL, str(values["pool"])):
+        raise ValueError("pool")
+    try:
+        state = State(str(values["state"]))
+    except ValueError:
+        raise ValueError("state") from None
+    read = {"state": state, "choices": _choices(values["choices"]), "retry": bool(values["retry"])}
+    return Row(**values | read)  # type: ignore[arg-type]
+
+
+def _choices(stored: object) -> tuple[str, ...]:
+    try:
+        choices = json.loads(str(stored))
+    except (ValueError, RecursionError):
+        raise ValueError("choices") from None
+    if not isinstance(choices, list) or not all(
+        isinstance(word, str) and word in _RESOLUTIONS for word in choices
+    ):
+        raise ValueError("choices")
+    return tuple(choices)

@@ -1,0 +1,205 @@
+"""`worker.yaml`: what a worker of this machine may fetch and run, and how much of it.
+
+The file belongs to the user, not to a repository: `$XDG_CONFIG_HOME/playbook/worker.yaml`. Every
+key is optional, and an unknown key is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError
+from playbook_supervisor.formats.checked_mapping import Problems, Section
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project.expressions import globs
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.disk.files import read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.formats.problems import Problem
+
+CODE = "PB-FLEET-SETTINGS"
+TRANSPORTS = ("https", "ssh", "file")
+"""The ways to a repository that a worker can be allowed."""
+
+POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
+"""The form of a pool's name."""
+
+_CURE = "`playbook schema worker` describes every key."
+_LARGEST = 1 << 20
+_AGENT = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_KEYS = ("repositories", "transports", "agents", "max_cost_usd", "pools", "slots", "lease")
+_SHORTEST_LEASE = 1.0  # seconds
+_MOST_SLOTS = 1_000
+_SCP = r"(?P<host>[^/:]+):(?!//)/*(?P<path>.+)"
+_MISLEADING = r"[\s\\?#\x00-\x1f\x7f]|%2[ef]|%5c"  # some program may read another host or path
+
+
+class WorkerSettings(Record):
+    """What a worker may do. The defaults apply without a file.
+
+    `repositories` are globs of URLs and `agents` kinds of agents, None for all. `max_cost_usd` is
+    the highest cost of a session here, None without a limit. `lease` is in seconds.
+    """
+
+    repositories: tuple[str, ...] | None = None
+    transports: tuple[str, ...] = ("https", "ssh")
+    agents: tuple[str, ...] | None = None
+    max_cost_usd: float | None = None
+    pools: tuple[str, ...] = ("default",)
+    slots: int = 2
+    lease: float = 90.0
+
+    def admits(self, url: str) -> bool:
+        """Whether one of `repositories` means the URL of a repository.
+
+        In a glob, `*` stays within one part between slashes and `**` is any number of parts.
+        `git@host:path` and `ssh://git@host/path` are one place. A URL that programs may read
+        differently, such as one with `..` or `%2e`, is never admitted.
+        """
+        if re.search(_MISLEADING, url, re.IGNORECASE):
+            return False
+        place = _place(url)
+        if not {"", ".", ".."}.isdisjoint(place.split("/")):
+            return False
+        return self.repositories is None or globs.matches_any(map(_place, self.repositories), place)
+
+    def admits_agent(self, kind: str) -> bool:
+        """Whether an agent of that kind, such as `claude` or `exec`, may run."""
+        return self.agents is None or kind in self.agents
+
+
+def path() -> Path:
+    """`$XDG_CONFIG_HOME/playbook/worker.yaml`, by default in `~/.config`; it may not exist."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):  # the specification ignores a relative path
+        base = os.path.expanduser("~/.config")  # noqa: PTH111 - Path.expanduser may raise
+    return Path(base) / "playbook" / "worker.yaml"
+
+
+def load(*, shared: bool = False) -> WorkerSettings:
+    """The settings of this user's workers; the defaults without a file.
+
+    FleetError PB-FLEET-SETTINGS names the first problem and lists all, and refuses settings without
+    `repositories` if the database is `shared`: anyone who can write there chooses what a
+    worker runs. StorageError PB-IO-READ.
+    """
+    file = path()
+    try:
+        data = read_bytes(file, limit=_LARGEST)
+    except FileNotFoundError:
+        settings = WorkerSettings()
+    else:
+        settings = _of(data, str(file))
+    if shared and settings.repositories is None:
+        said = "the database is shared, and `repositories` does not say which ones a worker may run"
+        cure = "List them there, as in `repositories: [https://github.com/acme/*]`."
+        raise FleetError(CODE, said, where=str(file), guidance=cure)
+    return settings
+
+
+def pool_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of pools, each once. ArgumentError PB-ARG-INVALID if one is no such name."""
+    for name in names:
+        if not re.match(POOL, name):
+            said = f"{first_line(name, 40)!r} is no name of a pool"
+            cure = "Use up to 32 of a-z, 0-9 and -, as in `default`."
+            raise ArgumentError("PB-ARG-INVALID", said, guidance=cure)
+    return tuple(dict.fromkeys(names))
+
+
+def examine(data: bytes, source: str) -> tuple[WorkerSettings, tuple[Problem, ...]]:
+    """The settings that could be read, and all problems. CheckError of the YAML reader."""
+    from playbook_supervisor.formats.strict_yaml import load as load_yaml
+
+    document = load_yaml(data, source)
+    problems = Problems(document, CODE, _CURE)
+    settings = _read(Section(problems, document.data, (), _KEYS))
+    return settings, problems.found()
+
+
+def _of(data: bytes, source: str) -> WorkerSettings:
+    try:
+        settings, problems = examine(data, source)
+    except PlaybookError as error:
+        raise FleetError(
+            CODE,
+            error.message,
+            where=error.source,
+            position=error.position,
+            guidance=error.guidance,
+            cause=error.cause,
+        ) from error
+    if problems:
+        first, more = problems[0], len(problems) - 1
+        raise FleetError(
+            CODE,
+            first.message + (f" (and {more} more)" if more else ""),
+            where=source,
+            position=first.position,
+            guidance=first.guidance,
+            details=tuple(f"{each.place}: {each.sentences}" for each in problems),
+        )
+    return settings
+
+
+def _read(top: Section) -> WorkerSettings:
+    default = WorkerSettings()
+    transports = _words(top, "transports", TRANSPORTS)
+    slots = top.above_zero("slots", default.slots, "a whole number", whole=True)
+    if slots > _MOST_SLOTS:
+        top.report("slots", f"must be at most {_MOST_SLOTS}")
+    lease = top.seconds("lease", default.lease)
+    if lease < _SHORTEST_LEASE:
+        top.report("lease", "must be at least a second")
+    return WorkerSettings(
+        repositories=_repositories(top),
+        transports=default.transports if transports is None else transports,
+        agents=_named(top, "agents", _AGENT, "a kind of agent, such as claude or exec"),
+        max_cost_usd=top.above_zero("max_cost_usd", default.max_cost_usd, "an amount"),
+        pools=_named(top, "pools", POOL, "a pool: a-z, 0-9 and -, at most 32") or default.pools,
+        slots=slots,
+        lease=lease,
+    )
+
+
+def _repositories(top: Section) -> tuple[str, ...] | None:
+    patterns = top.lines("repositories")
+    for pattern in patterns or ():
+        if pattern and not re.match(r"[a-z]+://|[^/]+:", pattern):
+            top.report(
+                "repositories",
+                f"`{pattern}` begins with no transport",
+                "Write whole URLs, as in `https://github.com/acme/*`.",
+            )
+    return patterns
+
+
+def _words(top: Section, key: str, allowed: Sequence[str]) -> tuple[str, ...] | None:
+    words = top.lines(key)
+    for word in words or ():
+        if word and word not in allowed:
+            top.report(key, f"`{word}` is none of {', '.join(allowed)}")
+    return words
+
+
+def _named(top: Section, key: str, form: str, what: str) -> tuple[str, ...] | None:
+    words = top.lines(key)
+    if words == ():
+        top.report(key, "must name at least one")
+    for word in words or ():
+        if word and not re.match(form, word):
+            top.report(key, f"`{word}` is not {what}")
+    return words
+
+
+def _place(url: str) -> str:
+    """A URL or a glob of URLs as parts with one slash between them, the transport first."""
+    if scp := re.fullmatch(_SCP, url):
+        return f"ssh/{scp['host']}/{scp['path']}"
+    transport, _, rest = url.partition("://")
+    return f"{transport}/{rest.lstrip('/') if transport == 'file' else rest}".removesuffix("/")

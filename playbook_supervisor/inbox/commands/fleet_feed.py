@@ -1,0 +1,225 @@
+"""The fleet as the inbox shows it: the list from the database, a session's page from git.
+
+To show a session, its newest snapshot is cloned, and nothing changes the clone. It is used as long
+as the snapshot is the same, and removed when no one has looked for a while. What a process that was
+killed has left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from playbook_supervisor.commands import overview
+from playbook_supervisor.commands.views.progress import progress_of, steps_of
+from playbook_supervisor.errors import FleetError, PlaybookError, StateError
+from playbook_supervisor.fleet import worker_settings
+from playbook_supervisor.fleet.commands import opening
+from playbook_supervisor.fleet.commands.overview import FleetSession, fleet
+from playbook_supervisor.fleet.engine.remotes import repository_name
+from playbook_supervisor.fleet.engine.session_ref import SessionClone, Tip
+from playbook_supervisor.fleet.storage import rows
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.inbox.commands.repository import FLEET, FleetRow, Row
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.session_clock import system_clock
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.disk import user_state
+from playbook_supervisor.system.disk.files import ensure_folder, remove
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git import checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
+
+_FRESH = 2.0  # seconds
+_UNUSED = 600.0  # seconds after which a clone is removed
+_REPLACED = 30.0  # seconds that a page may still read a clone whose session has gone on
+_LOCK = "lock"
+
+
+class FleetFeed:
+    """The fleet of this folder. Any thread may ask.
+
+    `rows` are the sessions as last read, `problem` why they could not be read or is empty.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = ExitStack()
+        self._known: FleetDatabase | None = None
+        self._views = Views(lambda: self.database().now())
+        self._read_at = float("-inf")
+        self._stamp: tuple[int, ...] | None = None
+        self.rows: tuple[FleetRow, ...] = ()
+        self.problem = ""
+
+    def poll(self, *, unless_fresh: bool = False) -> None:
+        """Read the sessions, or not if that was done a moment ago. Nothing is raised."""
+        if unless_fresh and time.monotonic() - self._read_at < _FRESH:
+            return
+        try:
+            self._read(self.database())
+        except PlaybookError as error:
+            self.problem = f"fleet: {error.message}. {error.guidance}".strip()
+            self._stamp = None
+            self._close_database()
+        self._read_at = time.monotonic()
+
+    def _read(self, database: FleetDatabase) -> None:
+        """The rows are read only if one has changed: there may be thousands."""
+        stamp = database.stamp()
+        if stamp == self._stamp:
+            return
+        seen = fleet(database)
+        later = system_clock() - seen.now
+        sessions = (*seen.sessions, *(FleetSession(row) for row in seen.ended))
+        known = {row.session: row for row in self.rows}  # the same row is not compared again
+        self.rows = tuple(known.get(each) or FleetRow(each, later) for each in sessions)
+        self.problem, self._stamp = " ".join(seen.notices), stamp
+
+    def find(self, session_id: str) -> Row | None:
+        """The session as its newest snapshot has it; None if the fleet does not have it."""
+        database = self.database()
+        row = database.row(session_id) if SESSION_ID.match(session_id) else None
+        if row is None:
+            return None
+        store = self._views.store(row)
+        seen = overview.in_tree(overview.sessions(store), session_id)
+        if seen is None:
+            raise StateError("PB-STATE-NO-SESSION", "its snapshot does not have the session")
+        shown = FleetRow(FleetSession(row), system_clock() - database.now())
+        return Row(FLEET, shown.repository, progress_of(seen, steps_of(seen)), shown)
+
+    def database(self) -> FleetDatabase:
+        """The database, opened if it is not."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._open.enter_context(opening.opened())
+            return self._known
+
+    def sweep(self) -> None:
+        """Remove what no one looks at any more."""
+        self._views.sweep()
+
+    def close(self) -> None:
+        """Close the database and remove what was fetched to look at."""
+        self._views.close()
+        self._close_database()
+
+    def _close_database(self) -> None:
+        with self._lock:
+            self._known = None
+            self._open.close()
+
+
+# ── clones to look at ───────────────────────────────────────────────────────────────────────
+
+
+class _View(Record, frozen=False):
+    """`used` is when someone last looked, in seconds of the monotonic clock."""
+
+    tip: Tip
+    clone: SessionClone
+    used: float
+
+
+class Views:
+    """The clones that one process looks at. Any thread may ask. Leave the `with` to remove them.
+
+    `now` tells the time of the fleet's database, in ms, which the sessions have.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._known: dict[str, _View] = {}
+        self._replaced: list[_View] = []
+        self._folder = user_state.path("fleet") / "views" / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._held = ExitStack()
+
+    def __enter__(self) -> Views:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def store(self, row: rows.Row) -> DiskStore:
+        """The sessions of the newest snapshot of that one, which is fetched now."""
+        with self._lock:
+            own = self._locks.setdefault(row.id, threading.Lock())
+        with own:
+            return DiskStore(checkout.find(self._view(row).clone.path))
+
+    def sweep(self) -> None:
+        """Remove what no one looks at any more."""
+        now = time.monotonic()
+        with self._lock:
+            old = [name for name, each in self._known.items() if now - each.used > _UNUSED]
+            gone = [self._known.pop(name) for name in old]
+            gone += [each for each in self._replaced if now - each.used > _REPLACED]
+            self._replaced = [each for each in self._replaced if now - each.used <= _REPLACED]
+        for each in gone:
+            _remove(each)
+
+    def close(self) -> None:
+        """Remove all clones."""
+        with self._lock:
+            gone = [*self._known.values(), *self._replaced]
+            self._known, self._replaced = {}, []
+        for each in gone:
+            _remove(each)
+        self._held.close()
+        with suppress(PlaybookError):
+            remove(self._folder)
+
+    def _view(self, row: rows.Row) -> _View:
+        settings = worker_settings.load()
+        mirror = opening.mirror(row.repository, settings)
+        if not settings.admits(mirror.url):
+            raise FleetError(
+                "PB-FLEET-REPOSITORY",
+                f"{first_line(mirror.url, 200)} is not among the repositories of worker.yaml",
+                where=str(worker_settings.path()),
+                guidance="Add it to `repositories` there, if sessions of it may be shown here.",
+            )
+        tip = mirror.tip(row.id)
+        with self._lock:
+            known = self._known.get(row.id)
+            if known is not None:
+                known.used = time.monotonic()
+                if known.tip.commit == tip.commit:
+                    return known
+                self._replaced.append(self._known.pop(row.id))
+        self._begin()
+        place = self._folder / f"{row.id}-{tip.commit[:12]}" / repository_name(mirror.url)
+        clone = mirror.checkout(tip, place)
+        DiskStore(checkout.find(clone.path)).clock.follow(self._now())
+        made = _View(tip, clone, time.monotonic())
+        with self._lock:
+            self._known[row.id] = made
+        return made
+
+    def _begin(self) -> None:
+        """Hold our folder, and remove those that no process holds."""
+        with self._lock:
+            if (self._folder / _LOCK).exists():
+                return
+            ensure_folder(self._folder)
+            self._held.enter_context(locked(self._folder / _LOCK))
+        for other in self._folder.parent.iterdir():
+            if other != self._folder:
+                with suppress(PlaybookError, OSError), locked(other / _LOCK, timeout=0):
+                    remove(other)
+
+
+def _remove(view: _View) -> None:
+    with suppress(PlaybookError, OSError):  # the next process tries again
+        view.clone.remove()
+        remove(view.clone.path.parent)

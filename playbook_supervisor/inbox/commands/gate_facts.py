@@ -1,0 +1,151 @@
+"""All that a person needs at a gate, and the digest by which an answer says what the person saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+
+from playbook_supervisor.commands.views.view import SessionView, view_of
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.file_changes import Changes
+from playbook_supervisor.inbox.commands.repository import Row
+from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel.state import Gate
+from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.files.manifest import Waiting
+from playbook_supervisor.sessions.gate import gate_text
+from playbook_supervisor.sessions.gate.gate_context import GateContext
+from playbook_supervisor.sessions.gate.gate_text import ContextLine
+from playbook_supervisor.sessions.steps.attempt_log import last_lines
+from playbook_supervisor.sessions.store import session_changes
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git.checkout import NOW
+from playbook_supervisor.system.git.git_diff import changes_of
+
+LOG_LINES = 40
+
+
+class ExactCall(Record):
+    """The arguments of a tool's call, by name. `whole`: a gate keeps only so much of a long one."""
+
+    arguments: Mapping[str, str]
+    whole: bool = True
+
+
+class GateFacts(Record):
+    """One open gate. `gate` is what waits, `record` the gate in the journal.
+
+    `lines` say what decides most (`gate_text`), `log` the last lines of the attempt `log_of`,
+    `changes` what has changed in the work tree since the session began. `busy`: other attempts
+    run, so that the work tree may change at any moment. `state` is a digest of all that decides,
+    `settings` the answer that takes over the project's settings, if they differ and are shown.
+    """
+
+    view: SessionView
+    gate: Waiting
+    record: Gate
+    choices: tuple[Resolution, ...]
+    lines: tuple[ContextLine, ...]
+    changes: Changes
+    log_of: str = ""
+    log: tuple[str, ...] = ()
+    busy: bool = False
+    state: str = ""
+    settings: str = ""
+
+    @property
+    def questions(self) -> tuple[Mapping[str, object], ...]:
+        """What an agent asks, if it asks questions: each with its options."""
+        asked = self.record.request.get("questions")
+        return tuple(asked) if isinstance(asked, list | tuple) else ()
+
+    @property
+    def call(self) -> ExactCall | None:
+        """The exact call that an agent wants to make, if it asks for a permission."""
+        if self.record.reason is not GateReason.PERMISSION:
+            return None
+        return _call(str(self.record.request.get("input", "")))
+
+
+def facts_of(row: Row) -> GateFacts | None:
+    """The facts of the session's open gate; None if none is open, or it cannot be read."""
+    seen = row.seen
+    gate, context = seen.gate, seen.gate_context()
+    if gate is None or context is None:
+        return None
+    if context.gate.place is Place.DURING:  # what the agent asks for is shown as it is
+        context = replace(context, preview=())
+    lines = gate_text.parts(context)
+    choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
+    changes = changes_since_beginning(seen.store, seen.session_id)
+    busy = bool(row.progress.at_work)
+    log_of = context.entry.id if context.entry.ran else context.said.attempt
+    private = seen.gate_at.store.runtime(seen.gate_at.session_id)
+    return GateFacts(
+        view_of(seen),
+        gate,
+        context.gate,
+        choices,
+        lines,
+        changes,
+        log_of,
+        last_lines(private, log_of, LOG_LINES) if log_of else (),
+        busy,
+        _digest(gate, context, lines, choices, None if busy else changes),
+        context.settings.words if context.settings and context.settings.lines else "",
+    )
+
+
+def gate_of(view: SessionView, gate_id: str) -> Gate | None:
+    """The gate of that id, open or answered; `go#1/pr#1?1` is one of a child session."""
+    attempt, below, rest = gate_id.partition("/")
+    for entry in view.entries:
+        if below and entry.id == attempt and entry.session in view.children:
+            return gate_of(view.children[entry.session], rest)
+        for gate in entry.gates:
+            if gate.id == gate_id:
+                return gate
+    return None
+
+
+def _call(given: str) -> ExactCall:
+    """The arguments in their JSON text. One that was cut is closed again, where that can be."""
+    for closing in ("", '"}', "}"):
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(given.removesuffix("…") + closing if closing else given)
+            if isinstance(arguments, dict):
+                shown = {
+                    name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                    for name, value in arguments.items()
+                }
+                return ExactCall(shown, whole=not closing)
+    return ExactCall({"arguments": given}, whole=not given.endswith("…"))
+
+
+def changes_since_beginning(store: DiskStore, session_id: str) -> Changes:
+    """Those since the session began, in its work tree."""
+    root = store.checkout.root
+    with suppress(PlaybookError):
+        begun = session_changes.beginning(store, session_id)
+        base = session_changes.base_of(root, begun)
+        return changes_of(root, base, begun.pinned if begun else NOW)
+    return Changes(exact=False)
+
+
+def _digest(
+    gate: Waiting,
+    context: GateContext,
+    lines: tuple[ContextLine, ...],
+    choices: tuple[Resolution, ...],
+    changes: Changes | None,
+) -> str:
+    """While others run, the lines and the work tree change by themselves, and do not count, nor do
+    changes that could not be counted in time.
+    """
+    asked = [gate.id, gate.opened_at, gate.question, choices, context.gate.request, context.people]
+    seen = [repr(lines), repr(changes)] if changes is not None and changes.exact else []
+    text = json.dumps([asked, seen], default=str, sort_keys=True)
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

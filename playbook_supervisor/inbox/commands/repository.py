@@ -1,0 +1,223 @@
+"""The sessions of the inbox, and one repository: which sessions written files belong to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.views.progress import Poller, Progress
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.fleet.commands.overview import FleetSession
+from playbook_supervisor.fleet.engine.remotes import repository_name
+from playbook_supervisor.fleet.storage.rows import OPEN, State
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git.checkout import Checkout
+
+FLEET = "fleet"
+"""Stands for the fleet in links, where other sessions have their repository's key."""
+_PLAYBOOKS, _SESSIONS, _PRIVATE, _WORKTREES = ".playbooks", "sessions", "playbook", "worktrees"
+
+
+class Row(Record):
+    """One session that a person began. `key` and `repository` name its repository, in links and
+    to people. One of the `fleet` is read from its newest snapshot.
+    """
+
+    key: str
+    repository: str
+    progress: Progress
+    fleet: FleetRow | None = None
+
+    @property
+    def seen(self) -> SessionOverview:
+        return self.progress.seen
+
+    @property
+    def session_id(self) -> str:
+        return self.seen.session_id
+
+    @property
+    def open(self) -> bool:
+        return self.seen.open
+
+    @property
+    def place(self) -> str:
+        """What it is among: `waiting`, `working`, `idle` or `ended`."""
+        if self.seen.gate is not None:
+            return "waiting"
+        if not self.open:
+            return "ended"
+        return "idle" if self.seen.driver is None else "working"
+
+    @property
+    def told(self) -> object:
+        """All that a page shows of it and that does not change by itself, for comparison."""
+        now = self.progress
+        counted = (now.done, now.total, dict(now.at_work), dict(now.lines), now.notify_error)
+        return (*_tree(self.seen), *counted)
+
+    @property
+    def since(self) -> int:
+        """When its gate opened, else when it ended or began, in ms; 0 if it cannot be read."""
+        if (gate := self.seen.gate) is not None:
+            return gate.opened_at
+        manifest = self.seen.manifest
+        return (manifest.completed_at or manifest.started_at) if manifest is not None else 0
+
+    @property
+    def topic(self) -> str:
+        """What changes of this session are told about."""
+        return f"{self.key}/{self.session_id}"
+
+
+class FleetRow(Record):
+    """A session of the fleet. This machine's clock is `later` than the database's by so many ms."""
+
+    session: FleetSession
+    later: int
+    key: str = FLEET
+
+    @property
+    def fleet(self) -> FleetRow:
+        """Itself: other rows have none."""
+        return self
+
+    @property
+    def session_id(self) -> str:
+        return self.session.row.id
+
+    @property
+    def since(self) -> int:
+        """When its state last changed, in ms by this machine's clock."""
+        return self.session.row.changed_at + self.later
+
+    @property
+    def topic(self) -> str:
+        """What changes of this session are told about."""
+        return f"{FLEET}/{self.session_id}"
+
+    @property
+    def repository(self) -> str:
+        """The last part of its repository's address."""
+        return repository_name(self.session.row.repository)
+
+    @property
+    def state(self) -> State:
+        return self.session.row.state
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in OPEN
+
+    @property
+    def place(self) -> str:
+        """What it is among: `waiting`, `stuck`, `working`, `queued` or `ended`."""
+        if not self.open:
+            return "ended"
+        return "working" if self.state is State.RUNNING else self.state.value
+
+    @property
+    def gate(self) -> str:
+        """The gate at which it waits; empty if it does not."""
+        return self.session.row.gate if self.state is State.WAITING else ""
+
+    @property
+    def told(self) -> object:
+        """As `Row.told`."""
+        row = self.session.row
+        return replace(self.session, row=replace(row, lease_until=0, changed_at=0))
+
+
+AnyRow = Row | FleetRow
+
+
+def _tree(seen: SessionOverview) -> tuple[object, ...]:
+    below = tuple(_tree(child) for child in seen.children)
+    return seen.manifest, seen.problem, seen.driver, seen.client, seen.stale, below
+
+
+class Repository:
+    """One repository and its poller. `name` is its folder's."""
+
+    def __init__(self, root: Path) -> None:
+        self._store = _main_store(root)
+        self.key, self.name = self._store.checkout.key, self._store.checkout.main_root.name
+        self.places: tuple[Path, ...] = ()
+        self._poller = Poller(self._store, contexts=False)
+        self._rows: dict[str, Row] = {}
+
+    def require(self) -> None:
+        """StateError PB-STATE-NO-REPOSITORY if it is no longer there."""
+        checkout.refreshed(self._store.checkout)
+
+    def rows(self, changed: Collection[str] | None = None) -> list[Row]:
+        """Its sessions now; `changed` are the ids of the only ones that may differ."""
+        if changed is None:
+            self.places = tuple(_places(self._store.checkout))
+        seen = self._poller.poll(changed)
+        self._rows = {each.seen.session_id: self._row(each) for each in seen}
+        return list(self._rows.values())
+
+    def _row(self, progress: Progress) -> Row:
+        known = self._rows.get(progress.seen.session_id)
+        if known is not None and known.progress is progress:
+            return known
+        return Row(self.key, self.name, progress)
+
+    def written(self, paths: Collection[Path | str]) -> Collection[str] | None:
+        """The sessions that these written files belong to; None if they may be of any."""
+        found = set[str]()
+        for path in paths:
+            for place in self.places:
+                below = _below(os.fspath(path), place)
+                if below is not None and (session := _session_of(place, below)) is not None:
+                    if not session:
+                        return None
+                    found.add(session)
+        return found
+
+
+def _main_store(root: Path) -> DiskStore:
+    """The sessions as seen from the main checkout: a linked worktree may be removed meanwhile."""
+    store = locate.store(root)
+    try:
+        return locate.store(store.checkout.main_root)
+    except PlaybookError:  # of a bare repository
+        return store
+
+
+def _places(here: Checkout) -> Iterator[Path]:
+    for root in checkout.worktrees(here):
+        yield root / _PLAYBOOKS
+    yield here.common_dir / _PRIVATE
+    yield here.common_dir / _WORKTREES
+
+
+def _below(path: str, place: Path) -> list[str] | None:
+    """The names from the place down to the file; None if it is elsewhere."""
+    above = str(place)
+    if path == above:
+        return []
+    return path[len(above) + 1 :].split("/") if path.startswith(f"{above}/") else None
+
+
+def _session_of(place: Path, names: Sequence[str]) -> str | None:
+    """The session of a written file; empty if it may be any, None if no session is told by it."""
+    if place.name == _PLAYBOOKS:  # sessions/ID/…
+        if names and names[0] != _SESSIONS:
+            return None
+        names = names[1:]
+    elif place.name == _WORKTREES:  # NAME/playbook/ID/…
+        if len(names) > 1 and names[1] != _PRIVATE:
+            return None if names[1] not in ("HEAD", "gitdir") else ""
+        names = names[2:]
+    if not names:
+        return ""
+    return names[0] if SESSION_ID.match(names[0]) else None

@@ -1,0 +1,1 @@
+"""Conditions and triggers, their probes of the project, verdicts, tasks and features."""

@@ -1,0 +1,1 @@
+"""The values in a playbook: references, arguments, requirements, patterns, loop items."""

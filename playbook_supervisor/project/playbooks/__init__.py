@@ -1,0 +1,1 @@
+"""Playbook files: reading, validating and finding them, with the child playbooks."""

@@ -1,0 +1,114 @@
+"""The versions of the playbook format: 1.0, kai's, and 1.1 and 1.2, which add to it.
+
+A file that uses what came after its version is refused, so that a reader of that version never
+silently ignores a condition or a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.model import FIRST_VERSION, Limits
+from playbook_supervisor.project.expressions import namespaces
+from playbook_supervisor.records import fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Thing = Mapping[str, Any]
+
+VERSION = "PB-CHECK-VERSION"
+VERSIONS = FIRST, SECOND, NEWEST = FIRST_VERSION, "1.1", "1.2"
+NEWEST_KEYS = frozenset({"also"})
+"""The keys of steps that 1.2 adds."""
+
+LATER_KEYS: Mapping[str, frozenset[str]] = {
+    "playbook": frozenset({"owner", "reviewers", "outputs", "limits", "defaults"}),
+    "arg": frozenset({"type", "values", "default", "transform", "secret"}),
+    "step": frozenset(
+        {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "skip_if"}
+        | {"cwd", "tools", "feedback", "approval", "checkpoint", *fields(Limits)}
+        | {"for_each", "until", "cache", *NEWEST_KEYS}
+    ),
+}
+"""The keys that 1.1 and 1.2 add, by the thing that has them."""
+
+_LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})
+_CONDITIONS = ("preconditions", "postconditions")
+
+
+def problems(data: Any, document: Document) -> Iterator[Problem]:
+    """A warning for a version that is not known, and what a file of an earlier one cannot use."""
+    if not isinstance(data, dict):
+        return
+    version = data.get("version")
+    if version in VERSIONS[:-1]:
+        for path, word, key in _uses(data):
+            needed = NEWEST if path[-1] in NEWEST_KEYS else SECOND
+            if version == needed:
+                continue
+            message = f"{word} needs version {needed}"
+            guidance = f'Write `version: "{needed}"` at the top of the file.'
+            yield problem_at(document, path, VERSION, message, guidance, key=key)
+    elif isinstance(version, str) and version not in ("", NEWEST):
+        message = f"version `{first_line(version, 20)}` is not known; it is read as {NEWEST}"
+        guidance = f'Write `version: "{NEWEST}"`.'
+        yield problem_at(document, ("version",), VERSION, message, guidance, severity="warning")
+
+
+_Use = tuple[Path, str, bool]
+"""A place, what is used there, and whether the place is a key."""
+
+
+def _uses(data: Thing) -> Iterator[_Use]:
+    yield from _keys("playbook", data, ())
+    for index, arg in things(data, "args"):
+        yield from _keys("arg", arg, ("args", index))
+    for index, step in things(data, "steps"):
+        path = ("steps", index)
+        yield from _keys("step", step, path)
+        namespace = text_of(step, "command").split(" ")[0]
+        if namespaces.has_meaning(namespace):
+            yield (*path, "command"), f"a `{namespace}` command", False
+        yield from _policy(step.get("error_policy"), (*path, "error_policy"))
+        for key in _CONDITIONS:
+            yield from _later_conditions(step.get(key), (*path, key))
+
+
+def _keys(kind: str, thing: Thing, path: Path) -> Iterator[_Use]:
+    for key in thing:
+        if key in LATER_KEYS[kind]:
+            yield (*path, key), f"`{key}`", True
+
+
+def _policy(stated: object, path: Path) -> Iterator[_Use]:
+    if isinstance(stated, dict):
+        yield path, "an error policy for each code", False
+    elif isinstance(stated, str) and (
+        stated in ("continue", "ignore", "fail") or stated.startswith("retry:")
+    ):
+        yield path, f"`{first_line(stated, 40)}`", False
+
+
+def _later_conditions(stated: object, path: Path) -> Iterator[_Use]:
+    for index, each in enumerate(stated if isinstance(stated, list) else ()):
+        if isinstance(each, dict) or (isinstance(each, str) and each in _LATER_WORDS):
+            word = next(iter(each), "") if isinstance(each, dict) else each
+            yield (*path, index), f"`{first_line(word, 40)}`", False
+
+
+def things(data: Thing, key: str) -> Iterator[tuple[int, Thing]]:
+    """The mappings in the list under `key`, with their index; other items are skipped."""
+    items = data.get(key)
+    if isinstance(items, list):
+        yield from ((index, each) for index, each in enumerate(items) if isinstance(each, dict))
+
+
+def text_of(each: Thing, key: str) -> str:
+    """The text under `key`; empty if there is none."""
+    value = each.get(key)
+    return value if isinstance(value, str) else ""

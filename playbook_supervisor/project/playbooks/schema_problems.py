@@ -1,0 +1,182 @@
+"""Explains violations of the playbook schema to an author: a place, a sentence and how to fix it.
+
+Terms of JSON Schema (`additionalProperties`, `is a required property`) never appear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.project.expressions.requirement import LISTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Schema = Mapping[str, Any]
+
+SCHEMA = "PB-CHECK-SCHEMA"
+RULE = "PB-CHECK-RULE"
+
+_VALUED = {
+    "file_exists": "file_exists: docs/index.md",
+    "file_contains": "file_contains: {path: README.md, text: Install}",
+    "branch_exists": "branch_exists: main",
+    "tag_exists": "tag_exists: v1.0",
+    "verdict_pass": "verdict_pass: review.md",
+    "command_succeeds": "command_succeeds: test",
+    "command_fails": "command_fails: test",
+    "changes_made": "changes_made: src/**",
+    "changes_within": "changes_within: [src/**, tests/**]",
+}
+"""The conditions that need a value, each with an example."""
+
+
+def explain(
+    keyword: str, document: Document, path: Path, instance: Any, schema: Schema
+) -> Iterator[Problem]:
+    """The problems of the `instance` at `path`, which violates the `keyword` of `schema`."""
+    match keyword:
+        case "additionalProperties":
+            return _unknown_keys(document, path, instance, schema)
+        case "required":
+            return _missing_keys(document, path, instance, schema)
+        case "type":
+            return _wrong_type(document, path, instance, schema)
+        case "enum":
+            return _not_allowed(document, path, instance, schema)
+        case "pattern":
+            message = f"{shown(instance)} is not a valid `{_key(path)}` of {_a(_kind(path))}"
+            guidance = schema["patternErrorMessage"]
+        case "minLength":
+            message, guidance = f"{_name(path)} is empty", f"Write {_wanted(schema)}."
+        case "minItems":
+            message, guidance = f"{_name(path)} is empty", "A playbook has at least one step."
+        case "maxLength":
+            message = f"{_name(path)} has {len(instance):,} characters"
+            guidance = f"At most {schema['maxLength']} are allowed."
+        case "minimum" | "exclusiveMinimum" | "maximum":
+            bounds = [f"{word} {schema[key]:,}" for key, word in _BOUNDS.items() if key in schema]
+            message = f"{_name(path)} is {shown(instance)}"
+            guidance = f"Write a number {' and '.join(bounds)}."
+        case _:  # the number of properties
+            message = f"{_name(path)} has {len(instance)} conditions, not one"
+            guidance = "Write each condition as its own item."
+    return iter([problem_at(document, path, SCHEMA, message, guidance)])
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it."""
+    match value:
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return f"`{first_line(str(value), 60)}`"
+
+
+def _unknown_keys(
+    document: Document, path: Path, instance: Any, schema: Schema
+) -> Iterator[Problem]:
+    known, kind = schema["properties"], _kind(path)
+    for key in instance:
+        if key in known:
+            continue
+        guidance = f"{did_you_mean(key, known)}The keys of {_a(kind)} are {', '.join(known)}."
+        message = f"{shown(key)} is not a known {kind} key"
+        yield problem_at(document, (*path, key), SCHEMA, message, guidance, key=True)
+
+
+def _missing_keys(
+    document: Document, path: Path, instance: Any, schema: Schema
+) -> Iterator[Problem]:
+    for key in schema["required"]:
+        if key not in instance:
+            guidance = f"Add `{key}:` with {_wanted(schema['properties'][key])}."
+            yield problem_at(document, path, SCHEMA, f"`{key}` is missing", guidance)
+
+
+def _wrong_type(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
+    wanted = _wanted(schema)
+    if not path:
+        is_empty = instance is None
+        message = "the file is empty" if is_empty else f"this is {shown(instance)}, not a playbook"
+        yield problem_at(document, path, SCHEMA, message, _SKELETON)
+    elif instance is None:
+        guidance = f"Write {wanted}, or remove the key if it is optional."
+        yield problem_at(document, path, SCHEMA, f"{_name(path)} has no value", guidance, key=True)
+    else:
+        message = f"{_name(path)} is {shown(instance)}, not {_type(schema)}"
+        yield problem_at(document, path, SCHEMA, message, f"Write {wanted}.")
+
+
+def _not_allowed(
+    document: Document, path: Path, instance: Any, schema: Schema
+) -> Iterator[Problem]:
+    if not isinstance(instance, str):
+        return  # its type is already reported
+    valued = _VALUED if _kind(path) == "condition" else {}
+    if instance in valued:
+        guidance = f"Write `{valued[instance]}`, for example."
+        yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
+        return
+    allowed = [*schema["enum"], *valued]
+    guidance = f"{did_you_mean(instance, allowed)}Allowed: {', '.join(in_short(allowed))}."
+    message = f"{shown(instance)} is not a valid value of `{_key(path)}`"
+    yield problem_at(document, path, SCHEMA, message, guidance)
+
+
+def in_short(words: Sequence[str]) -> list[str]:
+    """The words, with the retries as one: `retry:1` to `retry:10`."""
+    retries = [word for word in words if word.startswith("retry:")]
+    others = [word for word in words if word not in retries]
+    return [*others, f"{retries[0]} to {retries[-1]}"] if retries else others
+
+
+def _key(path: Path) -> str:
+    """The key of a value, or of the list that contains it."""
+    return next((part for part in reversed(path) if isinstance(part, str)), "")
+
+
+def _kind(path: Path) -> str:
+    """What the path leads into: a playbook, an arg, a step, a condition, `limits` or `defaults`."""
+    if not {*LISTS, "conditions"}.isdisjoint(path):
+        return "condition"
+    kinds = {"args": "arg", "steps": "step", **{key: key for key in _MAPPINGS}}
+    return kinds.get(str(path[0]), "playbook") if path else "playbook"
+
+
+def _a(kind: str) -> str:
+    return "an arg" if kind == "arg" else f"`{kind}`" if kind in _MAPPINGS else f"a {kind}"
+
+
+def _name(path: Path) -> str:
+    if isinstance(path[-1], int):
+        return f"item {path[-1] + 1} of `{_key(path)}`"
+    return f"`{path[-1]}`"
+
+
+def _wanted(schema: Schema) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(in_short(schema["enum"]))
+    return _type(schema) + (" (`[]` for none)" if _type(schema) == "a list" else "")
+
+
+def _type(schema: Schema) -> str:
+    return _TYPES.get(str(schema.get("type")), "text")
+
+
+_MAPPINGS = ("limits", "defaults", "reviewers")
+_TYPES = {
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping of keys",
+    "number": "a number",
+    "integer": "a whole number",
+}
+_BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to"}
+_SKELETON = "A playbook has `name:`, `description:`, `version:`, `args:` and `steps:`."

@@ -1,0 +1,130 @@
+"""Finds values in a playbook that look like secrets: it names secrets, and has none.
+
+What a secret looks like is decided by detect-secrets, which is imported only if a cheap test finds
+something that could be one: most playbooks have nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.errors import CODES
+from playbook_supervisor.formats.located import Data, Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project.expressions.references import without_references
+from playbook_supervisor.project.playbooks.allowances import SECRET as CODE
+from playbook_supervisor.project.playbooks.allowances import unallowed
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NAME = (
+    r"(?:[\w-]*[_-])?(?:token|secret|password|passwd|pwd|passphrase|api-?key|apikey|access[_-]key"
+    r"|api[_-]key|private[_-]key|secret[_-]key|client[_-]key|auth[_-]key|credentials?"
+    r"|authorization|cookie)"
+)
+_NAMED = re.compile(rf"(?i){_NAME}\Z")
+_PAIR = re.compile(
+    rf"(?i)(?<![\w-])(?:--?)?({_NAME})(?:=|:\s*|['\"]\s*:\s*|(?<=\w)\s+(?![-{{]))['\"]?([^'\"]+)"
+)
+"""A name with its value in the words of a command: `TOKEN=…`, `--token …`, `Authorization: …`."""
+_SCHEME = re.compile(r"(?i)\A\s*(?:bearer|basic|token|digest)(?:\s+|\Z)")
+_RUN = re.compile(r"[A-Za-z0-9_]{12,}")
+_SHAPED = re.compile(r"-----BEGIN|://[^/\s:@]+:[^/\s@]+@|hooks\.slack|xox|_authToken")
+_SHORTEST = 6
+_HARMLESS = r"[\d.]+\Z|\$|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z"
+"""A number, a variable of a shell, or a name of a secret: `GITHUB_TOKEN`."""
+_OTHER_DETECTORS = {"KeywordDetector", "IPPublicDetector", "Base64HighEntropyString"}
+_OTHER_DETECTORS |= {"HexHighEntropyString", "HighEntropyStringsPlugin"}
+"""What is asked by name, and what cannot tell a secret from an address or a commit."""
+
+
+class _Candidate(Record):
+    """A value that could be a secret; `name` is what it is called, if that is a secret's name."""
+
+    path: Path
+    name: str
+    value: str
+
+
+def found(document: Document) -> tuple[Problem, ...]:
+    """An error for each value that looks like a secret. No message contains any of it."""
+    return tuple(dict.fromkeys(_problems(document)))
+
+
+def refused(document: Document, data: bytes) -> tuple[Problem, ...]:
+    """Those of them that no comment in the file allows."""
+    return unallowed(found(document), data)
+
+
+def _problems(document: Document) -> Iterator[Problem]:
+    for each in _candidates(document.data):
+        kind = _named_secret(each.value) if each.name else _shape(each.value)
+        if kind:
+            shown = first_line(each.name or str(each.path[-1]), 60)
+            message = f"the value of `{shown}` looks like a secret ({kind})"
+            yield problem_at(document, each.path, CODE, message, CODES[CODE])
+
+
+# ── what could be one ───────────────────────────────────────────────────────────────────────
+
+
+def _candidates(data: Data) -> Iterator[_Candidate]:
+    waiting: list[tuple[Path, str, Data]] = [((), "", data)]
+    while waiting:
+        path, name, value = waiting.pop()
+        if isinstance(value, dict):
+            handle = str(value.get("secret")) == "true"  # of an arg, whose value is a name
+            for key, inner in value.items():
+                called = str(value.get("name")) if key == "default" and not handle else key
+                waiting.append(((*path, key), called, inner))
+        elif isinstance(value, list):
+            waiting += [((*path, index), name, inner) for index, inner in enumerate(value)]
+        elif text := without_references(value):
+            yield from _in_text(path, name, text)
+
+
+def _in_text(path: Path, name: str, text: str) -> Iterator[_Candidate]:
+    named = [(name, text)] if _NAMED.match(name) else []
+    if path[-1:] == ("command",):
+        named += _PAIR.findall(text)
+    for called, value in named:
+        literal = _SCHEME.sub("", value, count=1).strip(" \t'\"")
+        if len(literal) >= _SHORTEST and not re.match(_HARMLESS, literal):
+            yield _Candidate(path, called, literal)
+            return
+    runs = (run for run in _RUN.findall(text) if not run.isalpha() and not run.isdigit())
+    if _SHAPED.search(text) or any(re.search(r"[0-9]", run) for run in runs):
+        yield _Candidate(path, "", text)
+
+
+# ── whether it is one ───────────────────────────────────────────────────────────────────────
+
+
+def _named_secret(value: str) -> str:
+    from detect_secrets.filters import heuristic
+    from detect_secrets.plugins.keyword import KeywordDetector
+
+    first = value.split()[0]
+    harmless = (
+        heuristic.is_sequential_string(first)
+        or heuristic.is_not_alphanumeric_string(first)
+        or heuristic.is_templated_secret(first)
+    )
+    quoted = first.replace('"', "")
+    is_secret = any(KeywordDetector().analyze_string(f'secret = "{quoted}"'))
+    return KeywordDetector.secret_type if is_secret and not harmless else ""
+
+
+def _shape(text: str) -> str:
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
+    detectors: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
+    for kind, detector in detectors.items():
+        if detector.__name__ not in _OTHER_DETECTORS and any(detector().analyze_string(text)):
+            return kind
+    return ""

@@ -1,0 +1,112 @@
+"""What the steps of a playbook need of the project's settings and of this machine, seen before
+anything runs: programs that may be started and are there, a remote to push to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
+from playbook_supervisor.kernel.error_policy import Reaction
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.project.conditions.conditions import checks
+from playbook_supervisor.project.expressions.requirement import LISTS
+from playbook_supervisor.project.settings.bounds import admit_program
+from playbook_supervisor.project.settings.checks import find_check
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.settings.config import Config
+
+_PROGRAMS = {"branch": "git", "commit": "git", "issue": "gh", "pr": "git gh"}
+"""Namespace → the programs that its steps start."""
+_ADDS_REMOTES = frozenset({"git", "gh"})  # programs by which an earlier step may add one
+_TOLERANT = (Reaction.CONTINUE, Reaction.IGNORE, Reaction.GATE)
+_ADD_REMOTE = "Add one: `git remote add origin ADDRESS`."
+
+
+class Lack(Record):
+    """Something that a step needs, and that is not here: a sentence, and the cure.
+
+    `fatal`: the step will fail, and neither a person nor its error policy lets the run go on.
+    """
+
+    index: int
+    message: str
+    guidance: str
+    fatal: bool
+
+
+def named_checks(step: Step) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The checks that a step's conditions name, with their paths in it, but for what args name."""
+    listed: dict[tuple[str, ...], tuple[str, ...]] = {(key,): getattr(step, key) for key in LISTS}
+    for place, names in {**listed, ("until", "conditions"): step.until}.items():
+        for number, name in enumerate(names):
+            for parameter in checks([name]) if "{{" not in name else ():
+                yield (*place, number), parameter
+
+
+def refused(
+    step: Step, config: Config, root: Path
+) -> Iterator[tuple[tuple[str | int, ...], PolicyError]]:
+    """The checks and the programs of the step that the project's `allow` and `deny` refuse."""
+    if step.autonomy is Autonomy.SKIP:
+        return
+    for path, parameter in named_checks(step):
+        try:
+            admit_program(config, find_check(parameter, config).argv, root, by="settings")
+        except PolicyError as error:
+            said = f"the check {parameter} cannot run: {error.message}"
+            yield path, PolicyError(error.code, said, guidance=error.guidance)
+        except CheckError:  # it is not defined, which is another fault
+            continue
+    for program in _PROGRAMS.get(step.namespace, "").split():
+        try:
+            admit_program(config, (program,), root, by="us")
+        except PolicyError as error:
+            yield ("command",), error
+
+
+def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
+    """What the steps from `start` on need, and this machine or the repository has not."""
+    ids = [step.id for step in playbook.steps]
+    for index, step in enumerate(playbook.steps):
+        if step.autonomy is Autonomy.SKIP or index < (ids.index(start) if start else 0):
+            continue
+        fatal = not _may_be_left_out(step)
+        for program in _PROGRAMS.get(step.namespace, "").split():
+            if which(program) is None:
+                message = f"{step.id} needs {program}, which is not on PATH here"
+                yield Lack(index, message, "Install it, or put it on PATH.", fatal)
+        if _pushes(step) and not _remotes(root):
+            message = f"{step.id} needs a remote to push to, and the repository has none"
+            adds = any(
+                each.namespace == "cli" and _ADDS_REMOTES & set(each.command.split())
+                for each in playbook.steps[:index]
+            )
+            yield Lack(index, message, _ADD_REMOTE, fatal and not adds)
+
+
+def _may_be_left_out(step: Step) -> bool:
+    """Whether a person is asked first, or the run can go on without the step."""
+    asked = step.approval or step.autonomy is Autonomy.GATE_ALWAYS or step.when or step.skip_if
+    return bool(asked) or step.error_policy.default.reaction in _TOLERANT
+
+
+def _pushes(step: Step) -> bool:
+    options = json.loads(step.options or "{}")
+    return step.namespace == "pr" or (step.namespace == "commit" and options.get("push") is True)
+
+
+def _remotes(root: Path) -> str:
+    """The names of the remotes; where git cannot tell, there may be some."""
+    from playbook_supervisor.system.git.git_process import ask
+
+    try:
+        return ask(root, "remote").strip()
+    except PlaybookError:
+        return "?"

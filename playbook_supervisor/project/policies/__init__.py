@@ -1,0 +1,1 @@
+"""Policies: who may decide what, in one session and in a folder."""

@@ -1,0 +1,1 @@
+"""The settings of a project, for all sessions and for one."""

@@ -1,0 +1,323 @@
+"""`.playbooks/config.yaml`: the settings of a project. Every key is optional.
+
+An unknown key is an error: otherwise a misspelt setting would be silently ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor.errors import CheckError, StorageError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.versions import current
+from playbook_supervisor.project.expressions.references import HANDLE, handle, names
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.disk.files import contained, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from playbook_supervisor.formats.checked_mapping import Problems, Section
+    from playbook_supervisor.formats.located import Data, Document
+    from playbook_supervisor.formats.problems import Problem
+
+    Commits = Literal["publish", "step", "never"]
+    Orphans = Literal["end", "wait"]
+    Permissions = Literal["ask", "fail"]
+
+FILE = ".playbooks/config.yaml"
+_MISNAMED = ".playbooks/config.yml"
+PERMISSION_MODES = ("acceptEdits", "default", "plan", "auto", "dontAsk")
+"""The modes for a headless client. Bypassing permissions is deliberately missing."""
+
+CODE = "PB-CHECK-CONFIG"
+
+CHECK_TIMEOUT = 1800.0
+"""Seconds that a check may run unless the settings say otherwise."""
+
+_LARGEST = 1 << 20
+_CURE = "`playbook schema config` describes every key."
+_AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_URL = r"[A-Za-z0-9][A-Za-z0-9+.-]*://"
+_ORIGIN = r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?\Z"
+_URLS_ALONE = "List only URLs (`SCHEME://…`), or a program and its arguments, the program first."
+_SECRET_FORM = "Write `{{secret:NAME}}`; nothing else may stand between double braces."  # noqa: S105
+_DATABASE = (
+    r"(?:postgres(?:ql)?://(?:[^\s:/?#@]+@)?[^\s/?#@]*/[^\s?#]+(?:\?[^\s#]*)?"
+    r"|(?:sqlite://)?/[^\s?#]*[^\s?#/])\Z"
+)
+_CREDENTIALS = r"[a-z]+://[^/?#@]*:[^/?#@]*@|[^?#]*\?(?:[^#]*&)?(?:ssl)?password="
+_DATABASES = "Write `postgresql://USER@HOST/DATABASE`, or `sqlite:///FILE` with an absolute path."
+_ELSEWHERE = "Remove it: set PLAYBOOK_FLEET where the fleet is used, or use ~/.pgpass."
+_PLACEHOLDER = r"\{([^{}]*)\}"
+
+
+class Claude(Record):
+    """How the headless Claude Code client is called."""
+
+    permission_mode: str = "acceptEdits"
+    allowed_tools: tuple[str, ...] = ()
+    wait_for_limit: bool = False
+
+
+class Bounds(Record):
+    """Patterns of programs, hosts and tools; None if the project gives none."""
+
+    cli: tuple[str, ...] | None = None
+    http: tuple[str, ...] | None = None
+    mcp: tuple[str, ...] | None = None
+
+
+class Inbox(Record):
+    """The inbox in the browser: whether an answer there may start `playbook resume`, and its URL.
+
+    `url` is empty if people do not reach it by an address of its own; else it has no path.
+    """
+
+    resume: bool = False
+    url: str = ""
+
+
+class CheckSpec(Record):
+    """A program whose exit status proves something; `env` is added to our environment."""
+
+    name: str
+    argv: tuple[str, ...]
+    timeout_seconds: float = CHECK_TIMEOUT
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Config(Record):
+    """The settings of a project. The defaults apply without a file.
+
+    `agents_exec` and `secrets` map a name to an argv, `checks` to a check. `specs`,
+    `agreements` and `qa` are folders relative to the repository, without a trailing slash.
+    `worktrees` is a path pattern with `{repo}` and `{session}`, relative to the main checkout.
+    `orphans` says whether the agents of a runner that was killed are ended, or keep running and are
+    waited for. `permissions` says whether a call that needs a permission, or a question, asks a
+    person at a gate, or fails; a runner without a terminal waits there for `patience` seconds.
+    `notify` is a program and its arguments, or URLs if `notifies_by_url`; a gate that still waits
+    is notified again after each `remind_after` seconds, 0 for never. `fleet` is the address of the
+    fleet's database, without a password; empty for the one of this machine.
+    """
+
+    agent: str = ""
+    agents_exec: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claude: Claude = field(default_factory=Claude)
+    secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    commit_sessions: Commits = "publish"
+    push_sessions: bool = True
+    feedback: bool = True
+    worktrees: str = "../{repo}-session-{session}"
+    specs: str = "specs"
+    agreements: str = ".agreements"
+    qa: str = ".qa"
+    allow: Bounds = field(default_factory=Bounds)
+    deny: Bounds = field(default_factory=Bounds)
+    checks: Mapping[str, CheckSpec] = field(default_factory=dict)
+    notify: tuple[str, ...] = ()
+    remind_after: float = 0.0
+    inbox: Inbox = field(default_factory=Inbox)
+    orphans: Orphans = "end"
+    permissions: Permissions = "ask"
+    patience: float = 0.0
+    fleet: str = ""
+
+    @property
+    def notifies_by_url(self) -> bool:
+        """Whether `notify` lists URLs, which may contain handles of secrets."""
+        return bool(self.notify) and _is_url(self.notify[0])
+
+
+def load(root: Path) -> Config:
+    """The settings of the repository at `root`; the defaults if it has no file.
+
+    CheckError PB-CHECK-CONFIG, or the YAML reader's, names the first problem and lists all.
+    StateError PB-STATE-NEWER if the file needs a newer version of this program. Errors of `text`.
+    """
+    data = text(root)
+    if data is None:
+        return Config()
+    config, problems = examine(data, FILE)
+    if problems:
+        from playbook_supervisor.formats.problems import refusal
+
+        raise refusal(CODE, problems)
+    return config
+
+
+def text(root: Path) -> bytes | None:
+    """The file, or None if there is none.
+
+    StorageError if it cannot be read or is a link out of the repository. A file `config.yml` is a
+    CheckError, because it would be ignored.
+    """
+    try:
+        return read_bytes(contained(root, FILE), limit=_LARGEST)
+    except FileNotFoundError:
+        if os.path.lexists(root / _MISNAMED):
+            raise CheckError(
+                CODE, f"the settings belong in {FILE}", where=_MISNAMED, guidance="Rename the file."
+            ) from None
+        return None
+    except StorageError as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            return None
+        raise
+
+
+def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
+    """The settings that could be read, and all problems. CheckError, StateError PB-STATE-NEWER."""
+    from playbook_supervisor.formats.checked_mapping import (  # most projects have no file
+        Problems,
+        Section,
+    )
+    from playbook_supervisor.formats.strict_yaml import load as load_yaml
+
+    document = load_yaml(data, source)
+    problems = Problems(document, CODE, _CURE)
+    config = _read(Section(problems, _migrated(document, problems), (), _KEYS))
+    _check_notify(config, problems)
+    return config, problems.found()
+
+
+def _migrated(document: Document, problems: Problems) -> Data:
+    """The data in the newest version of the format. StateError PB-STATE-NEWER."""
+    data = document.data
+    if not isinstance(data, dict) or "schema" not in data:
+        return data
+    number = getattr(data["schema"], "value", None)  # an unquoted scalar
+    if type(number) is not int or number < 1:
+        problems.add(("schema",), "must be a whole number from 1, without quotes")
+        return data
+
+    return dict(current("config.yaml", number, data, FILE, document))
+
+
+_KEYS = (
+    *("schema", "agent", "agents", "secrets", "commit_sessions", "push_sessions", "feedback"),
+    *("worktrees", "artifacts", "allow", "deny", "checks", "notify", "remind_after", "inbox"),
+    *("orphans", "permissions", "patience", "fleet"),
+)
+_COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
+_ORPHANS: tuple[Orphans, ...] = ("end", "wait")
+_PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
+_CHECK_KEYS = ("run", "timeout_seconds", "env")
+_BOUNDS = ("cli", "http", "mcp")
+_OWN_AGENTS = ("exec", "script")
+
+
+def _read(top: Section) -> Config:
+    default = Config()
+    agents = top.section("agents")
+    claude = agents.section("claude", ("permission_mode", "allowed_tools", "wait_for_limit"))
+    others = {
+        name: agents.section(name, ("exec",)).argv("exec", needed=True)
+        for name in agents.names(_AGENT_NAME, "an agent name: lowercase letters, digits, - and _")
+        if name != "claude"
+    }
+    for name in _OWN_AGENTS:
+        if name in others:
+            agents.report(name, f"`{name}` is a built-in agent; choose another name", at_key=True)
+    secrets = top.section("secrets")
+    folders = top.section("artifacts", ("specs", "agreements", "qa"))
+    return Config(
+        agent=top.line("agent", default.agent),
+        agents_exec=others,
+        claude=Claude(
+            claude.choice("permission_mode", PERMISSION_MODES, default.claude.permission_mode),
+            claude.lines("allowed_tools") or (),
+            claude.switch("wait_for_limit", default=default.claude.wait_for_limit),
+        ),
+        secrets={
+            name: secrets.argv(name, needed=True)
+            for name in secrets.names(HANDLE, "a handle: letters, digits and _")
+        },
+        commit_sessions=top.choice("commit_sessions", _COMMITS, default.commit_sessions),
+        push_sessions=top.switch("push_sessions", default=default.push_sessions),
+        feedback=top.switch("feedback", default=default.feedback),
+        worktrees=_pattern(top, default.worktrees),
+        specs=folders.folder("specs", default.specs),
+        agreements=folders.folder("agreements", default.agreements),
+        qa=folders.folder("qa", default.qa),
+        allow=_bounds(top.section("allow", _BOUNDS)),
+        deny=_bounds(top.section("deny", _BOUNDS)),
+        checks=_checks(top.section("checks")),
+        notify=top.argv("notify"),
+        remind_after=top.seconds("remind_after", default.remind_after),
+        inbox=_inbox(top.section("inbox", ("resume", "url"))),
+        orphans=top.choice("orphans", _ORPHANS, default.orphans),
+        permissions=top.choice("permissions", _PERMISSIONS, default.permissions),
+        patience=top.seconds("patience", default.patience),
+        fleet=_fleet(top, default.fleet),
+    )
+
+
+def _check_notify(config: Config, problems: Problems) -> None:
+    for index, item in enumerate(config.notify if config.notifies_by_url else ()):
+        unknown = [name for name in names(item) if not handle(name)]
+        if item and not _is_url(item):
+            text, cure = "is not a URL, but the first item is", _URLS_ALONE
+        elif unknown:
+            text, cure = f"`{{{{{first_line(unknown[0], 60)}}}}}` is no secret", _SECRET_FORM
+        else:
+            continue
+        problems.add(("notify", index), text, cure)
+
+
+def _is_url(text: str) -> bool:
+    return re.match(_URL, text) is not None
+
+
+def _inbox(section: Section) -> Inbox:
+    default = Inbox()
+    url = section.line("url", default.url)
+    if url and not re.match(_ORIGIN, url):
+        text = "must be `https://HOST` or `http://HOST`, with `:PORT` if needed, and nothing else"
+        section.report("url", text)
+        url = default.url
+    return Inbox(section.switch("resume", default=default.resume), url)
+
+
+def _fleet(top: Section, default: str) -> str:
+    text = top.line("fleet", default)
+    if re.match(_CREDENTIALS, text):
+        top.report("fleet", "must have no password, for this file is committed", _ELSEWHERE)
+    elif text and not re.match(_DATABASE, text):
+        top.report("fleet", "is no address of a database", _DATABASES)
+    else:
+        return text
+    return default
+
+
+def _bounds(section: Section) -> Bounds:
+    return Bounds(section.lines("cli"), section.lines("http"), section.lines("mcp"))
+
+
+def _checks(section: Section) -> dict[str, CheckSpec]:
+    names = section.names(_AGENT_NAME, "a name of a check: lowercase letters, digits, - and _")
+    return {name: _check(name, section.section(name, _CHECK_KEYS)) for name in names}
+
+
+def _check(name: str, section: Section) -> CheckSpec:
+    variables = section.section("env")
+    env = {
+        variable: variables.line(variable, "")
+        for variable in variables.names(HANDLE, "an environment variable: letters, digits and _")
+    }
+    argv = section.argv("run", needed=True)
+    return CheckSpec(name, argv, section.seconds("timeout_seconds", CHECK_TIMEOUT), env)
+
+
+def _pattern(top: Section, default: str) -> str:
+    pattern = top.line("worktrees", default)
+    unknown = set(re.findall(_PLACEHOLDER, pattern)) - {"repo", "session"}
+    if unknown or "{session}" not in pattern:
+        top.report(
+            "worktrees", "must contain `{session}`, may contain `{repo}`, and no other braces"
+        )
+    return pattern

@@ -1,0 +1,337 @@
+"""The format of journal.yaml: an entry ↔ its mapping ↔ its text. `session.py` writes the file.
+
+Every journal stays readable: `schema` numbers the versions, and a journal without it is one of
+kai's own. Settled entries never change, so a write is the old bytes plus one emitted entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.timestamps import from_time as from_time
+from playbook_supervisor.formats.timestamps import to_time as to_time
+from playbook_supervisor.formats.versions import NEWEST, current
+from playbook_supervisor.formats.yaml_writer import pair
+from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.vocabulary import (
+    Decision,
+    EntryStatus,
+    GateReason,
+    Place,
+    Resolution,
+    Trigger,
+)
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.files.gate_request import request_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.formats.located import Document
+
+SCHEMA = NEWEST["journal.yaml"]
+HEADER = b"schema: 1\nentries:\n"
+EMPTY = b"schema: 1\nentries: []\n"
+
+
+# ── entry → text ────────────────────────────────────────────────────────────────────────────
+
+
+def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
+    """The entry with the keys of the journal, in order, without empty values (kai FR37).
+
+    `duration_seconds` is `completed_at - started_at` to the millisecond. `time` formats an instant.
+    """
+
+    def maybe(ms: int | None) -> str | int | None:
+        return None if ms is None else time(ms)
+
+    duration = None
+    if entry.completed_at is not None:
+        duration = (entry.completed_at - entry.started_at) / 1000
+    return valued(
+        step_id=entry.step_id,
+        status=entry.status,
+        decision=entry.decision,
+        started_at=time(entry.started_at),
+        launched_at=maybe(entry.launched_at),
+        returned_at=maybe(entry.returned_at),
+        completed_at=maybe(entry.completed_at),
+        duration_seconds=duration,
+        attempt=entry.attempt if entry.attempt > 1 else None,
+        items=entry.items or None,
+        item=entry.item,
+        trigger=entry.trigger,
+        human_response=entry.human_response,
+        resolution=entry.resolution,
+        error=entry.error,
+        error_code=entry.error_code,
+        error_guidance=entry.error_guidance,
+        error_cause=entry.error_cause,
+        error_lasts=entry.error_lasts or None,
+        failing=list(entry.failing),
+        waived=list(entry.waived),
+        recovered=entry.recovered or None,
+        evidence=list(entry.evidence),
+        output=entry.output,
+        cached_from=entry.cached_from,
+        session=entry.session,
+        agent=dict(entry.agent),
+        gates=[_gate_mapping(gate, time) for gate in entry.gates],
+    )
+
+
+def valued(**pairs: object) -> dict[str, object]:
+    """These pairs without empty values."""
+    return {key: value for key, value in pairs.items() if value not in _ABSENT}
+
+
+_ABSENT: tuple[object, ...] = (None, "", [], {})
+
+
+def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
+    return valued(
+        id=gate.id,
+        reason=gate.reason,
+        place=gate.place,
+        opened_at=time(gate.opened_at),
+        answered_at=None if gate.answered_at is None else time(gate.answered_at),
+        by=gate.by,
+        via=gate.via,
+        role=gate.role,
+        text=gate.text,
+        resolution=gate.resolution,
+        request=dict(gate.request),
+    )
+
+
+def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
+    """The entry's text under `entries:`; `indent` is the column of its dash."""
+    text = "".join(pair(key, value, indent + 2) for key, value in entry_mapping(entry).items())
+    return f"{' ' * indent}- {text[indent + 2 :]}".encode()
+
+
+# ── text → entry ────────────────────────────────────────────────────────────────────────────
+
+
+def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
+    """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
+
+    Values are those of `strict_yaml` or of JSON; unknown keys are a person's notes. In a `legacy`
+    entry (kai's own) empty strings are absent values, an open entry without a gate before its step
+    counts as launched, and `decision` may be missing.
+    """
+    return entry_of(Fields(mapping), legacy=legacy)
+
+
+def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
+    """The entry that these fields describe; raises `UnfitError`."""
+    status = fields.word("status", EntryStatus)
+    decision = fields.maybe_word("decision", Decision) if legacy else None
+    started_at = fields.time("started_at")
+    launched_at = fields.maybe_time("launched_at")
+    gates = tuple(_gate_of(gate, n) for n, gate in enumerate(fields.each("gates"), 1))
+    if legacy and status is EntryStatus.IN_PROGRESS and launched_at is None:
+        waited = any(gate.place is Place.BEFORE for gate in gates)
+        launched_at = None if waited else started_at
+    return Entry(
+        step_id=fields.required("step_id"),
+        status=status,
+        decision=(decision or Decision.AUTO) if legacy else fields.word("decision", Decision),
+        started_at=started_at,
+        completed_at=fields.maybe_time("completed_at"),
+        attempt=fields.maybe_integer("attempt", least=1) or 1,
+        launched_at=launched_at,
+        returned_at=fields.maybe_time("returned_at"),
+        trigger=fields.maybe_word("trigger", Trigger),
+        human_response=fields.text("human_response"),
+        resolution=fields.maybe_word("resolution", Resolution),
+        error=fields.text("error"),
+        error_code=fields.text("error_code"),
+        error_guidance=fields.text("error_guidance"),
+        error_cause=fields.text("error_cause"),
+        error_lasts=fields.flag("error_lasts"),
+        failing=fields.texts("failing"),
+        waived=fields.texts("waived"),
+        recovered=fields.flag("recovered"),
+        evidence=fields.texts("evidence"),
+        gates=gates,
+        agent=fields.record("agent"),
+        output=fields.text("output"),
+        cached_from=fields.text("cached_from"),
+        session=fields.text("session"),
+        items=fields.maybe_integer("items", least=1) or 0,
+        item=fields.text("item"),
+    )
+
+
+def _gate_of(fields: Fields, number: int) -> Gate:
+    try:
+        return Gate(
+            id=fields.required("id"),
+            reason=fields.word("reason", GateReason),
+            place=fields.word("place", Place),
+            opened_at=fields.time("opened_at"),
+            answered_at=fields.maybe_time("answered_at"),
+            by=fields.text("by"),
+            text=fields.text("text"),
+            resolution=fields.maybe_word("resolution", Resolution),
+            via=fields.text("via"),
+            role=fields.text("role"),
+            request=request_of(fields),
+        )
+    except UnfitError as unfit:
+        raise UnfitError("gates", f"in the one at place {number}, {unfit}") from None
+
+
+# ── the whole journal ───────────────────────────────────────────────────────────────────────
+
+
+class ParsedJournal(Record):
+    """A journal's entries and where each is in its bytes.
+
+    `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the next
+    dash. So a comment between two entries belongs to the first, and every byte from the first entry
+    to `end` belongs to exactly one. The next entry goes to `end`; `indent` is the column of the
+    dashes.
+    """
+
+    entries: tuple[Entry, ...]
+    spans: tuple[tuple[int, int], ...]
+    legacy: bool
+    end: int
+    indent: int = 2
+    hollow: tuple[int, int] = (0, 0)
+    """The value of an empty journal (`[]`), which is removed before the first entry is added."""
+
+
+MAX_BYTES = 16 * 1024 * 1024
+"""About 40,000 entries."""
+
+_BREAK = rb"\r\n?|\n"
+_ENTRIES = (
+    rb"""(?m)^(?:\xef\xbb\xbf)?(["']?)entries\1[ \t]*:(?P<value>[ \t]*(?:\[[ \t]*\]|~|null)?)"""
+    rb"""(?=[ \t]*(?:[ \t]#.*)?\r?$)"""
+)
+_DASH = rb"(?m)^( *)-(?=[ \t\r\n])"
+_NO_TEXT = rb"[ \t]*(?:#|\r?\n|\Z)"
+_DOCUMENT_END = rb"(?m)^\.\.\.(?=\s|\Z)"
+
+
+def parse_journal(data: bytes, source: str) -> ParsedJournal:
+    """The entries of a journal.yaml (kai D-J), read by the strict rules of all our files.
+
+    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place. In a legacy journal,
+    repeated entries of a step are numbered as its attempts, and a failed one counts as retried.
+    """
+    lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
+    document = _load(data, source)
+    top, items = _entries(document)
+    legacy = "schema" not in top
+    entries = [_entry(document, index, item, legacy=legacy) for index, item in enumerate(items)]
+    if legacy:
+        entries = _counted(
+            entries, [isinstance(item, dict) and "attempt" in item for item in items]
+        )
+    dashes = [_dash(data, lines, document, index) for index in range(len(items))]
+    begin = document.key_position(("entries",))[0]
+    behind = (document.key_position((key,))[0] for key in top)
+    end = min((lines[line - 1] for line in behind if line > begin), default=len(data))
+    if closing := re.compile(_DOCUMENT_END).search(data, dashes[-1][0] if dashes else 0):
+        end = min(end, closing.start())
+    if not entries:
+        return _empty(data, document, lines[begin - 1], end, legacy=legacy)
+    offsets = [offset for offset, _ in dashes]
+    spans = tuple(zip(offsets, [*offsets[1:], end], strict=True))
+    return ParsedJournal(tuple(entries), spans, legacy, end, dashes[-1][1])
+
+
+def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
+    """Number the entries of each step as attempts; a failed one before another was retried.
+
+    Entries that state their attempt were added later by this program, with their resolution.
+    """
+    last: dict[str, int] = {}
+    counted: list[Entry] = []
+    for entry, is_stated in zip(entries, stated, strict=True):
+        earlier = last.get(entry.step_id)
+        last[entry.step_id] = len(counted)
+        if earlier is None or is_stated:
+            counted.append(entry)
+            continue
+        former = counted[earlier]
+        if former.status is EntryStatus.FAILED and former.resolution is None:
+            counted[earlier] = replace(former, resolution=Resolution.RETRY)
+        counted.append(replace(entry, attempt=former.attempt + 1))
+    return counted
+
+
+def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
+    """(index, seconds) of every entry that states its duration, which may contradict its times.
+
+    None for a legacy journal, where durations are estimates. Errors as for `parse_journal`.
+    """
+    document = _load(data, source)
+    top, items = _entries(document)
+    for index, item in enumerate(items if "schema" in top else ()):
+        try:
+            seconds = Fields(item).maybe_decimal("duration_seconds")
+        except UnfitError as unfit:
+            raise document.corrupt(("entries", index, unfit.key), str(unfit)) from None
+        if seconds is not None:
+            yield index, seconds
+
+
+def _load(data: bytes, source: str) -> Document:
+    from playbook_supervisor.formats.strict_yaml import load_of_session
+
+    return load_of_session(data, source, limit=MAX_BYTES)
+
+
+def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
+    top = document.data
+    if not isinstance(top, dict) or "entries" not in top:
+        raise document.corrupt((), "a journal needs `entries:` at its top level")
+    fields = Fields(top)
+    try:
+        number = fields.maybe_integer("schema", least=1) or 1
+        data = current("journal.yaml", number, top, document.source, document)
+        return data, Fields(data).items("entries")
+    except UnfitError as unfit:
+        raise document.corrupt((unfit.key,), str(unfit)) from None
+
+
+def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Entry:
+    path: tuple[str | int, ...] = ("entries", index)
+    if not isinstance(item, Mapping):
+        raise document.corrupt(
+            path, "an entry must be a mapping with `step_id`, `status` and so on"
+        )
+    try:
+        return read_entry(item, legacy=legacy)
+    except UnfitError as unfit:
+        raise document.corrupt((*path, unfit.key), str(unfit)) from None
+
+
+def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> tuple[int, int]:
+    """The offset of the line with the entry's dash, and the dash's column."""
+    path = ("entries", index)
+    first = line = document.position(path)[0]
+    while line > 1:
+        start = lines[line - 1]
+        if dash := re.compile(_DASH).match(data, start):
+            return start, len(dash[1])
+        if line < first and not re.compile(_NO_TEXT).match(data, start):
+            break
+        line -= 1
+    raise document.corrupt(path, "each entry must begin on a line of its own, with a dash")
+
+
+def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> ParsedJournal:
+    if not (top := re.compile(_ENTRIES).match(data, line)):
+        raise document.corrupt(("entries",), "an empty journal must have `entries: []` on one line")
+    line_end = data.find(b"\n", top.end()) + 1 or end
+    return ParsedJournal((), (), legacy, line_end, hollow=top.span("value"))

@@ -1,0 +1,225 @@
+"""What one worktree records of a session beyond the journal: a small JSON in its git directory.
+
+It is never committed and may be lost. It can be rebuilt from the session's files, except for what
+was on the disk at each launch; without that, the files alone decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.versions import NEWEST, current
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.disk.ab_file import ABFile
+from playbook_supervisor.system.disk.stamps import Stamp
+from playbook_supervisor.system.git.checkout import NOW, Pinned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FORMAT = NEWEST["runtime"]
+NAME = "runtime"
+JOURNAL = "journal.yaml"
+
+Artifacts = dict[str, Stamp | None]
+"""Repository-relative path → the file's stamp, None if there was no file."""
+
+
+class Launch(Record):
+    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty.
+
+    `tree` is the id of all that was in the work tree; empty where no postcondition needs it, or
+    where git could not tell. `rules` stand for the ignore rules at the session's beginning.
+    """
+
+    at: int
+    head: str
+    artifacts: Artifacts
+    tree: str = ""
+    rules: str = ""
+
+    @property
+    def pinned(self) -> Pinned:
+        """What a session that began so holds to."""
+        return Pinned(self.rules, self.head)
+
+    def as_json(self) -> dict[str, Any]:
+        stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}
+        known = {"tree": self.tree, "rules": self.rules}
+        shape = {"at": self.at, "head": self.head, "artifacts": stamps}
+        return shape | {name: value for name, value in known.items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Launch:
+        stamps = data["artifacts"].items()
+        artifacts = {path: Stamp.from_list(stamp) if stamp else None for path, stamp in stamps}
+        known = (data.get(name, "") for name in ("tree", "rules"))
+        return cls(data["at"], data["head"], artifacts, *known)
+
+
+class Runtime(Record, frozen=False):
+    """The runtime state of one session in one worktree.
+
+    `digests` holds for each file of the session the digests of what we wrote: the last one, and
+    the one before it, which is still on the disk after a crash between the two writes. Everything
+    from `state` on belongs to the last journal; `former` is the JSON of the same for the journal
+    before it, so that such a crash has no effect.
+    """
+
+    digests: dict[str, list[str]] = field(default_factory=dict)
+    begun: Launch | None = None
+    proofs: list[dict[str, Any]] = field(default_factory=list)
+    """What checks of the project have proved (`proofs.py`); it belongs to no journal."""
+
+    state: dict[str, Any] = field(default_factory=dict)
+    text: dict[str, Any] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    chain: str = ""
+    """A digest over the data of entries of settled phases."""
+    settled: int = 0
+    """The size of the lines that have these data (`settled_entries.py`)."""
+    launches: dict[str, Launch] = field(default_factory=dict)
+    """Attempt id → what was on the disk at its launch, for the due phase."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Condition or trigger → digest of its evidence when it last failed, in the due phase."""
+    waivers: dict[str, str] = field(default_factory=dict)
+    """Condition → digest of the evidence that a human waived."""
+    findings: dict[str, str] = field(default_factory=dict)
+    """Digest of a report → `answered` or `accepted`."""
+
+    head: str = ""
+    """The commit that was checked out when the session was last written on its branch."""
+
+    away: dict[str, str] = field(default_factory=dict)
+    """File → its digest in the work tree of the session's branch, which lacks what was written
+    while another branch was checked out; it belongs to no journal."""
+
+    former: dict[str, Any] = field(default_factory=dict)
+    _saved: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pinned(self) -> Pinned:
+        """What the session holds to from its beginning."""
+        return self.begun.pinned if self.begun else NOW
+
+    def first_launch(self, step_id: str) -> Launch | None:
+        """That of the step's first attempt in the due phase, since it was last taken up."""
+        launched = (each for id_, each in self.launches.items() if id_.startswith(f"{step_id}#"))
+        return next(launched, None)
+
+    def ours(self, name: str, digest: str) -> bool:
+        """Whether we wrote these bytes, last or before that."""
+        return digest in self.digests.get(name, ())
+
+    def latest(self, name: str, digest: str) -> bool:
+        """Whether these bytes are what we wrote last."""
+        return self.digests.get(name, ())[-1:] == [digest]
+
+    def will_write(self, name: str, digest: str) -> None:
+        """Note the digest of what is about to be written, and keep the current one."""
+        self.digests[name] = [*self.digests.get(name, ())[-1:], digest]
+        if name == JOURNAL:
+            self.former = self._saved
+
+    def expect(self) -> None:
+        """Note that another process has written what follows, and keep what was saved here."""
+        self.former = self._saved
+
+    def step_back(self) -> None:
+        """The journal on the disk is the former one: drop what belongs to the last."""
+        self.digests[JOURNAL] = self.digests[JOURNAL][:1]
+        self._restore(self.former)
+
+    def save(self, place: ABFile) -> None:
+        """Write it durably, ahead of the journal."""
+        self._saved = self._snapshot()
+        data = {
+            "format": FORMAT,
+            "digests": self.digests,
+            "begun": self.begun.as_json() if self.begun else None,
+            "now": self._saved,
+            "former": self.former,
+        }
+        if self.proofs:
+            data["proofs"] = self.proofs
+        if self.away:
+            data["away"] = self.away
+        place.write(json.dumps(data, separators=(",", ":")).encode())
+
+    @classmethod
+    def load(cls, place: ABFile) -> Runtime | None:
+        """The runtime state, or None if this worktree has none.
+
+        StateError `PB-STATE-CORRUPT` if something else wrote it, `PB-STATE-NEWER` if a newer
+        version of this program did.
+        """
+        written = place.read()
+        return None if written is None else cls.parse(written, place)
+
+    @classmethod
+    def parse(cls, written: bytes, place: ABFile) -> Runtime:
+        """The runtime state that `save` wrote. Errors as `load`."""
+        try:
+            data = json.loads(written)
+            return cls._from_json(current("runtime", data["format"], data, str(place.path)))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise unreadable(place, str(error)) from error
+        except (RecursionError, StateError) as error:
+            if isinstance(error, StateError) and error.code == "PB-STATE-NEWER":
+                raise
+            raise unreadable(place, "this program did not write it") from error
+
+    @classmethod
+    def _from_json(cls, data: Mapping[str, Any]) -> Runtime:
+        begun = Launch.from_json(data["begun"]) if data["begun"] else None
+        runtime = cls(data["digests"], begun, data.get("proofs", []))
+        runtime.former = data["former"]
+        runtime.away = data.get("away", {})
+        runtime._restore(data["now"])
+        if "agent" in data:  # 1.0 kept how it is driven beside the manifest
+            known = {"agent": data["agent"], "mode": data["mode"]}
+            runtime.manifest.setdefault("driver", known | {"limits": data.get("limits", {})})
+        return runtime
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "text": self.text,
+            "manifest": self.manifest,
+            "chain": self.chain,
+            "settled": self.settled,
+            "launches": {name: launch.as_json() for name, launch in self.launches.items()},
+            "failing": dict(self.failing),
+            "waivers": dict(self.waivers),
+            "findings": dict(self.findings),
+            "head": self.head,
+        }
+
+    def _restore(self, snapshot: dict[str, Any]) -> None:
+        self._saved = snapshot
+        self.state = snapshot["state"]
+        self.text = snapshot["text"]
+        self.manifest = snapshot["manifest"]
+        self.chain = snapshot["chain"]
+        self.settled = snapshot.get("settled", 0)
+        self.launches = {
+            name: Launch.from_json(launch) for name, launch in snapshot["launches"].items()
+        }
+        self.failing = dict(snapshot["failing"])
+        self.waivers = dict(snapshot["waivers"])
+        self.findings = dict(snapshot["findings"])
+        self.head = snapshot.get("head", "")
+
+
+def unreadable(place: ABFile, why: str) -> StateError:
+    """The error for a runtime state that cannot be read."""
+    return StateError(
+        "PB-STATE-CORRUPT",
+        "the runtime state of the session cannot be read",
+        where=f"{place.path}-*",
+        guidance="A person looks at the session at a terminal: `playbook repair`.",
+        cause=why,
+    )

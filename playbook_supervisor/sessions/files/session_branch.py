@@ -1,0 +1,108 @@
+"""The branch that a session belongs to: whatever is done of it is done there, and nowhere else.
+
+A session stays on its branch if the branch is renamed or rebased, and where no branch is checked
+out but a commit that contains the session's. Else it waits for its branch to come back, unless it
+may follow (`branch_admission`, docs/decisions/0249).
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git.checkout import Checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.files.local_state import Runtime
+
+CODE = "PB-STATE-BRANCH"
+SECOND = 1000  # ms: git logs whole seconds
+
+
+class Standing(Record):
+    """Whether the session's branch is checked out.
+
+    `branch` is its present name, empty for a session that has none. `instead` says what is checked
+    out if it is not: `main is checked out`. `rebasing`: git is about to move the branch.
+    """
+
+    branch: str = ""
+    instead: str = ""
+    rebasing: bool = False
+
+
+def standing(here: Checkout, known: Manifest, runtime: Runtime | None, began: int) -> Standing:
+    """How the checkout, as it is now, stands to a session.
+
+    `runtime` is None where nothing is recorded of the session: its files then came with the commit
+    that is checked out. `began` is the session's beginning by the machine's clock, in ms.
+    """
+    branch = known.branch
+    if branch in ("", here.branch):
+        return Standing(branch)
+    if here.branch:
+        if not checkout.tip(here, branch) and _was_renamed(here, branch, began):
+            return Standing(here.branch)
+        return Standing(branch, f"{first_line(here.branch)} is checked out")
+    if rebased := checkout.rebased(here):
+        ours = rebased == branch
+        said = "it" if ours else first_line(rebased)
+        return Standing(branch, f"{said} is being rebased", rebasing=ours)
+    if runtime is None or _contains_session(here, branch, runtime):
+        return Standing(branch)
+    return Standing(branch, "no branch is checked out")
+
+
+def _was_renamed(here: Checkout, branch: str, began: int) -> bool:
+    message = f"Branch: renamed refs/heads/{branch} to "
+    log = checkout.branch_log(here)
+    return any(said.startswith(message) and at + SECOND > began for at, _, said in log)
+
+
+def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
+    """Whether the commit that is checked out contains the branch, or without one the last."""
+    last = runtime.head or (runtime.begun.head if runtime.begun else "")
+    return contains(here, checkout.tip(here, branch) or last)
+
+
+def contains(here: Checkout, commit: str) -> bool:
+    """Whether the commit that is checked out contains this one.
+
+    What cannot be told, as in a shallow clone, is no.
+    """
+    from playbook_supervisor.system.git.git_process import is_ancestor
+
+    if not commit or not here.head or commit == here.head:
+        return bool(commit) and commit == here.head
+    try:
+        return is_ancestor(here.root, commit, here.head)
+    except PlaybookError:
+        return False
+
+
+def refusal(here: Checkout, known: Manifest, now: Standing) -> StateError:
+    """The error of what would be done on another branch, with the ways to go on."""
+    name = first_line(now.branch)
+    if now.rebasing:
+        ways = "Finish the rebase first: `git rebase --continue`, or `--abort`."
+    elif place := next((o.root for o in checkout.others(here) if o.branch == now.branch), None):
+        ways = (
+            f"{name} is checked out in {first_line(str(place), 300)}: switch that worktree to "
+            f"another branch, then `git switch {shlex.quote(name)}` here"
+        )
+    else:
+        ways = f"`git switch {shlex.quote(name)}`, and try again"
+    if not now.rebasing:
+        move = f"playbook resume {known.session_id} --on-this-branch"
+        ways = f"{ways}; to go on here instead, a person says `{move}`."
+    return StateError(
+        CODE,
+        f"session {known.session_id} is on branch {name}, and {now.instead} here",
+        where=str(here.root),
+        guidance=ways[0].upper() + ways[1:] if ways[0] != "`" else ways,
+    )

@@ -1,0 +1,1 @@
+"""What a person is shown at a gate, and the tokens that answer it."""

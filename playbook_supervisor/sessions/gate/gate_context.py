@@ -1,0 +1,299 @@
+"""What a person needs to decide at a gate, collected when the gate is shown (kai FR24).
+
+The whole session counts and not only the step that asks: what the earlier steps left, what was
+waived, and all that has changed in the repository. `gate_text.py` puts it into words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from playbook_supervisor.errors import CODES
+from playbook_supervisor.formats.sanitize import last_words
+from playbook_supervisor.kernel.directives import Ask, Probed
+from playbook_supervisor.kernel.model import Playbook, base_of
+from playbook_supervisor.kernel.state import Entry, Gate, last_entries
+from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.project.policies.session_policy import Policy
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.files import preview
+from playbook_supervisor.sessions.steps import attempt_log
+from playbook_supervisor.sessions.store import session_changes
+from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.system.git import checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.conditions.conditions import Workspace
+    from playbook_supervisor.project.settings.config import Config
+    from playbook_supervisor.sessions.engine.proofs import Standing
+    from playbook_supervisor.sessions.files.local_state import Runtime
+    from playbook_supervisor.sessions.files.manifest import Manifest
+    from playbook_supervisor.sessions.files.settled_entries import History
+    from playbook_supervisor.sessions.store.disk_store import DiskStore
+    from playbook_supervisor.sessions.store.settings_in_force import SettingsChange
+    from playbook_supervisor.system.git.checkout import Checkout
+
+_PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
+_LOGGED_LINES = 4
+_MOST_FAULTS = 3  # lines of a failed check
+_MOST_FAULTS_REPORTED = 5  # lines of a report
+_MOST_COMMITS = 3
+_POLICY = "the error policy"
+
+
+class Waiver(Record):
+    """What counts although it failed: conditions, triggers and error codes, at which attempt.
+
+    `by` is the person who accepted it, or the error policy `ignore`.
+    """
+
+    names: tuple[str, ...]
+    attempt: str
+    by: str
+    text: str
+
+
+class Words(Record):
+    """The last words of an attempt's agent or program; empty if there are none."""
+
+    attempt: str = ""
+    text: str = ""
+    by_agent: bool = True
+
+
+class GateContext(Record):
+    """What helps to answer the open gate of the attempt `entry`.
+
+    `people` says who may answer, a line for each policy. `preview` is what the step is going to
+    be given, or what its agent asks for, if that is what the person is asked about. `printed` are
+    lines of the checks that have failed, and `reported` those of reports that speak against. `said`
+    are the last words of the step's own agent or program or, before the step has run, of the last
+    agent that did. `verdicts` are the conditions that read a report, as they are now, `dated` what
+    has changed since they were judged, `proved` what the checks of the project have proved and for
+    which tree, `settled` the last attempts of the settled steps. `commits` and `changes` are those
+    since the session began, as lines of git; `more_commits` counts the older ones that are left
+    out, and `unknown` says what of this is not known, and which command would tell. `settings` is
+    how the project's settings differ from the session's by now.
+    """
+
+    entry: Entry
+    gate: Gate
+    people: tuple[str, ...] = ()
+    preview: tuple[str, ...] = ()
+    guidance: str = ""
+    printed: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
+    said: Words = Words()
+    verdicts: tuple[Probed, ...] = ()
+    dated: Mapping[str, str] = field(default_factory=dict)
+    proved: tuple[Standing, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    settled: tuple[Entry, ...] = ()
+    branch: str = ""
+    commits: tuple[str, ...] = ()
+    more_commits: int = 0
+    changes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    settings: SettingsChange | None = None
+
+
+def gate_context(snapshot: Snapshot) -> GateContext | None:
+    """The context of the gate that the snapshot asks about; None if it asks nothing."""
+    if not isinstance(snapshot.directive, Ask):
+        return None
+    own = snapshot.of(snapshot.directive.member)
+    return context_of(own.store, own.manifest, own.state.playbook, own.policy, own.config)
+
+
+def context_of(
+    store: DiskStore, manifest: Manifest, playbook: Playbook, policy: Policy, settings: Config
+) -> GateContext | None:
+    """The context of the manifest's gate, read without the session's lock.
+
+    None if it is not open now.
+    """
+    history = store.journal(manifest.session_id)
+    entries = history.entries
+    gate_id = manifest.gate.id if manifest.gate else ""
+    entry = next((each for each in entries if each.gate and each.gate.id == gate_id), None)
+    gate = entry.gate if entry is not None else None
+    if entry is None or gate is None:
+        return None
+    private, ended = store.runtime(manifest.session_id), gate.place is Place.AFTER
+    here = checkout.refreshed(store.checkout)
+    judged = _verdicts(_judged(playbook, entry, entries), manifest, here, settings)
+    begun = session_changes.beginning(store, manifest.session_id)
+    since = session_changes.changes_since(here, begun, seconds=_PATIENCE)
+    return GateContext(
+        entry,
+        gate,
+        people=policy.answerers(entry.step_id, gate.reason),
+        preview=(
+            *_preview(store, manifest, playbook, entry, gate, history),
+            *_announced(store, manifest, playbook, entry, gate),
+        ),
+        guidance=_guidance(entry),
+        printed=attempt_log.faults(private, entry, _MOST_FAULTS) if ended else (),
+        said=_own_words(playbook, entry, private) if ended else _last_words(playbook, entries),
+        reported=_reported(judged, gate, _workspace(manifest, here, settings)),
+        verdicts=judged,
+        dated=_dated(judged, history.runtime, here.root),
+        proved=_proved(history.runtime, here.root),
+        waivers=tuple(_waivers(entries)),
+        settled=tuple(each for each in last_entries(entries).values() if each.settled),
+        branch=here.branch,
+        commits=since.commits[:_MOST_COMMITS],
+        more_commits=len(since.commits[_MOST_COMMITS:]),
+        changes=since.files,
+        unknown=since.unknown,
+        settings=_settings(store, manifest, gate, settings),
+    )
+
+
+def _settings(
+    store: DiskStore, manifest: Manifest, gate: Gate, kept: Config
+) -> SettingsChange | None:
+    """None for a gate in the middle of a step, whose agent began under those that are kept."""
+    if gate.place is Place.DURING:
+        return None
+    from playbook_supervisor.sessions.store import settings_in_force
+
+    folder = store.folder(manifest.session_id)
+    return settings_in_force.change(store.checkout.root, folder, kept)
+
+
+def _preview(
+    store: DiskStore,
+    manifest: Manifest,
+    playbook: Playbook,
+    entry: Entry,
+    gate: Gate,
+    history: History,
+) -> tuple[str, ...]:
+    if gate.place is Place.DURING:
+        return preview.requested(gate.request)
+    if not preview.shows_preview(gate):
+        return ()
+    from playbook_supervisor.sessions.steps import step_data
+
+    step, stdin = playbook.step(entry.step_id), ""
+    if step.stdin and history.runtime is not None:
+        folder = store.folder(manifest.session_id)
+        stdin = step_data.shown_input(folder, history.runtime, step, history.entries)
+    values = playbook.values(manifest.args, step)
+    return preview.preview(playbook, step, values, stdin)
+
+
+def _announced(
+    store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, gate: Gate
+) -> tuple[str, ...]:
+    """The files that the step is going to commit or publish, if it is one that does."""
+    from playbook_supervisor.project import commit_files
+    from playbook_supervisor.project.expressions import references
+
+    step = playbook.step(entry.step_id)
+    if gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
+        return ()
+    values = playbook.values(manifest.args, step)
+    options = references.fill(json.loads(step.options or "{}"), values, {})
+    before = session_changes.before(store, manifest.session_id)
+    return commit_files.announced(store.checkout.root, step.namespace, options, step.also, before)
+
+
+def _guidance(entry: Entry) -> str:
+    """The guidance of this very error, which its code does not give."""
+    return "" if entry.error_guidance == CODES.get(entry.error_code) else entry.error_guidance
+
+
+def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
+    """Of a step that has run, from its log if its result had no words."""
+    text = entry.output
+    if not text and not entry.recovered:
+        lines = attempt_log.last_lines(private, entry.id, _LOGGED_LINES)
+        text = "\n".join(line for line in lines if not attempt_log.begins_check(line))
+    by_agent = playbook.step(entry.step_id).needs_agent
+    return Words(entry.id, last_words(text), by_agent) if text else Words()
+
+
+def _last_words(playbook: Playbook, entries: Sequence[Entry]) -> Words:
+    """Of the last agent that has run."""
+    agents = {step.id for step in playbook.steps if step.needs_agent}
+    speakers = [
+        each
+        for each in last_entries(entries).values()
+        if (each.output or each.recovered) and base_of(each.step_id) in agents
+    ]
+    last = max(speakers, key=lambda each: each.completed_at or each.latest, default=None)
+    if last is None or not last.output:  # what an earlier attempt said is not so any more
+        return Words()
+    return Words(last.id, last_words(last.output))
+
+
+def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[str]:
+    """The conditions that the step needs, and those of the steps that have run."""
+    ran = {each.step_id for each in entries if each.ran}
+    named = [name for step in playbook.steps if step.id in ran for name in step.postconditions]
+    return [*named, *playbook.step(entry.step_id).preconditions]
+
+
+def _verdicts(
+    judged: Sequence[str], manifest: Manifest, here: Checkout, settings: Config
+) -> tuple[Probed, ...]:
+    if not judged:
+        return ()
+    from playbook_supervisor.project.conditions import conditions
+
+    workspace = _workspace(manifest, here, settings)
+    return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
+
+
+def _workspace(manifest: Manifest, here: Checkout, settings: Config) -> Workspace:
+    from playbook_supervisor.project.conditions import conditions, features
+
+    feature = manifest.feature or features.current(here.root, here.branch, settings).name
+    return conditions.Workspace(here.root, feature, here.branch, settings)
+
+
+def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> tuple[str, ...]:
+    """What the reports say against the work: those that do not pass, and the gate's own."""
+    names = [each.name for each in verdicts if not each.held]
+    if gate.reason in (GateReason.VERDICT_FAIL, GateReason.AGREEMENT_BREAKING):
+        names.append(gate.reason.value)
+    if not names:
+        return ()
+    from playbook_supervisor.sessions.gate import report_words
+
+    return report_words.against(names, workspace, _MOST_FAULTS_REPORTED)
+
+
+def _dated(verdicts: Sequence[Probed], runtime: Runtime | None, root: Path) -> Mapping[str, str]:
+    held = [each.name for each in verdicts if each.held]
+    if not held:
+        return {}
+    from playbook_supervisor.sessions.engine import proofs
+
+    return proofs.since_verdicts(runtime, held, root, seconds=_PATIENCE)
+
+
+def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
+    if runtime is None or not runtime.proofs:
+        return ()
+    from playbook_supervisor.sessions.engine import proofs
+
+    made = [each for each in proofs.known(runtime) if not proofs.is_verdict(each)]
+    return proofs.standings(made, root, runtime.pinned, seconds=_PATIENCE)
+
+
+def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
+    """An attempt that only repeats what was accepted for an earlier one of its step adds none."""
+    known: set[tuple[str, str]] = set()
+    for entry in entries:
+        accepted = [gate for gate in entry.gates if gate.resolution is Resolution.ACCEPT]
+        names = tuple(name for name in entry.waived if (entry.step_id, name) not in known)
+        known |= {(entry.step_id, name) for name in names}
+        if names:
+            by, text = (accepted[-1].by, accepted[-1].text) if accepted else (_POLICY, "")
+            yield Waiver(names, entry.id, by, text)

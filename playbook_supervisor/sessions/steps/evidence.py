@@ -1,0 +1,346 @@
+"""Answers to a `Check`, from files, programs and what was recorded earlier.
+
+The runtime state records what was on the disk at a launch, and what a human waived or answered. A
+clone has the same from records.yaml, by digest. If both are lost, files that are there still count,
+but no verdict does: nothing shows that it was written by the attempt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from itertools import takewhile
+
+from playbook_supervisor.kernel.directives import (
+    Answer,
+    Attempt,
+    Check,
+    Checked,
+    Finding,
+    Probed,
+    Report,
+    Standing,
+)
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.recovery import finished
+from playbook_supervisor.kernel.state import UNTIL, Entry, State
+from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
+from playbook_supervisor.kernel.when import evaluate
+from playbook_supervisor.project.conditions import conditions
+from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
+from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.sessions.files.local_state import Launch, Runtime
+from playbook_supervisor.sessions.steps import loops, playbook_outputs, step_data
+from playbook_supervisor.sessions.steps.beginnings import tree_of, wants
+from playbook_supervisor.system.disk.files import digest
+from playbook_supervisor.system.disk.stamps import rewritten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.when import Facts
+    from playbook_supervisor.project.conditions.probes import Since
+    from playbook_supervisor.project.settings.checks import Checking
+
+    _Since = tuple[Since | None, int | None]
+
+
+_PASSING = r" in [\d.]+ s(?:, \".*\")?, tree "
+"""The part of a check's evidence that differs each time."""
+RunsChecks = Callable[[Attempt], AbstractContextManager["Checking"]]
+"""Enters what an attempt's condition needs to run a check of the project."""
+
+
+def runs_programs(check: Check) -> bool:
+    """Whether answering starts a program, for which the lock must not be held."""
+    asked = _all_conditions(check)
+    return conditions.need_network(asked) or conditions.run_checks(asked)
+
+
+def runs_checks(check: Check) -> bool:
+    """Whether one of those programs is a check of the project, which may take an hour."""
+    return conditions.run_checks(_all_conditions(check))
+
+
+def asks_nothing(check: Check, playbook: Playbook) -> bool:
+    """Whether there is nothing to look at: no condition, no report and no output."""
+    return not (loops.due(check) or playbook_outputs.are_due(check, playbook)) and not any(
+        _conditions(member.step, check.place)
+        or _findings(member.step, check.place)
+        or (check.place is Place.BEFORE and _asks_of_earlier_steps(member.step))
+        for member in check.members
+    )
+
+
+def empty_answer(check: Check, at: int) -> Checked:
+    """The answer to a check that `asks_nothing`."""
+    reports = {each.step.id: Report(item=loops.shown(each.step)) for each in check.members}
+    return Checked(at, check.id, reports)
+
+
+class CheckInputs(Record):
+    """Where to look for the answer to a check, and what is known from earlier.
+
+    `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
+    `checking` is entered for each condition that runs a check of the project for an attempt; None
+    where none may run. `facts` of earlier steps decide about a `when`, and the `state` about the
+    outputs that the playbook must have at its end. `values` are those of the args. The session's
+    time is `ahead` ms of that of the files.
+    """
+
+    workspace: Workspace
+    runtime: Runtime
+    began_at: int
+    checking: RunsChecks | None
+    state: State | None = None
+    facts: Facts | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    ahead: int = 0
+
+    @property
+    def begun(self) -> Launch:
+        """The record of the session's beginning, with its time at least."""
+        return self.runtime.begun or Launch(self.began_at, "", {})
+
+
+def answer(
+    check: Check, inputs: CheckInputs, clock: Callable[[], int]
+) -> tuple[Checked, dict[str, str]]:
+    """The answer to a check, and digests of the evidence of what fails, by name.
+
+    `clock` tells when the answer is known, in ms: that may be long after the question.
+    """
+    failing: dict[str, str] = {}
+    asked, items, refused = _expanded(check, inputs)
+    reports = refused or {
+        member.step.id: _report(member, asked, inputs, failing) for member in asked.members
+    }
+    checked = Checked(clock(), check.id, reports, items)
+    if inputs.state is not None:
+        checked = playbook_outputs.answered_for(
+            asked,
+            checked,
+            inputs.state,
+            lambda name: _judged(conditions.probe(name, inputs.workspace), inputs, failing),
+        )
+    return checked, failing
+
+
+def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, Report]]:
+    """The check of what is to run first, and of how many items; the answer if it is no item."""
+    loop = loops.due(check)
+    if loop is None or inputs.state is None or inputs.facts is None:
+        return check, 0, {}
+    passed_over, missing = _passed_over(check.members[0], inputs, untried=True)
+    items = 0
+    if not (passed_over or missing):
+        items, passed_over, missing = loops.found(loop, inputs.values, inputs.facts)
+    if items:
+        return loops.of_items(check, inputs.state, items), items, {}
+    report = Report((missing,) if missing else (), passed_over=passed_over)
+    return check, 0, {loop.id: report}
+
+
+def had_finished(
+    attempt: Attempt,
+    workspace: Workspace,
+    known: Launch | None,
+    checking: RunsChecks | None,
+    ahead: int = 0,
+) -> bool:
+    """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
+
+    They must hold as after any return, so an old verdict is no evidence. The attempt must also have
+    changed something that they look at since its launch. Without `checking` no check of the project
+    can be run, and nothing shows that an attempt which needs one had finished. `ahead` as in
+    `CheckInputs`.
+    """
+    step = attempt.step
+    if checking is None and conditions.run_checks(step.judging):
+        return False
+    inputs = CheckInputs(workspace, Runtime(), 0, checking, ahead=ahead)
+    return finished(
+        (_asked(condition, attempt, known, inputs), _changed(condition, known, workspace))
+        for condition in step.judging
+    )
+
+
+def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
+    """Record a human's decision about what was failing, by the digest of its evidence."""
+    failing = {name: runtime.failing[name] for name in entry.failing if name in runtime.failing}
+    for name, evidence in failing.items():
+        if name in REPORT_TRIGGERS:
+            standing = Standing.ACCEPTED if resolution is Resolution.ACCEPT else Standing.ANSWERED
+            if resolution is not Resolution.CONTINUE:
+                runtime.findings[evidence] = standing.value
+        elif resolution is Resolution.ACCEPT:
+            runtime.waivers[name] = evidence
+
+
+def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[str, str]) -> Report:
+    step, place = member.step, check.place
+    launch = inputs.runtime.launches.get(member.id)
+    missing = None
+    if place is Place.BEFORE and _may_be_passed_over(step):
+        untried = step.id in check.untried
+        passed_over, missing = _passed_over(member, inputs, untried=untried)
+        if passed_over:
+            return Report(passed_over=passed_over, item=loops.shown(step))
+    probed = [
+        _judged(
+            _asked(condition, member, launch, inputs)
+            if place is Place.AFTER
+            else _asked_before(condition, member, inputs),
+            inputs,
+            failing,
+        )
+        for condition in _conditions(step, place)
+    ]
+    if place is Place.BEFORE and step.stdin and inputs.facts is not None:
+        missing = missing or step_data.lacking_input(step, inputs.facts)
+    probed += [missing] if missing else []
+    findings = []
+    for trigger in _findings(step, place):
+        since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun, inputs)
+        found = _finding(trigger, since, inputs, failing)
+        findings += [found] if found else []
+    if place is Place.AFTER and step.until:
+        repeating = set(step.until) - set(step.postconditions)
+        probed = [replace(each, code=UNTIL) if each.name in repeating else each for each in probed]
+    return Report(tuple(probed), tuple(findings), item=loops.shown(step))
+
+
+def _asks_of_earlier_steps(step: Step) -> bool:
+    return bool(step.stdin) or _may_be_passed_over(step)
+
+
+def _may_be_passed_over(step: Step) -> bool:
+    return bool(step.when or step.skip_if) and step.autonomy is not Autonomy.SKIP
+
+
+def _passed_over(
+    member: Attempt, inputs: CheckInputs, *, untried: bool
+) -> tuple[str, Probed | None]:
+    """The evidence that a step is not to run, if it is not; and its `when`, if that has no answer.
+
+    All of `skip_if` must hold. What cannot be checked does not. Once a step was tried, what it made
+    may be why they hold.
+    """
+    step, missing = member.step, None
+    if step.when and inputs.facts is not None:
+        probed = evaluate(step.when, inputs.facts)
+        if probed.answer is Answer.NOT_HELD and untried:
+            return f"when: {probed.evidence}", None
+        missing = probed if probed.answer is Answer.ERROR else None
+    if not untried:
+        return "", missing
+    skips = () if step.for_each else step.skip_if  # it is asked for each item
+    asked = (_asked_before(condition, member, inputs) for condition in skips)
+    held = list(takewhile(lambda probed: probed.held, asked))
+    if skips and len(held) == len(skips):
+        return "; ".join(probed.line for probed in held), missing
+    return "", missing
+
+
+def _basis(launch: Launch | None, inputs: CheckInputs) -> _Since:
+    """What files are compared with; without a record no report counts as written since."""
+    return (launch.artifacts, launch.at - inputs.ahead) if launch else ({}, None)
+
+
+def _asked(
+    condition: str, attempt: Attempt, launched: Launch | None, inputs: CheckInputs
+) -> Probed:
+    """What a postcondition says of an attempt that was launched so."""
+    if conditions.spans_attempts(condition):
+        launched = inputs.runtime.first_launch(attempt.step.id) or launched
+    since, since_ms = _basis(launched, inputs)
+    tree, head = (launched.tree, launched.head) if launched else ("", None)
+    with _room(condition, attempt, inputs) as workspace:
+        return conditions.probe(
+            condition, workspace, since=since, since_ms=since_ms, tree=tree, head=head
+        )
+
+
+def _asked_before(condition: str, attempt: Attempt, inputs: CheckInputs) -> Probed:
+    with _room(condition, attempt, inputs) as workspace:
+        return conditions.probe(condition, workspace)
+
+
+@contextmanager
+def _room(condition: str, attempt: Attempt, inputs: CheckInputs) -> Iterator[Workspace]:
+    """The workspace, ready to run a check if the condition does."""
+    if inputs.checking is None or not conditions.run_checks([condition]):
+        yield inputs.workspace
+        return
+    with inputs.checking(attempt) as checking:
+        yield replace(inputs.workspace, checking=checking)
+
+
+def _judged(probed: Probed, inputs: CheckInputs, failing: dict[str, str]) -> Probed:
+    if probed.held:
+        return probed
+    evidence = _evidence_digest(probed, inputs.workspace)
+    failing[probed.name] = evidence
+    as_waived = inputs.runtime.waivers.get(probed.name, evidence) == evidence
+    return Probed(probed.name, probed.answer, probed.evidence, as_waived)
+
+
+def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
+    """Of the content of the condition's files, not their times; without files, of the answer.
+
+    How long a check took and what it said is not part of that: its exit status and its tree are.
+    """
+    stamps = conditions.record([probed.name], workspace)
+    contents = [f"{path} {stamp.digest if stamp else ''}" for path, stamp in stamps.items()]
+    said = re.sub(_PASSING, ", tree ", probed.evidence)
+    return digest("\n".join(contents or [said]).encode())
+
+
+def _finding(
+    trigger: Trigger, basis: _Since, inputs: CheckInputs, failing: dict[str, str]
+) -> Finding | None:
+    since, since_ms = basis
+    found = conditions.finding(trigger, inputs.workspace, since=since, since_ms=since_ms)
+    if found is None:
+        return None
+    evidence, report = found
+    failing[trigger] = report
+    said = inputs.runtime.findings.get(report, Standing.NEW.value)
+    return Finding(trigger, evidence, Standing(said))
+
+
+def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool:
+    """A condition that looks at no file counts as changed, a check if the tree has changed.
+
+    Without a record of the launch, existing artifacts decide, as kai asks.
+    """
+    if known is not None and known.tree and conditions.run_checks([condition]):
+        return tree_of(workspace) != known.tree
+    now = conditions.record([condition], workspace)
+    if known is None or not now:
+        return True
+    return any(rewritten(known.artifacts.get(path), stamp) for path, stamp in now.items())
+
+
+def _all_conditions(check: Check) -> list[str]:
+    return [name for member in check.members for name in _needed(member.step, check)]
+
+
+def _conditions(step: Step, place: Place) -> tuple[str, ...]:
+    if step.autonomy is Autonomy.SKIP:
+        return ()
+    return step.preconditions if place is Place.BEFORE else step.judging
+
+
+def _needed(step: Step, check: Check) -> tuple[str, ...]:
+    """The conditions that are probed, also to find out whether the step is passed over."""
+    skips = step.id in check.untried and _may_be_passed_over(step)
+    return (*_conditions(step, check.place), *(step.skip_if if skips else ()))
+
+
+def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
+    """The triggers whose reports are read: a verdict only after the step has run."""
+    asked = REPORT_TRIGGERS if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
+    if step.autonomy is Autonomy.SKIP:
+        return ()
+    return tuple(trigger for trigger in asked if wants(step, trigger))

@@ -1,0 +1,281 @@
+"""What a later step reads of a step's output: `outputs/<step>.json` in the session's folder.
+
+Only what a later step names is kept: its text (`$id.stdout`), its JSON (`$id.json`), or both. The
+file is committed with the session, so that a resume on another machine has it. It names the attempt
+that it is from, and only the output of a step's last attempt counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from playbook_supervisor.errors import CODES, StepError
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
+from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.state import DATA, last_entries
+from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
+from playbook_supervisor.kernel.when import ARG, JSON
+from playbook_supervisor.project.expressions.arguments import value_of
+from playbook_supervisor.project.expressions.references import output_reference
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.files import integrity, settled_entries
+from playbook_supervisor.sessions.files.local_state import JOURNAL
+from playbook_supervisor.sessions.steps import last_output, output_files
+from playbook_supervisor.sessions.steps.attempt_log import for_journal, secret_values
+from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from playbook_supervisor.kernel.state import Entry, Event
+    from playbook_supervisor.kernel.when import Facts
+    from playbook_supervisor.sessions.files.local_state import Runtime
+    from playbook_supervisor.sessions.steps.open_session import OpenSession
+
+CAP = 1_000_000  # bytes of text or JSON, without `max_output_bytes`
+_FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
+
+
+# ── a worker returned ───────────────────────────────────────────────────────────────────────
+
+
+def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
+    """Accept the return of an attempt and keep of its output what a later step reads.
+
+    StateError as `machine.decide`; nothing is kept of a return that changes nothing.
+    """
+    full, output = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
+    full, kept = _with_loop(opened, full, output)
+    events = machine.decide(opened.state, replace(returned, outcome=for_journal(full)))
+    if kept is not None and events:
+        opened.keep(kept)
+    if events:
+        step = opened.playbook.step(returned.id.partition("#")[0])
+        last_output.keep(opened.private, step, full)
+    opened.accept(events)
+    return events
+
+
+def _with_loop(
+    opened: OpenSession, outcome: Outcome, kept: StepData | None
+) -> tuple[Outcome, StepData | LoopFile | None]:
+    """The same, with what is kept of the whole loop for an item of one."""
+    if kept is None or not item_number(kept.step):
+        return outcome, kept
+    loop = opened.unwritten.get(kept.file)
+    if not isinstance(loop, LoopFile):
+        written = output_files.kept_bytes(opened.folder, opened.runtime, kept.step)
+        loop = LoopFile(base_of(kept.step), written)
+    loop = loop.with_output(kept)
+    if len(loop.emit()) <= output_files.MOST:
+        return outcome, loop
+    message = f"the outputs of its loop have more than {output_files.MOST:,} bytes"
+    return _broken(outcome, message), None
+
+
+def judged(
+    playbook: Playbook, returned: Returned, *, child: bool = False
+) -> tuple[Outcome, StepData | None]:
+    """The outcome as it counts, and what is kept of its output; None for nothing.
+
+    An agent that did nothing has failed if no condition can show otherwise, and a step that
+    promises JSON and returned something else has failed with PB-STEP-OUTPUT.
+    """
+    step_id = returned.id.partition("#")[0]
+    if step_id not in playbook:
+        return returned.outcome, None
+    step = playbook.step(step_id)
+    cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
+    outcome = harmless(returned.outcome)
+    if outcome.ok and outcome.silent and not (step.judging or step.outputs):
+        outcome = _silent(outcome)
+    if outcome.ok and _promises_json(step):
+        outcome = _with_json(step, outcome, cap)
+    named = output_files.read_later(playbook, child=child).get(base_of(step_id), frozenset())
+    kept = _kept(returned.id, step, outcome, named, cap) if named else None
+    return outcome, kept
+
+
+def _silent(outcome: Outcome) -> Outcome:
+    """The failure of an agent that said nothing and called no tool: nothing shows any work."""
+    code = "PB-AGENT-SILENT"
+    message = "the agent said nothing and called no tool, and the step has no postcondition"
+    return replace(outcome, error=Failure(code, message, CODES[code]))
+
+
+def _promises_json(step: Step) -> bool:
+    """A step with a child session always has data."""
+    return step.output is OutputFormat.JSON or step.has_child
+
+
+def harmless(outcome: Outcome) -> Outcome:
+    """Without control characters, and without the values of secret environment variables."""
+    if not outcome.output:
+        return outcome
+    from playbook_supervisor.system.process import capture
+
+    return replace(outcome, output=capture.harmless(outcome.output, secret_values(os.environ)))
+
+
+def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
+    """The outcome with its output as data, or the failure of a step that broke its promise."""
+    from playbook_supervisor.project.expressions.json_schemas import mismatch, parsed
+
+    data = outcome.data
+    if data is None:
+        try:
+            data = parsed(_without_fence(outcome.output))
+        except ValueError as error:
+            cut = f" (it was cut at {cap:,} bytes)" * (len(outcome.output.encode()) > cap)
+            return _broken(outcome, f"its output is not JSON: {error}{cut}")
+    try:
+        size = len(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:  # a plugin's data
+        return _broken(outcome, f"its data are not JSON: {error}")
+    if size > cap:
+        return _broken(outcome, f"its JSON has {size:,} bytes, more than {cap:,}")
+    if step.output_schema and (wrong := mismatch(data, json.loads(step.output_schema))):
+        return _broken(outcome, f"its output does not match output_schema at {wrong}")
+    return replace(outcome, data=data)
+
+
+def _without_fence(text: str) -> str:
+    """The text of a code block, if the output is nothing but one: models often add the fence."""
+    fenced = re.match(_FENCED, text.strip(), re.DOTALL)
+    return fenced[1] if fenced else text
+
+
+def _broken(outcome: Outcome, message: str) -> Outcome:
+    code = "PB-STEP-OUTPUT"
+    return replace(outcome, error=Failure(code, message, CODES[code]), data=None)
+
+
+def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap: int) -> StepData:
+    from playbook_supervisor.system.process.capture import Capture
+
+    has_data = step.has_child and outcome.data is not None  # of one that has failed, too
+    has_json = "json" in named and (has_data or (_promises_json(step) and outcome.ok))
+    capture = Capture(cap)
+    capture.add(outcome.output.encode("utf-8", "replace"))
+    text = "stdout" in named
+    return StepData(
+        attempt=attempt,
+        stdout=capture.text() if text else None,
+        cut=text and capture.cut,
+        has_json=has_json,
+        json=outcome.data if has_json else None,
+    )
+
+
+# ── a later step reads it ───────────────────────────────────────────────────────────────────
+
+
+def input_of(opened: OpenSession, step: Step) -> str:
+    """The standard input of a step, which is empty if it names none.
+
+    StepError PB-STEP-DATA if there is no output to read: the step that it names was skipped or
+    failed without one, or its worker was lost after it had done its work.
+    """
+    if not step.stdin:
+        return ""
+    step_id, what = output_reference(step.stdin)
+    text = _text(data_of(opened, step_id), what)
+    if text is None:
+        raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
+    return text
+
+
+def shown_input(folder: Path, runtime: Runtime, step: Step, entries: Sequence[Entry]) -> str:
+    """As `input_of`, read without the session's lock; empty if there is no output to read."""
+    step_id, what = output_reference(step.stdin)
+    found = output_files.kept(folder, runtime, step_id)
+    attempts = [entry.id for entry in entries if entry.step_id == step_id]
+    data = _of(found, attempts[-1]) if attempts else _of_loop(found, step_id, entries)
+    return _text(data, what) or ""
+
+
+def _text(found: StepData | None, what: str) -> str | None:
+    if found is None:
+        return None
+    if what == "stdout":
+        return found.stdout
+    return json.dumps(found.json, ensure_ascii=False) if found.has_json else None
+
+
+def facts(opened: OpenSession) -> Facts:
+    """What a `when` may ask about earlier steps, and `stdout`; read when it is asked.
+
+    A step is `approved` if a person, or autonomous mode, answered a gate before it with
+    `continue`, and `skipped` if its last entry is. An arg has the type that it declares.
+    """
+
+    def fact(step_id: str, what: str) -> object:
+        if what == ARG:
+            return _arg(opened, step_id)
+        found = data_of(opened, step_id) if what in (JSON, "stdout") else None
+        if what == JSON:
+            if found is None or not found.has_json:
+                raise LookupError(f"${step_id}.json is not there: {step_id} left none")
+            return found.json
+        if what == "stdout":
+            if found is None or found.stdout is None:
+                raise LookupError(f"${step_id}.stdout is not there: {step_id} left none")
+            return found.stdout
+        entries = [each for each in entries_of(opened) if base_of(each.step_id) == step_id]
+        if not entries:
+            raise LookupError(f"{step_id} has not run")
+        if what == "skipped":
+            last = last_entries(entries).values()
+            return all(each.status is EntryStatus.SKIPPED for each in last)
+        gates = (gate for entry in entries for gate in entry.gates)
+        return any(
+            gate.place is Place.BEFORE and gate.resolution is Resolution.CONTINUE for gate in gates
+        )
+
+    return fact
+
+
+def _arg(opened: OpenSession, name: str) -> object:
+    given = opened.manifest.args.get(name, "")
+    return next(value_of(arg, given) for arg in opened.playbook.args if arg.name == name)
+
+
+def lacking_input(step: Step, facts: Facts) -> Probed | None:
+    """The output that a step reads, if there is none: it then fails before a worker is called."""
+    try:
+        facts(*output_reference(step.stdin))
+    except LookupError as missing:
+        return Probed("stdin", Answer.ERROR, str(missing.args[0]), code=DATA)
+    return None
+
+
+def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
+    """All entries of the journal."""
+    source = integrity.shown(opened.folder, JOURNAL)
+    return settled_entries.entries(opened.text.data, source, opened.private, opened.runtime)
+
+
+def data_of(opened: OpenSession, step_id: str) -> StepData | None:
+    """What is kept of a step's last attempt, or of the items of a loop; None if nothing is.
+
+    StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
+    """
+    found = output_files.kept(opened.folder, opened.runtime, step_id)
+    if opened.playbook.step(step_id).for_each:
+        return _of_loop(found, step_id, entries_of(opened))
+    return _of(found, opened.state.last_attempt(step_id))
+
+
+def _of(found: StepData | LoopData | None, attempt: str) -> StepData | None:
+    return found if isinstance(found, StepData) and found.attempt == attempt else None
+
+
+def _of_loop(
+    found: StepData | LoopData | None, loop: str, entries: Sequence[Entry]
+) -> StepData | None:
+    return output_files.combined(found if isinstance(found, LoopData) else None, loop, entries)

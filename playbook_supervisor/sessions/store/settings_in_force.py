@@ -1,0 +1,180 @@
+"""The settings of a session and those of the project: what differs, and taking the latter over."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line, one_line, printable
+from playbook_supervisor.project.settings import config, session_settings
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.files import pinned_inputs
+from playbook_supervisor.sessions.files.manifest import Confirmation
+from playbook_supervisor.system.disk.files import digest, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from playbook_supervisor.kernel.directives import Ask
+    from playbook_supervisor.kernel.vocabulary import Resolution
+    from playbook_supervisor.project.settings.config import Config
+    from playbook_supervisor.sessions.files.principal import Principal
+    from playbook_supervisor.sessions.store.disk_store import DiskStore
+
+_SHOWN = 160  # characters of a value in a sentence
+_MOST_LINES, _LONGEST = 8, 200  # of a difference at a gate: what is longer is not offered there
+_DIGITS = 12  # of a digest that a person types
+_CONFIDENTIAL = (
+    r"(?i)((?:token|secret|passw|api_?key|credential)[\w-]*[\"']?\s*[:=]\s*)[^\s[{][^,}\]]*"
+)
+
+
+class SettingsChange(Record):
+    """How the project's settings differ from those that a session keeps, for a person at a gate.
+
+    `lines` are those of a unified diff, without values that look like secrets; none if there are
+    too many to show: what a person has not seen is not taken over at a gate. `digest` is that of
+    the project's file.
+    """
+
+    keys: tuple[str, ...]
+    lines: tuple[str, ...]
+    digest: str
+
+    @property
+    def words(self) -> str:
+        """The answer that takes these settings over: `take settings 3f2a91c0b7de`."""
+        return f"take settings {self.digest[:_DIGITS]}"
+
+
+def change(root: Path, folder: Path, kept: Config) -> SettingsChange | None:
+    """What differs from the settings `kept` in the session's folder; None if nothing does.
+
+    Settings that cannot be read are no change: they cannot be taken over.
+    """
+    try:
+        data = session_settings.text(root)
+        before = read_bytes(folder / session_settings.FILE)
+        if data == before:
+            return None
+        now = session_settings.read_settings(data, config.FILE)
+    except (PlaybookError, OSError):
+        return None
+    keys = tuple(key for key, *_ in session_settings.changes(kept, now))
+    return SettingsChange(keys, _unified(before, data), digest(data)) if keys else None
+
+
+def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
+    from difflib import unified_diff
+
+    old, new = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
+    marked = list(unified_diff(old, new, n=0, lineterm=""))[2:]
+    lines = [f"{line[0]} {line[1:]}" for line in marked if not line.startswith("@@")]
+    if len(lines) > _MOST_LINES or max(map(len, lines), default=0) > _LONGEST:
+        return ()
+    return tuple(printable(_redacted(line)) for line in lines)
+
+
+def take(
+    store: DiskStore,
+    lineage: Sequence[str],
+    asked: Ask,
+    seen: str,
+    decided: Resolution,
+    by: Principal,
+) -> None:
+    """Let the session of this gate, and those above it, run under the project's settings.
+
+    `lineage` are the ids of these sessions, from the top one down to the gate's own.
+    `seen` is the digest, or its first digits, of those that the person has seen: ArgumentError
+    PB-ARG-ANSWER without one, StateError PB-STATE-CHANGED if they are others now. PolicyError where
+    a policy does not let `by` answer; CheckError for settings that are not valid.
+    """
+    root = store.checkout.root
+    data = session_settings.text(root)
+    session_settings.read_settings(data, config.FILE)
+    with store.open(lineage[-1]) as opened:
+        opened.policy.admit(asked.member.step.id, asked.reason, decided, by.name, by.role)
+        found = change(root, opened.folder, opened.config)
+    if found is None:
+        raise StateError(
+            "PB-STATE-CHANGED", "the project's settings are those of the session: nothing to take"
+        )
+    if len(seen) < _DIGITS or not digest(data).startswith(seen):
+        what = (
+            "; ".join(map(one_line, found.lines))
+            or f"more than can be shown: {', '.join(found.keys)}"
+        )
+        kind = StateError if seen else ArgumentError
+        raise kind(
+            "PB-STATE-CHANGED" if seen else "PB-ARG-ANSWER",
+            f"the project's settings differ from the session's by {what}",
+            guidance=f"Answer `{found.words}` once you have seen them in {config.FILE}.",
+        )
+    for session_id in lineage:  # the gate's own last: until then it still offers them
+        accept(store, session_id, by, data)
+
+
+def difference(store: DiskStore, session_id: str) -> tuple[str, bytes | None]:
+    """How the project's settings differ from the session's, in one sentence; empty if they do not.
+
+    With the settings that were compared, None if there is no reading them. Settings that are not
+    valid differ, too. The session's own settings apply in any case.
+    """
+    with store.open(session_id) as opened:
+        kept, file = opened.config, opened.pinned.files.get(session_settings.FILE)
+    data = None
+    try:
+        data = session_settings.text(store.checkout.root)
+        if data == file:
+            return "", data
+        found = session_settings.changes(kept, session_settings.read_settings(data, config.FILE))
+    except PlaybookError as error:
+        return f"the project's settings cannot be read: {error.message} ({error.where})", data
+    changed = [f"{key} was {_short(old)} and is {_short(new)}" for key, old, new in found]
+    said = f"the settings changed since the session began: {'; '.join(changed)}"
+    return said if changed else "", data
+
+
+def kept(told: str, session_id: str, *, typed: bool = False) -> str:
+    """The notice about a difference that is not accepted; `typed`: to a person in Claude Code."""
+    command = "/playbook.resume" if typed else f"playbook resume {session_id}"
+    return f"{told}; the session keeps its own. `{command} --accept-config` takes the new ones"
+
+
+def pin_missing(store: DiskStore, session_id: str) -> str:
+    """Pin the present settings of a session that an earlier version began; a notice if it did."""
+    with store.open(session_id) as opened:
+        if pinned_inputs.has_settings(opened.runtime):
+            return ""
+        opened.pin_settings()
+    return f"session {session_id} keeps the settings of today from now on"
+
+
+def accept(store: DiskStore, session_id: str, by: Principal, data: bytes | None = None) -> None:
+    """Run under the project's present settings, or these; session.yaml records who said so.
+
+    It does so first: after a crash there are no settings in force that no person has accepted.
+    """
+    data = session_settings.text(store.checkout.root) if data is None else data
+    settings = session_settings.read_settings(data, config.FILE)
+    with store.open(session_id) as opened:
+        if changed := list(session_settings.changes(opened.config, settings)):
+            keys = ", ".join(key for key, *_ in changed)
+            what = f"changed settings: {keys} (sha256 {digest(data)})"
+            last = opened.manifest.confirmed[-1:]
+            if [(each.what, each.by) for each in last] != [(what, by.name)]:
+                opened.confirm(Confirmation(store.clock(), by.name, what))
+                opened.write()
+        opened.pin_settings(data)
+        opened.copy()
+
+
+def _short(value: str) -> str:
+    return first_line(_redacted(value), _SHOWN)
+
+
+def _redacted(text: str) -> str:
+    return re.sub(_CONFIDENTIAL, r"\1[redacted]", text)

@@ -1,0 +1,1 @@
+"""A session and its children: routes ids to the engine of each."""

@@ -1,0 +1,1 @@
+"""Files and locks: atomic writes, logs, stamps, the state folder of the user."""

@@ -1,0 +1,53 @@
+"""The user's own state folder, for what belongs to no repository; its files are JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.disk.locks import locked
+
+_ONLY_THE_USER = 0o600
+_LARGEST = 1 << 20
+
+
+def path(name: str) -> Path:
+    """`$XDG_STATE_HOME/playbook/NAME`, by default in `~/.local/state`; it may not exist."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not base.startswith("/"):  # the specification ignores a relative path
+        base = os.path.expanduser("~/.local/state")  # noqa: PTH111 - Path.expanduser may raise
+    return Path(base) / "playbook" / name
+
+
+def load(name: str) -> object:
+    """The content of the file, None if there is none. StateError as `damaged` if it is no JSON."""
+    try:
+        return json.loads(read_bytes(path(name), limit=_LARGEST))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise damaged(name, str(error)) from error
+
+
+def change(name: str, edit: Callable[[object], object]) -> None:
+    """Replace the content of the file with what `edit` makes of it.
+
+    Two processes do so one after the other; only the user can read the file. Errors as `load`,
+    StorageError if it cannot be written.
+    """
+    file = path(name)
+    ensure_folder(file.parent)
+    with locked(file.with_name(f"{name}.lock")):
+        text = json.dumps(edit(load(name)), indent=2, ensure_ascii=False)
+        write_atomically(file, f"{text}\n".encode(), permissions=_ONLY_THE_USER)
+
+
+def damaged(name: str, why: str) -> StateError:
+    """PB-STATE-CORRUPT: the file is not what we wrote."""
+    file, cure = path(name), "Remove it, and add again what it held."
+    said = f"{file} is damaged: {why}"
+    return StateError("PB-STATE-CORRUPT", said, where=str(file), guidance=cure)

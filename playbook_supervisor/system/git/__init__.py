@@ -1,0 +1,1 @@
+"""Git, the forge and trees: the only place that asks git."""

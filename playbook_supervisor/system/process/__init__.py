@@ -1,0 +1,1 @@
+"""Programs: start, bound, watch and end them."""
