@@ -1,7 +1,8 @@
 """Records: plain data with named fields, frozen by default.
 
 Type checkers and readers see a dataclass. Defining one takes microseconds, while the import of
-`dataclasses` alone takes longer than a whole hook should (docs/decisions/0010-records.md).
+`dataclasses` alone takes longer than a whole hook should (docs/decisions/0010-records.md). Only
+modules that hooks, `next`, `report` or `check FILE` load have records; all others have dataclasses.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ else:
         return lambda kind: kind
 
     def replace(record, /, **changes):
-        """A copy of the record with these fields changed. TypeError for an unknown field."""
+        """A copy of the record or dataclass with these fields changed. TypeError if unknown."""
         kind = type(record)
+        if not isinstance(record, Record):
+            from dataclasses import replace as copied
+
+            return copied(record, **changes)
         if not changes.keys() <= kind.__settable__.keys():
             raise TypeError(_complaint(kind, (), changes))
         if not kind.__trailing__:
@@ -185,9 +190,11 @@ def fields(record: Record | type[Record]) -> tuple[str, ...]:
     return record.__fields__ if isinstance(record, type) else type(record).__fields__
 
 
-def as_mapping(record: Record) -> dict[str, Any]:
-    """Field name → value; nested records are not converted."""
-    return {name: getattr(record, name) for name in type(record).__fields__}
+def as_mapping(record: object) -> dict[str, Any]:
+    """Field name → value of a record or dataclass; nested ones are not converted."""
+    kind: Any = type(record)
+    names = kind.__fields__ if isinstance(record, Record) else kind.__dataclass_fields__
+    return {name: getattr(record, name) for name in names}
 
 
 def _trailing(names: tuple[str, ...], defaults: dict[str, Any]) -> dict[int, tuple[Any, ...]]:

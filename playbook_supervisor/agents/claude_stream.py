@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record, field, replace
 
 Event = Mapping[str, Any]
 
@@ -24,7 +24,8 @@ _LIMIT = r"usage limit reached\|(\d{9,11})\b"
 """How older clients report the end of a usage limit, in seconds since the epoch."""
 
 
-class Denial(Record):
+@dataclass(frozen=True, slots=True)
+class Denial:
     """A tool call that was not permitted, with the client's reason."""
 
     tool: str
@@ -32,7 +33,8 @@ class Denial(Record):
     reason: str = ""
 
 
-class Usage(Record):
+@dataclass(frozen=True, slots=True)
+class Usage:
     """The usage of a conversation so far; `cost_usd` is None until the client reports it.
 
     `weighed_tokens` are all tokens, weighed by their price: in tokens of input.
@@ -44,7 +46,8 @@ class Usage(Record):
     weighed_tokens: int = 0
 
 
-class Stream(Record, frozen=False):
+@dataclass(slots=True)
+class Stream:
     """The state of one client process, updated by `feed` with every line.
 
     `commands` are the slash commands that it knows, None until it has listed them. `result` is its
@@ -209,7 +212,8 @@ class Stream(Record, frozen=False):
             self._denials[_text(denial, "tool_use_id")] = Denial(tool, given)
 
 
-class Account(Record, frozen=False):
+@dataclass(slots=True)
+class Account:
     """The usage of a call over all its processes; `retries` counts those that started afresh.
 
     A resumed conversation reports its earlier usage again, so only its largest sum counts.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from playbook_supervisor.agents.claude_stream import Denial, Stream
@@ -17,7 +18,7 @@ from playbook_supervisor.errors import CODES, LASTING
 from playbook_supervisor.formats.sanitize import first_line, some
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
-from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.records import as_mapping
 
 _REQUEST = "Fix what the message names, then `playbook resume --retry`."
 _GUIDANCE = {
@@ -58,7 +59,8 @@ _TRANSIENT = frozenset({408, 409})
 """HTTP statuses that may not recur, as all from 500 on."""
 
 
-class Verdict(Record):
+@dataclass(frozen=True, slots=True)
+class Verdict:
     """The result of a call; `failure` is None if it succeeded.
 
     `transient`: the model's server failed, and a retry may succeed. `limit_ends` is when the usage

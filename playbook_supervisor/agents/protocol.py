@@ -7,6 +7,7 @@ nothing of other agents, of sessions or of the kernel's decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -14,11 +15,12 @@ from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Config
-from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.process.capture import capped, redact
 
 
-class Budget(Record):
+@dataclass(frozen=True, slots=True)
+class Budget:
     """The limits of a call: model turns, tool calls, cost in dollars, and tokens.
 
     Tokens are weighed by their price, in tokens of input: people who pay by subscription have no
@@ -35,7 +37,8 @@ Shape = Mapping[str, Any]
 """The content of a request, as the journal keeps it: texts, numbers, lists and mappings."""
 
 
-class Request(Record):
+@dataclass(frozen=True, slots=True)
+class Request:
     """What the agent asks a person before it goes on; `agents.requests` makes its `shape`.
 
     A `permission`'s has `tool`, `subject` (the command, path or URL, on one line), `input` (JSON
@@ -48,7 +51,8 @@ class Request(Record):
     shape: Shape
 
 
-class Reply(Record):
+@dataclass(frozen=True, slots=True)
+class Reply:
     """What a person decided: a `resolution` of the gate, `allow`, `always`, `deny` or `answer`.
 
     `text` is what the agent is told about a denial, or the answer: a line for each question, with
@@ -59,7 +63,8 @@ class Reply(Record):
     text: str = ""
 
 
-class Call(Record, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
     """One attempt at one step, as an agent receives it.
 
     `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
@@ -117,7 +122,8 @@ class Call(Record, kw_only=True):
         return None if self.wall is None else max(0.0, self.wall - self.spent)
 
 
-class Message(Record):
+@dataclass(frozen=True, slots=True)
+class Message:
     """A line of the agent's output or, as the last message of a call, its outcome.
 
     A `notice` is about the call and not the agent's own; it is shown where output is not.
@@ -128,7 +134,8 @@ class Message(Record):
     notice: bool = False
 
 
-class Running(Record):
+@dataclass(frozen=True, slots=True)
+class Running:
     """A call in progress. One thread iterates over the messages; any other may call `stop`.
 
     `stop` ends the whole process group within two seconds and may be called twice or too late; the

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from playbook_supervisor import plugins
 from playbook_supervisor.agents.protocol import Agent, Factory, resolve_path
@@ -13,7 +16,6 @@ from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
 from playbook_supervisor.project.settings.config import Config
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -76,8 +78,6 @@ def with_absolute_path(spec: str, root: Path) -> str:
 
 
 def _with_path(spec: str, change: Callable[[str], str]) -> str:
-    import shlex
-
     name, _, argument = spec.strip().partition(":")
     if name == "script":
         return f"{name}:{change(argument)}"
@@ -148,7 +148,5 @@ def _load(entry_point: EntryPoint) -> Factory:
 
 
 def _import(place: str) -> Factory:
-    from pkgutil import resolve_name
-
     factory: Factory = resolve_name(place)
     return factory

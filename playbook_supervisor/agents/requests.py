@@ -5,6 +5,7 @@ The names in a shape are those of the journal. Texts are harmless, without secre
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -124,8 +125,6 @@ def digest(tool: str, given: Input) -> str:
     Without the words with which a model describes a command: it may choose others when it repeats
     the call.
     """
-    import hashlib
-
     deed = {key: value for key, value in given.items() if (tool, key) != ("Bash", "description")}
     return hashlib.sha256(_canonical([tool, deed]).encode("utf-8", "replace")).hexdigest()
 

@@ -27,6 +27,7 @@ the reply to the last request.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -38,7 +39,6 @@ from playbook_supervisor.formats.located import Data, Document, Plain, yaml_valu
 from playbook_supervisor.formats.sanitize import printable, suggestion
 from playbook_supervisor.kernel.model import base_of
 from playbook_supervisor.project.expressions import references
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import read_bytes
 
 NAMES = ("feature", "step", "attempt", "args", "feedback", "reply")  # allowed between double braces
@@ -52,7 +52,8 @@ _UNLISTED = ScriptAction(listed=False)
 Place = tuple[str | int, ...]
 
 
-class Script(Record):
+@dataclass(frozen=True, slots=True)
+class Script:
     """Actions by step, one for each attempt, and the default for all other steps."""
 
     steps: Mapping[str, tuple[ScriptAction, ...]] = field(default_factory=dict)

@@ -13,15 +13,17 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.system.disk.files import contained, ensure_folder, write_atomically
 
 
-class ScriptRequest(Record):
+@dataclass(frozen=True, slots=True)
+class ScriptRequest:
     """A call of a tool for which the action asks a person: for permission, or for an answer."""
 
     kind: Literal["permission", "question"]
@@ -29,7 +31,8 @@ class ScriptRequest(Record):
     input: Mapping[str, Any]
 
 
-class ScriptAction(Record):
+@dataclass(frozen=True, slots=True)
+class ScriptAction:
     """One attempt: `ask`, `say` lines, wait `seconds`, `write` files, then end.
 
     Paths are relative to the working directory. At most one of `fail` (the reason), `hang` and

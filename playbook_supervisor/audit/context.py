@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook, LooseStep
 from playbook_supervisor.audit.lenient_session import (
@@ -16,7 +17,6 @@ from playbook_supervisor.audit.session_record import SessionTree
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.policies.session_policy import Policy
-from playbook_supervisor.records import Record, replace
 
 SKEW = 60_000
 """How far the clocks of two machines may differ, in ms."""
@@ -25,7 +25,8 @@ _WHOLE_SECONDS = 1_000
 _UNKNOWN = LooseStep("")
 
 
-class AuditContext(Record):
+@dataclass(frozen=True, slots=True)
+class AuditContext:
     """A session with everything that is known about it.
 
     `outline` is None if no playbook is known; `pinned`: it is the session's own, tightened by

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from playbook_supervisor.audit import (
     decisions,
@@ -30,7 +31,6 @@ from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.project.expressions.bound_conditions import bound
 from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.policies.session_policy import Policy, read_policy, tightened
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files.journal import parse_journal
 
 _FAMILIES = (
@@ -45,7 +45,8 @@ _FAMILIES = (
 _MAX_ATTEMPTS = 1_000  # at one step: to replay more would take too long
 
 
-class AuditReport(Record):
+@dataclass(frozen=True, slots=True)
+class AuditReport:
     """One session: its files with their findings, and `notes` on what could not be checked."""
 
     name: str
@@ -176,7 +177,8 @@ def _playbook(
 # ── the kernel, which can replay only what this program wrote ───────────────────────────────
 
 
-class _Replay(Record):
+@dataclass(frozen=True, slots=True)
+class _Replay:
     """The state after all entries; or why the entry with the index `diverging` cannot follow.
 
     Neither if it was not replayed.

@@ -7,6 +7,7 @@ or newer rules. Unknown words are kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from playbook_supervisor.errors import CheckError
@@ -15,12 +16,12 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, React
 from playbook_supervisor.kernel.gates import required_before
 from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy
-from playbook_supervisor.records import Record
 
 _GOES_ON = (Reaction.CONTINUE, Reaction.IGNORE)
 
 
-class LooseStep(Record):
+@dataclass(frozen=True, slots=True)
+class LooseStep:
     """A step. `conditional`: it has a `when` or a `skip_if`, so it may be skipped.
 
     `asked`: it has a gate before it in any case. `policy` is None if it is not known. `loop`: it
@@ -57,7 +58,8 @@ class LooseStep(Record):
         return self.triggers
 
 
-class LoosePlaybook(Record, slots=False):
+@dataclass(frozen=True)
+class LoosePlaybook:
     """A playbook: its name, and its steps in order."""
 
     name: str

@@ -7,6 +7,7 @@ what a file does not say is None or empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ParamSpec, TypeVar
 
@@ -27,7 +28,6 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files.gate_request import request_of
 from playbook_supervisor.sessions.files.journal import MAX_BYTES
 
@@ -37,7 +37,8 @@ T = TypeVar("T")
 _LONGEST_NAME = 60
 
 
-class LooseGate(Record):
+@dataclass(frozen=True, slots=True)
+class LooseGate:
     """A gate of an entry. Times are in ms since the epoch."""
 
     document: Document
@@ -60,7 +61,8 @@ class LooseGate(Record):
         return self.answered_at is not None or "answered_at" in self.unclear
 
 
-class LooseEntry(Record):
+@dataclass(frozen=True, slots=True)
+class LooseEntry:
     """One entry. `number` is its attempt, counted if the entry does not state it.
 
     `unclear` are the keys that cannot be understood; they do not count as missing.
@@ -133,7 +135,8 @@ _TIMES = ("started_at", "launched_at", "returned_at", "completed_at")
 _GATE_TIMES = ("opened_at", "answered_at")
 
 
-class LooseJournal(Record, slots=False):
+@dataclass(frozen=True)
+class LooseJournal:
     """A journal. `ours`: it states a schema, as only this program does."""
 
     document: Document
@@ -147,7 +150,8 @@ class LooseJournal(Record, slots=False):
         return {entry.step_id: entry for entry in self.entries}
 
 
-class LooseSession(Record):
+@dataclass(frozen=True, slots=True)
+class LooseSession:
     """A session.yaml. Times are in ms since the epoch; `gate` is the id of the waiting gate.
 
     `args` are the arguments that are text. `parent` is the attempt that a child session does the

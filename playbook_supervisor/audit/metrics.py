@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.audit.session_record import SessionRecord
 from playbook_supervisor.kernel.model import item_number
 from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN, UNTIL
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
-from playbook_supervisor.records import Record
 
 UNNAMED = "unnamed"
 ENDS = ("completed", "failed", "aborted", "open", "unknown")
@@ -26,7 +26,8 @@ _LARGEST = 10**12
 # ── figures ─────────────────────────────────────────────────────────────────────────────────
 
 
-class DurationStats(Record):
+@dataclass(frozen=True, slots=True)
+class DurationStats:
     """Durations in ms; `p90` is the 90th percentile (nearest rank)."""
 
     number: int
@@ -35,7 +36,8 @@ class DurationStats(Record):
     total: int
 
 
-class Known(Record):
+@dataclass(frozen=True, slots=True)
+class Known:
     """A sum over the attempts that record the value: `known` of `of`."""
 
     total: float
@@ -43,7 +45,8 @@ class Known(Record):
     of: int
 
 
-class Item(Record):
+@dataclass(frozen=True, slots=True)
+class Item:
     """An item of a loop in one session: its number from 1, what it is, and how it ended.
 
     `worked` is how long all attempts at it worked, in ms; None if that is not known.
@@ -57,7 +60,8 @@ class Item(Record):
     worked: int | None
 
 
-class Figures(Record):
+@dataclass(frozen=True, slots=True)
+class Figures:
     """The attempts of one step, command or model, called `name`. None is unknown.
 
     `tries` are the attempts that were launched, `again` those after the first. A round that another
@@ -81,7 +85,8 @@ class Figures(Record):
     items: tuple[Item, ...] = ()
 
 
-class WaitTimes(Record):
+@dataclass(frozen=True, slots=True)
+class WaitTimes:
     """The gates with one reason, and how long people took to answer them.
 
     Gates that the autonomous mode answered do not count. `open` ones still wait.
@@ -93,7 +98,8 @@ class WaitTimes(Record):
     waited: DurationStats | None
 
 
-class Metrics(Record):
+@dataclass(frozen=True, slots=True)
+class Metrics:
     """All figures.
 
     `ends` counts the sessions by state; of the completed ones, `with_failures` those in which a
@@ -169,7 +175,8 @@ def _session_duration(record: SessionRecord) -> int | None:
 # ── attempts ────────────────────────────────────────────────────────────────────────────────
 
 
-class _Attempt(Record):
+@dataclass(frozen=True, slots=True)
+class _Attempt:
     """One entry. `session` is the name of its session's folder.
 
     `pauses` are the times at the gates of its child session, in ms since the epoch.

@@ -6,12 +6,14 @@ program writes; all others apply to any journal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from playbook_supervisor.errors import TextPosition
 from playbook_supervisor.formats.problems import Problem
-from playbook_supervisor.records import Record
 
 
-class AuditRule(Record):
+@dataclass(frozen=True, slots=True)
+class AuditRule:
     """What a rule finds, in a sentence, and what a person can do about it."""
 
     says: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,14 +13,15 @@ from playbook_supervisor.audit.lenient_session import LooseJournal, LooseSession
 from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import replace
 
 _DEEPEST = 100
 """No session has more sessions above it; the kernel makes fewer."""
 Parsed = TypeVar("Parsed", LooseJournal, LooseSession)
 
 
-class SessionFile(Record):
+@dataclass(frozen=True, slots=True)
+class SessionFile:
     """One file: its shown name, and its bytes or why there are none, perhaps with `guidance`."""
 
     file: str
@@ -28,7 +30,8 @@ class SessionFile(Record):
     guidance: str = ""
 
 
-class SessionFiles(Record):
+@dataclass(frozen=True, slots=True)
+class SessionFiles:
     """The files of one session, and what git knows of it.
 
     `name` is the folder's name. A standalone journal has no `session`. `pinned`: the playbook is
@@ -55,7 +58,8 @@ Beside = Callable[[str], SessionFiles | None]
 """Finds the files of another session by its id."""
 
 
-class SessionTree(Record):
+@dataclass(frozen=True, slots=True)
+class SessionTree:
     """The child sessions of a session, and the parent of one."""
 
     children: tuple[SessionRecord, ...] = ()
@@ -67,7 +71,8 @@ class SessionTree(Record):
         return next(named, None)
 
 
-class SessionRecord(Record):
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
     """The journal and session.yaml of a session as far as they can be read, with the problems."""
 
     files: SessionFiles

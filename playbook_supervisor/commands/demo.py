@@ -6,14 +6,15 @@ It needs no project, agent, forge or git identity of the user's, and touches non
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import init
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.session_clock import Clock, system_clock
 from playbook_supervisor.system.disk import templates
 from playbook_supervisor.system.disk.files import (
@@ -36,7 +37,8 @@ _SETTINGS = {
 """Override the user's own settings, which may ask questions or refuse."""
 
 
-class Demo(Record):
+@dataclass(frozen=True, slots=True)
+class Demo:
     """A prepared run of `playbook` with `args` in `root`; `env` are variables that it needs."""
 
     root: Path
@@ -48,8 +50,6 @@ class Demo(Record):
 
 def set_up() -> Demo:
     """Prepare a demo in a temporary folder, and this process's environment for it."""
-    import tempfile
-
     demo = prepare(Path(tempfile.mkdtemp(prefix="playbook-demo-")))
     os.environ.update(demo.env)
     os.environ.pop(locate.VARIABLE, None)

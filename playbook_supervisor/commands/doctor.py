@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import Literal
@@ -34,7 +35,6 @@ from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.checks import CLI
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.system.disk.files import ensure_folder, write_atomically
 from playbook_supervisor.system.git import checkout
@@ -46,7 +46,8 @@ _NO_SHELL_LINES = "2.1.331"  # the last client without the event PreSkillShellCo
 _UNSEEN = "no hook of ours sees the shell lines in a command's text"
 
 
-class Diagnosis(Record):
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
     """One check: its name, its state, what was found, and the cure (empty if fine).
 
     `advice` means that it works, but could work better.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy, pinned_settings
@@ -13,7 +14,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import provenance, session_branch
 from playbook_supervisor.sessions.files.manifest import Manifest, Waiting
 from playbook_supervisor.sessions.gate.gate_context import GateContext, context_of
@@ -28,7 +29,8 @@ _CLAUDE = "claude-code"
 _VANISHED = "its files are gone; the next command restores them"
 
 
-class ClientState(Record):
+@dataclass(frozen=True, slots=True)
+class ClientState:
     """The Claude Code conversation that a session is bound to.
 
     `lives`: its process is alive. `stalled`: its model repeated itself without progress. `dialog`
@@ -42,7 +44,8 @@ class ClientState(Record):
     hooked: bool
 
 
-class SessionOverview(Record):
+@dataclass(frozen=True, slots=True)
+class SessionOverview:
     """One session on the disk of one worktree.
 
     `problem` and `code` say why commands refuse it; if it cannot be read, `manifest` is None.

@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -16,7 +17,7 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project.settings import checks, session_settings
 from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.project.settings.config import CheckSpec, Config
-from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.engine import proofs
 from playbook_supervisor.sessions.engine.proofs import SessionProofs
 from playbook_supervisor.sessions.files import integrity
@@ -32,7 +33,8 @@ _LAST_LINES = 15
 _UNDEFINED = "PB-CHECK-UNDEFINED"
 
 
-class Proved(Record):
+@dataclass(frozen=True, slots=True)
+class Proved:
     """A check that was asked for: its proof, or the problem that kept it from being made.
 
     `before` says that the proof was made earlier, for this very tree. `lines` are the last that the
@@ -172,7 +174,8 @@ def _room(kept: _Kept | None, on_start: Callable[[str], None]) -> Checking:
     return Checking(proofs=kept, by=BY_HAND, watch=shown, worker_file=leash, secrets=secrets)
 
 
-class _Kept(Record):
+@dataclass(frozen=True, slots=True)
+class _Kept:
     """The proofs of a session, which a runner may be driving at this moment."""
 
     store: DiskStore

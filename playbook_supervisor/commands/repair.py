@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -22,7 +23,6 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.settings import config, session_settings
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files import (
     integrity,
     pinned_inputs,
@@ -46,7 +46,8 @@ _STATE = "runtime state"
 _LONGEST = 300  # characters of what a person accepted
 
 
-class RepairReport(Record):
+@dataclass(frozen=True, slots=True)
+class RepairReport:
     """A session and its differences before the repair.
 
     `root` is the worktree if the repair restored it, else None. `moved` are folders that were in

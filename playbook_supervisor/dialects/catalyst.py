@@ -8,7 +8,9 @@ steps: [{id: research, type: markdown, config: {markdown: ./start-rollout.md}}]
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from playbook_supervisor.dialects.simple_command import argv
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
@@ -25,7 +27,6 @@ from playbook_supervisor.project.playbooks.translation import (
     meant,
     steps_of,
 )
-from playbook_supervisor.records import Record, field
 
 KIND = "a Catalyst playbook"
 
@@ -50,7 +51,8 @@ _WHEN = rf"!?(?:\$|{_INPUT}\s*\Z)"
 """A condition that is one input, or the fact of a step."""
 
 
-class _Type(Record):
+@dataclass(frozen=True, slots=True)
+class _Type:
     """A type of step: the namespace of its command, and what its `config` may have.
 
     `operand` is the key whose value follows the namespace, `options` the names of our options by
@@ -254,8 +256,6 @@ def _kebab(key: str) -> str:
 
 def _word(text: str) -> str:
     """The text as one word of a command."""
-    import shlex
-
     return text if re.match(r"[\w./{}@%+=:,-]+\Z", text) else shlex.quote(text)
 
 

@@ -10,10 +10,9 @@ the grammar is an error at its column: nothing is guessed, and no expression is 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn, TypeAlias
 
@@ -48,31 +47,36 @@ class ExpressionError(ValueError):
         self.column = column
 
 
-class Literal(Record):
+@dataclass(frozen=True, slots=True)
+class Literal:
     """A text, a number, true, false or none."""
 
     value: Value
 
 
-class ListOf(Record):
+@dataclass(frozen=True, slots=True)
+class ListOf:
     """A list of expressions."""
 
     items: tuple[Expression, ...]
 
 
-class Reference(Record):
+@dataclass(frozen=True, slots=True)
+class Reference:
     """What a dotted name refers to: `("steps", "plan", "output", "files", 0)`."""
 
     parts: tuple[str | int, ...]
 
 
-class Not(Record):
+@dataclass(frozen=True, slots=True)
+class Not:
     """The opposite of an expression."""
 
     operand: Expression
 
 
-class Both(Record):
+@dataclass(frozen=True, slots=True)
+class Both:
     """Two expressions joined by `operator`: `and` or `or`."""
 
     operator: str
@@ -80,7 +84,8 @@ class Both(Record):
     right: Expression
 
 
-class Comparison(Record):
+@dataclass(frozen=True, slots=True)
+class Comparison:
     """Two values compared by `operator`: `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`."""
 
     operator: str
@@ -88,7 +93,8 @@ class Comparison(Record):
     right: Expression
 
 
-class Filtered(Record):
+@dataclass(frozen=True, slots=True)
+class Filtered:
     """A value that goes through a filter."""
 
     operand: Expression

@@ -15,8 +15,8 @@ import threading
 import warnings
 from collections.abc import Container, Mapping
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from apprise import Apprise
 

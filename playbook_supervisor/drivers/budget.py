@@ -8,6 +8,7 @@ allows are those of all its steps, so the journal says what is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
@@ -17,7 +18,6 @@ from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import Supervisor
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 

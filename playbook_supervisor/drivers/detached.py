@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import Empty
@@ -26,7 +27,6 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Attempt, Check, Run
 from playbook_supervisor.kernel.model import NO_LIMITS
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -193,7 +193,8 @@ def _driver(bound: binding.Binding | None) -> tuple[str, int] | None:
     return None if bound is None else (bound.client, bound.pid)
 
 
-class _Abandoned(Record, frozen=False):
+@dataclass(slots=True)
+class _Abandoned:
     """Whether the work is no longer wanted: it is another's, or what is due has changed."""
 
     supervisor: Supervisor

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from playbook_supervisor.kernel.state import Entry, last_entries
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 
-class DriveResult(Record):
+@dataclass(frozen=True, slots=True)
+class DriveResult:
     """How a drive ended: `why` is the session's status, `waiting`, `paused` or `interrupted`."""
 
     snapshot: Snapshot

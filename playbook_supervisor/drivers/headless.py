@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 from playbook_supervisor.agents import protocol as agents
@@ -40,8 +41,7 @@ from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
 from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Place, Resolution
-from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.files.principal import AUTONOMOUS, Principal
+from playbook_supervisor.sessions.files.principal import AUTONOMOUS, NO_ONE, Principal
 from playbook_supervisor.sessions.gate.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.store.snapshot import Snapshot, at_work, due_children
@@ -60,7 +60,8 @@ _Progress = tuple[Snapshot, DriveResult | None]
 """What is outstanding now, and the drive's result once it has ended."""
 
 
-class Asking(Record, frozen=False):
+@dataclass(slots=True)
+class Asking:
     """The gates of one drive. `patience`: seconds to wait for an answer from elsewhere."""
 
     supervisor: Supervisor
@@ -69,7 +70,7 @@ class Asking(Record, frozen=False):
     prompter: Prompter | None = None
     mode: Mode = Mode.MANUAL
     patience: float = 0.0
-    by: Principal = Principal("")
+    by: Principal = NO_ONE
     context: GateContext | None = None
     """What was shown at the gate that waits; None if a person has seen it in the prompt."""
     _shown: str = ""
@@ -181,7 +182,8 @@ class Asking(Record, frozen=False):
         return self.workers.has_news(self.observer.on_output) or self.supervisor.changed()
 
 
-class Runner(Record, frozen=False):
+@dataclass(slots=True)
+class Runner:
     """Drives one session; without an `agent`, one whose steps need none.
 
     `wall` and `idle` are a step's deadlines in seconds, and `max_output_bytes` caps its output,
@@ -202,7 +204,7 @@ class Runner(Record, frozen=False):
     max_output_bytes: int | None = None
     limits: Budget = budget.NO_LIMITS
     kill: bool = False
-    by: Principal = Principal("")
+    by: Principal = NO_ONE
     patience: float = 0.0
     before_launch: Callable[[Callable[[], bool]], None] | None = None
     choose: Callable[[Snapshot], Agent | None] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from playbook_supervisor.agents import protocol as agents
@@ -32,7 +33,7 @@ from playbook_supervisor.kernel.vocabulary import Place as GatePlace
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.settings.secrets import of_step
-from playbook_supervisor.records import Record, as_mapping, field, replace
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store.session_changes import before
 from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
 from playbook_supervisor.sessions.tree.session_tree import Supervisor
@@ -40,7 +41,8 @@ from playbook_supervisor.system.disk.files import contained
 from playbook_supervisor.system.disk.log_file import put
 
 
-class Channels(Record):
+@dataclass(frozen=True, slots=True)
+class Channels:
     """Where a job's lines go: to the log, to the screen, and, if they are notices, there.
 
     `on_start` receives what stops the job, from any thread. `ask` puts a request of the agent to a
@@ -54,7 +56,8 @@ class Channels(Record):
     ask: Callable[[Request], Reply | None]
 
 
-class Job(Record):
+@dataclass(frozen=True, slots=True)
+class Job:
     """One attempt, ready for a thread. `crashed` makes the outcome of an error of `run`."""
 
     run: Callable[[Channels], Outcome]
@@ -62,7 +65,8 @@ class Job(Record):
     worker_file: Path | None = None
 
 
-class Assignment(Record):
+@dataclass(frozen=True, slots=True)
+class Assignment:
     """An attempt that is due. `run_limits` are the whole run's; `secrets` are never shown.
 
     `ends`: its processes end with the runner, whatever the settings say.

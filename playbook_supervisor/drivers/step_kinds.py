@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from playbook_supervisor.agents import registry as agents_registry
+from playbook_supervisor.agents.registry import choose
+from playbook_supervisor.drivers.budget import unkept
 from playbook_supervisor.errors import (
     ArgumentError,
     CheckError,
@@ -18,17 +22,19 @@ from playbook_supervisor.errors import (
     PolicyError,
     StepError,
 )
+from playbook_supervisor.executors import registry as executors_registry
+from playbook_supervisor.executors.protocol import Project, Task
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.expressions.bound_conditions import must_exist
+from playbook_supervisor.project.expressions.json_schemas import find_mismatch, flaw, place
 from playbook_supervisor.project.expressions.loop_items import own_names, with_references
 from playbook_supervisor.project.expressions.references import interpolate, is_known, split, words
 from playbook_supervisor.project.playbooks.step_needs import lacking, refused
-from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.engine.work import filled_prompt, prompt_file
 from playbook_supervisor.system.disk.files import contained
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.agents.protocol import Agent
     from playbook_supervisor.project.settings.config import Config
@@ -89,14 +95,16 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 """What the `with:` of a step contains that no executor carries out."""
 
 
-class Site(Record):
+@dataclass(frozen=True, slots=True)
+class Site:
     """The project in which a playbook would run."""
 
     root: Path
     config: Config
 
 
-class Fault(Record):
+@dataclass(frozen=True, slots=True)
+class Fault:
     """Something wrong in the step at this index: `path` leads to it by keys and indexes."""
 
     index: int
@@ -119,7 +127,8 @@ def faults(
         made.update((*step.postconditions, *must_exist(step.outputs)))
 
 
-class Finding(Record):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """One thing that cannot work, at a path of the playbook.
 
     `certain`: on any machine; `fatal`: the run could not go on without it.
@@ -143,16 +152,13 @@ def findings(playbook: Playbook, site: Site | None) -> Iterator[Finding]:
         yield Finding(("steps", fault.index, *fault.path), fault.error)
     if site is None:
         return
-    from playbook_supervisor.agents import registry
-    from playbook_supervisor.drivers.budget import unkept
-
     for lack in lacking(playbook, site.root):
         error = CheckError(LACK, lack.message, guidance=lack.guidance)
         yield Finding(("steps", lack.index, "command"), error, certain=False, fatal=lack.fatal)
-    if registry.is_default(site.config.agent):
+    if agents_registry.is_default(site.config.agent):
         return
     try:
-        problem = unkept(registry.choose("", site.config, site.root), playbook)
+        problem = unkept(agents_registry.choose("", site.config, site.root), playbook)
     except PlaybookError:
         return
     if problem:
@@ -219,8 +225,6 @@ def agent_for(
     """The chosen agent; None if none is needed. Errors as `agents.registry.choose`."""
     if not needs_agent(playbook, spec, children):
         return None
-    from playbook_supervisor.agents.registry import choose
-
     return choose(spec, config, root)
 
 
@@ -240,8 +244,6 @@ class _Look:
         self._made = made
 
     def faults(self) -> Iterator[tuple[tuple[str | int, ...], PlaybookError]]:
-        from playbook_supervisor.project.expressions.json_schemas import find_mismatch, flaw, place
-
         step = self._step
         if self._site is not None:
             yield from refused(step, self._site.config, self._site.root)
@@ -295,10 +297,7 @@ class _Look:
             self._check_file(words, options)
         if namespace in OPTIONS:
             return
-        from playbook_supervisor.executors import registry
-        from playbook_supervisor.executors.protocol import Project, Task
-
-        check = getattr(registry.find(namespace), "check", None)
+        check = getattr(executors_registry.find(namespace), "check", None)
         if check is None:
             return
         task = Task(directive=self._step.id, namespace=namespace, words=words, options=options)
@@ -315,8 +314,6 @@ class _Look:
 
     def _check_file(self, words: tuple[str, ...], options: Mapping[str, Any]) -> None:
         """The file is there and its references are known, unless an earlier step makes it."""
-        from playbook_supervisor.sessions.engine.work import filled_prompt, prompt_file
-
         if self._site is None or not all(map(is_known, words)) or self._made & {*must_exist(words)}:
             return
         text = prompt_file(self._site.root, words)
@@ -333,6 +330,4 @@ def _schema(namespace: str) -> Mapping[str, Any]:
     """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
     if namespace in OPTIONS:
         return OPTIONS[namespace]
-    from playbook_supervisor.executors import registry
-
-    return registry.find(namespace).with_schema
+    return executors_registry.find(namespace).with_schema

@@ -6,10 +6,12 @@ decides and journals. A thread whose agent asks a person waits until `reply`.
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -18,7 +20,6 @@ from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.jobs import Channels, Job
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Attempt, Outcome
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.log_file import LogFile
 from playbook_supervisor.system.process.process_groups import kill_worker
 
@@ -26,7 +27,8 @@ _FILES_PER_WORKER, _OTHER_FILES = 16, 64  # descriptors: 12 while it starts, 6 l
 _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
 
 
-class WorkerEvent(Record):
+@dataclass(frozen=True, slots=True)
+class WorkerEvent:
     """A worker's line, notice, question or outcome; a signal, or a request of a person elsewhere.
 
     `put_off`: the worker has ended, because its question was not answered in time.
@@ -42,7 +44,8 @@ class WorkerEvent(Record):
     request: Request | None = None
 
 
-class _Worker(Record, frozen=False):
+@dataclass(slots=True)
+class _Worker:
     attempt: Attempt
     log: Path
     end: Callable[[], None] | None = None
@@ -74,7 +77,8 @@ class _Worker(Record, frozen=False):
         return reply
 
 
-class WorkerPool(Record, frozen=False):
+@dataclass(slots=True)
+class WorkerPool:
     """As many threads as were ever needed at once; an idle one takes the next step."""
 
     events: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
@@ -190,8 +194,6 @@ class WorkerPool(Record, frozen=False):
 
 def _raise_file_limit(workers: int) -> None:
     """Allow this process the open files that so many workers need, if the system permits it."""
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OTHER_FILES + _FILES_PER_WORKER * workers
     if hard != resource.RLIM_INFINITY:

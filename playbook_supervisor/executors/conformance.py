@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, PolicyError, StepError
@@ -23,7 +24,6 @@ from playbook_supervisor.executors.protocol import (
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
 from playbook_supervisor.project.settings.config import Config
-from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 DEADLINE = 0.5  # seconds after which a task that hangs must be stopped
@@ -36,7 +36,8 @@ class ConformanceError(AssertionError):
     """The agent or executor breaks its contract; the message says how."""
 
 
-class ExecutorTrial(Record, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorTrial:
     """What a check lets an executor do, in a folder that `prepare` has made ready.
 
     `works` succeeds, also a second time; `fails` fails. `hangs` would go on for ever; None for an

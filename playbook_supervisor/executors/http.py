@@ -15,7 +15,8 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import StepError
@@ -26,9 +27,7 @@ from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.expressions.references import is_known, with_any_values
 from playbook_supervisor.project.settings.bounds import admit_host
 from playbook_supervisor.project.settings.config import Config
-from playbook_supervisor.records import Record, field
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     import ssl
@@ -145,7 +144,8 @@ def admit(url: httpx.URL, config: Config | None) -> None:
         admit_host(config, url.raw_host.decode("ascii"), port)
 
 
-class Order(Record, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
     """A request as the step asks for it. `complete` if only a whole answer is of use."""
 
     method: str

@@ -7,10 +7,12 @@ leash, and the official SDK talks with it; without the extra `mcp` there is no S
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import PlaybookError, StepError
@@ -24,7 +26,6 @@ from playbook_supervisor.system.process.cancellation import cancelled_by
 from playbook_supervisor.system.process.process_groups import signal_name
 from playbook_supervisor.system.process.processes import Completed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import anyio
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -215,8 +216,6 @@ class _Call:
 
         At the end its input ends. If it does not end within `GRACE` seconds, it is ended.
         """
-        import math
-
         import anyio
 
         heard, hearing = anyio.create_memory_object_stream[Any](math.inf)
@@ -332,8 +331,6 @@ def _first(error: BaseException) -> BaseException:
 
 def _silence() -> None:
     """Keep the SDK's log off the terminal, unless the program has set up logging."""
-    import logging
-
     for name in ("client", "mcp"):
         logger = logging.getLogger(name)
         if not logger.handlers:

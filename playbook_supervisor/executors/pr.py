@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from playbook_supervisor.errors import StepError
@@ -28,7 +29,6 @@ from playbook_supervisor.executors.repository import CODE as GIT
 from playbook_supervisor.executors.repository import Repository
 from playbook_supervisor.formats.sanitize import counted, first_line, one_line
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.git import github
 from playbook_supervisor.system.git.git_process import default_branch
 
@@ -48,7 +48,8 @@ _PENDING = frozenset({"PENDING", "EXPECTED", "QUEUED", "IN_PROGRESS", "WAITING",
 _PASSED = frozenset({"SUCCESS", "NEUTRAL", "SKIPPED"})
 
 
-class PullRequest(Record):
+@dataclass(frozen=True, slots=True)
+class PullRequest:
     """A pull request; `state` is OPEN, MERGED or CLOSED."""
 
     number: int

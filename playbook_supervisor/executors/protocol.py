@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -24,7 +25,6 @@ from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.project.settings.bounds import admit_program
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.settings.secrets import forms
-from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.process.capture import capped, harmless, redact
 from playbook_supervisor.system.process.leash import abandoned
 from playbook_supervisor.system.process.processes import Completed, Worker
@@ -41,7 +41,8 @@ _OURS = frozenset({"git", "gh"})
 Why = Literal["", "wall", "idle", "stop"]
 
 
-class Task(Record, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
     """One attempt at one step, as an executor receives it, with every `{{arg}}` replaced.
 
     `directive` is `test#1`. `words` follow the namespace in `command`, split by POSIX quoting
@@ -65,7 +66,8 @@ class Task(Record, kw_only=True):
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-class Project(Record):
+@dataclass(frozen=True, slots=True)
+class Project:
     """Where a task is going to be carried out; `root` and `cwd` are as those of a `Context`."""
 
     root: Path
@@ -99,7 +101,8 @@ def refuse_words(task: Task, project: Project | None = None) -> None:
         )
 
 
-class Place(Record, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
     """Where a task runs, and within which limits. `wall` and `idle` are seconds.
 
     `env` is added to our environment for its programs. Every process of the task inherits

@@ -6,12 +6,13 @@ namespace, and the value, when it is called, makes the executor.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from playbook_supervisor import plugins
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.expressions import namespaces
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 

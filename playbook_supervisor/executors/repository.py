@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Context
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable, some
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_programs import Runs, command, environment, variables
 from playbook_supervisor.system.git.git_unattended import (
@@ -43,7 +43,8 @@ _LAST_WORDS = 300  # characters
 _SHORT = 7  # characters of a commit's id
 
 
-class Upstream(Record):
+@dataclass(frozen=True, slots=True)
+class Upstream:
     """The branch of the remote that a branch is pushed to; it has its name there, too.
 
     Commands that fetch use `address`; `env` is for commands that use the network. `tip` is the

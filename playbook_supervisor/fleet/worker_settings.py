@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError
 from playbook_supervisor.formats.checked_mapping import Problems, Section
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.project.expressions import globs
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import read_bytes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.formats.problems import Problem
 
@@ -39,7 +40,8 @@ _SCP = r"(?P<host>[^/:]+):(?!//)/*(?P<path>.+)"
 _MISLEADING = r"[\s\\?#\x00-\x1f\x7f]|%2[ef]|%5c"  # some program may read another host or path
 
 
-class WorkerSettings(Record):
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
     """What a worker may do. The defaults apply without a file.
 
     `repositories` are globs of URLs and `agents` kinds of agents, None for all. `max_cost_usd` is
@@ -114,8 +116,6 @@ def pool_names(names: Sequence[str]) -> tuple[str, ...]:
 
 def examine(data: bytes, source: str) -> tuple[WorkerSettings, tuple[Problem, ...]]:
     """The settings that could be read, and all problems. CheckError of the YAML reader."""
-    from playbook_supervisor.formats.strict_yaml import load as load_yaml
-
     document = load_yaml(data, source)
     problems = Problems(document, CODE, _CURE)
     settings = _read(Section(problems, document.data, (), _KEYS))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 

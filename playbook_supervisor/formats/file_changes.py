@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import counted
-from playbook_supervisor.records import Record, field
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
@@ -45,7 +45,8 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 _ESCAPED |= {b"v": b"\v"}
 
 
-class DiffLine(Record):
+@dataclass(frozen=True, slots=True)
+class DiffLine:
     """A line with its number in the old and in the new file, 0 where it has none."""
 
     kind: LineKind
@@ -54,14 +55,16 @@ class DiffLine(Record):
     text: str
 
 
-class Hunk(Record):
+@dataclass(frozen=True, slots=True)
+class Hunk:
     """`heading` is git's, with the ranges and the function: `@@ -1,7 +1,8 @@ def main():`."""
 
     heading: str
     lines: tuple[DiffLine, ...]
 
 
-class FileChange(Record):
+@dataclass(frozen=True, slots=True)
+class FileChange:
     """One file. `added` and `removed` are its true totals, 0 if its lines are not compared.
 
     `left_out` is the number of added and removed lines that `hunks` lacks. `notes` are short words
@@ -78,7 +81,8 @@ class FileChange(Record):
     notes: tuple[str, ...] = ()
 
 
-class Changes(Record):
+@dataclass(frozen=True, slots=True)
+class Changes:
     """All files; `left_out_files` are in the totals only, which are lower bounds unless `exact`."""
 
     files: tuple[FileChange, ...] = ()
@@ -142,7 +146,8 @@ def parse(lines: Iterable[str], listed: Sequence[FileChange] | None = None) -> C
     )
 
 
-class _Section(Record, frozen=False):
+@dataclass(slots=True)
+class _Section:
     """What the text says about one file."""
 
     header: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.located import Builder, Document, Plain, refuse
+from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -103,8 +104,6 @@ class _JsonReader:
         self._fail(f"`{word}` is not a number in JSON")
 
     def _fail(self, message: str) -> NoReturn:
-        from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line
-
         if line := conflict_line(self._text):
             refuse(self._source, line, 1, *CONFLICT)
         line, col = self._position()

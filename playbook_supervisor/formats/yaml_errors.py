@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.records import Record
 
 
-class _Explanation(Record):
+@dataclass(frozen=True, slots=True)
+class _Explanation:
     """What we say instead of a parser's message that contains `words`.
 
     `at_context`: the place to correct is the context's, not the problem's.

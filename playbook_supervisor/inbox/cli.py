@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,10 +16,13 @@ from playbook_supervisor.fleet.commands import opening
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.inbox.commands import admission, register
+from playbook_supervisor.inbox.commands.feed import Feed
+from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
+from playbook_supervisor.inbox.commands.reminding import Reminders
+from playbook_supervisor.inbox.web.access import Access, link
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.system.process import ancestry
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import segno
 
@@ -126,8 +130,6 @@ def invite(person: str, *, url: str) -> int:
 
     It works once, within three days. The journal keeps the name, and policies can name it.
     """
-    from playbook_supervisor.inbox.web.access import link
-
     _require_terminal("invite people")
     origin = _origin(url)
     if not origin:
@@ -179,10 +181,7 @@ inbox.add_command(listing, "list")
 
 
 def _serve(wanted: Listen, fleet: bool | None) -> int:
-    from playbook_supervisor.inbox.commands.feed import Feed
-    from playbook_supervisor.inbox.commands.reminding import Reminders
     from playbook_supervisor.inbox.web import server
-    from playbook_supervisor.inbox.web.access import Access
     from playbook_supervisor.inbox.web.app import InboxApp
 
     here, people = _here(), register.load().people
@@ -226,8 +225,6 @@ def _fleet(wanted: bool | None) -> FleetFeed | None:
     """The sessions of the fleet, if they are wanted, or nothing was said and there is one."""
     if wanted is False or (wanted is None and not opening.is_set_up()):
         return None
-    from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
-
     return FleetFeed()
 
 

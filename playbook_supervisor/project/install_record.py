@@ -7,6 +7,7 @@ file that is missing was deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError
@@ -14,7 +15,6 @@ from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import contained, digest, read_bytes
 
 FILE = ".playbooks/install.yaml"
@@ -23,7 +23,8 @@ SCHEMA = NEWEST["install.yaml"]
 _HEADER = "# What `playbook init` wrote, and the digests of it then. Keep it in git.\n"
 
 
-class Installation(Record):
+@dataclass(frozen=True, slots=True)
+class Installation:
     """`version` of the program that wrote last; `files` maps paths from the root of the repository
     to the `fingerprint` of what was written; `no_hooks` if hooks are not installed."""
 

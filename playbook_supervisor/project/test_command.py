@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
 _LARGEST = 1 << 20
@@ -48,7 +48,8 @@ _PLACEHOLDER = "no test specified"
 """What `npm init` writes for a project without tests."""
 
 
-class Proposal(Record):
+@dataclass(frozen=True, slots=True)
+class Proposal:
     """`run` is an argv without a shell, `source` the file that says so; `env` is set for it."""
 
     run: tuple[str, ...]

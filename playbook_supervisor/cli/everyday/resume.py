@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.drive import drive_and_show
+from playbook_supervisor.commands.driving import driving, resume_token
 
 
 @options.command
@@ -53,9 +55,6 @@ def resume(
       playbook resume --kill --agent exec:./my-agent
       playbook resume --token TOKEN --approve --json
     """
-    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
-    from playbook_supervisor.commands.driving import driving, resume_token
-
     chosen, drive = options.chosen_session(named, session), options.drive_options(values)
     if token or approve or deny:
         if not token or approve is deny:

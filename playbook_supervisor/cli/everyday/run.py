@@ -5,6 +5,10 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.drive import drive_and_show
+from playbook_supervisor.cli.render import plan
+from playbook_supervisor.commands.driving import driving
+from playbook_supervisor.commands.driving.dry_run import plan as plan_run
 
 
 @options.command
@@ -37,9 +41,6 @@ def run(
       playbook run auto-validate 013 --mode autonomous --json
       playbook run auto-feature 013 --agent exec:./my-agent
     """
-    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need neither
-    from playbook_supervisor.commands.driving import driving
-
     drive = options.drive_options(values)
     if not dry_run:
         return drive_and_show(
@@ -49,9 +50,6 @@ def run(
             options.level(),
             json=json,
         )
-    from playbook_supervisor.cli.render import plan
-    from playbook_supervisor.commands.driving.dry_run import plan as plan_run
-
     planned = plan_run(playbook, args, start=start, drive=drive)
     if json:
         output.write_json(plan.as_json(planned))

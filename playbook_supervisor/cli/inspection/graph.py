@@ -7,6 +7,7 @@ and journals appears only in escaped labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from types import MappingProxyType
 
@@ -29,7 +30,6 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.sessions.files.preview import template_of
 
@@ -116,7 +116,8 @@ def flowchart(
     return "\n".join(["flowchart TD", *chart.lines, *(f"  {style}" for style in _STYLES)])
 
 
-class _Drawn(Record):
+@dataclass(frozen=True, slots=True)
+class _Drawn:
     """A step with the names of its nodes: a step's id may be a keyword of Mermaid."""
 
     step: Step

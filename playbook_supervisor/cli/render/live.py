@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from playbook_supervisor.cli.render import sessions, text
@@ -14,7 +15,6 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round
 from playbook_supervisor.sessions.store.snapshot import Snapshot
@@ -40,7 +40,8 @@ def spinner(now: int) -> str:
 # ── the steps of a run ──────────────────────────────────────────────────────────────────────
 
 
-class Row(Record):
+@dataclass(frozen=True, slots=True)
+class Row:
     """One step: its mark and tone, name, duration, remark; `depth` sessions are above its own."""
 
     mark: str
@@ -51,7 +52,8 @@ class Row(Record):
     depth: int = 0
 
 
-class StepList(Record):
+@dataclass(frozen=True, slots=True)
+class StepList:
     """The rows that fit; `earlier` and `later` count the steps above and below them."""
 
     title: str
@@ -117,7 +119,8 @@ def _over(run: StepRun) -> bool:
     return not run.current and (not run.loop or run.ended)
 
 
-class _Seen(Record):
+@dataclass(frozen=True, slots=True)
+class _Seen:
     """What is known of all attempts of a tree of sessions."""
 
     attempts: Mapping[str, Entry]
@@ -251,7 +254,8 @@ def _row(step: Step, run: StepRun, seen: _Seen, within: str) -> Row:
 # ── all sessions ────────────────────────────────────────────────────────────────────────────
 
 
-class Line(Record):
+@dataclass(frozen=True, slots=True)
+class Line:
     """A line of the board; a `whole` one is wrapped where others are cut."""
 
     text: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from playbook_supervisor.audit.metrics import (
@@ -15,7 +16,6 @@ from playbook_supervisor.audit.metrics import (
 )
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import counted, first_line
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.journal import valued
 
 Json = dict[str, Any]
@@ -34,7 +34,8 @@ _COUNTS = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e3, 1e3, "k"))
 _SCIENTIFIC = 100_000  # dollars; more are shown as 1.2e+05
 
 
-class Sheet(Record):
+@dataclass(frozen=True, slots=True)
+class Sheet:
     """A table: a column of names, then columns of numbers."""
 
     head: tuple[str, ...]

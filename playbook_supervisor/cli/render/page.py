@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 from playbook_supervisor import __version__
@@ -14,7 +15,6 @@ from playbook_supervisor.cli.render import html, text
 from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, step_runs
@@ -103,7 +103,8 @@ def _family(shown: SessionView) -> Iterator[SessionView]:
 # ── the bars: when each attempt ran and waited ───────────────────────────────────────────────
 
 
-class Span(Record):
+@dataclass(frozen=True, slots=True)
+class Span:
     """A part of a bar: its start and its width, in per cent of the chart."""
 
     kind: str  # idle, work, gate
@@ -112,7 +113,8 @@ class Span(Record):
     label: str
 
 
-class Bar(Record):
+@dataclass(frozen=True, slots=True)
+class Bar:
     """One attempt: its texts and its parts."""
 
     id: str
@@ -123,14 +125,16 @@ class Bar(Record):
     spans: tuple[Span, ...]
 
 
-class Tick(Record):
+@dataclass(frozen=True, slots=True)
+class Tick:
     """A mark on the axis."""
 
     left: float
     label: str
 
 
-class Chart(Record):
+@dataclass(frozen=True, slots=True)
+class Chart:
     """A bar for each attempt, in the order of the journal, and the marks of the axis."""
 
     bars: tuple[Bar, ...]
@@ -155,7 +159,8 @@ def chart(entries: Sequence[Entry], began: int, now: int) -> Chart:
     return Chart(tuple(bars), _ticks(scale))
 
 
-class _Scale(Record):
+@dataclass(frozen=True, slots=True)
+class _Scale:
     first: int
     length: int
 

@@ -9,6 +9,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
@@ -17,11 +18,11 @@ from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.file_changes import Changes, FileChange, visible
 from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.inbox.commands.gate_facts import changes_since_beginning
 from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.answers import meanings_of, read_answer
 from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.store.snapshot import Snapshot
@@ -38,7 +39,8 @@ _MOST = 400  # lines of a diff
 _SIGNS = {"added": "+", "removed": "-", "context": " ", "remark": " "}
 
 
-class Prompt(Record, frozen=False):
+@dataclass(slots=True)
+class Prompt:
     """Asks on stderr and reads stdin. An observer has printed the question already.
 
     `steps_shown`: it has also listed the steps.
@@ -122,8 +124,6 @@ class Prompt(Record, frozen=False):
 
 
 def _diff(snapshot: Snapshot) -> list[str]:
-    from playbook_supervisor.inbox.commands.gate_facts import changes_since_beginning
-
     own = snapshot.of(text.asked(snapshot).member)
     return list(diff_lines(changes_since_beginning(own.store, own.session_id)))
 

@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -16,13 +18,12 @@ from rich.text import Text
 
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import Level, now
+from playbook_supervisor.cli.render.metrics_tables import fitted
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, shortened
 from playbook_supervisor.kernel.state import Change, Entry, Event
-from playbook_supervisor.records import Record, field
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
@@ -54,7 +55,8 @@ _STYLES = {
 _TONES = {"plain": "", "waits": "bold yellow", "works": "cyan", "dim": "dim"}
 
 
-class Region(Record, frozen=False):
+@dataclass(slots=True)
+class Region:
     """Lines of a terminal that are redrawn in place, with one write for each frame.
 
     To avoid flicker, nothing is erased before it is overwritten. No line reaches the last column,
@@ -328,8 +330,6 @@ def _cut(lines: Sequence[Text]) -> Group:
 
 def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
     """Print the tables, no wider than the terminal."""
-    from playbook_supervisor.cli.render.metrics_tables import fitted  # not needed by runs
-
     console = Console(file=stream, highlight=False)
     for sheet in sheets:
         name, *figures = sheet.head

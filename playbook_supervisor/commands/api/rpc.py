@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.api.envelope import DEADLINE
@@ -15,7 +16,6 @@ from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError
 from playbook_supervisor.kernel.state import INTERRUPTED
 from playbook_supervisor.project.playbooks import playbook_file
-from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.gate import tokens
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.process.cancellation import Interrupted

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.expressions.arguments import by_name
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import contained
 
 LARGEST = 4 * 1024 * 1024  # bytes of a request
@@ -21,7 +21,8 @@ _KEYS = {"run": (*_ANY, "pipeline", "argsJson"), "resume": (*_ANY, "token", "app
 _NEEDED = {"run": ("pipeline",), "resume": ("token", "approve")}
 
 
-class Request(Record):
+@dataclass(frozen=True, slots=True)
+class Request:
     """What a program asks for: to run a `pipeline`, or else to resume with a `token`.
 
     `pipeline` is the text of a playbook if it has a newline, else a name or a path. `args` are as

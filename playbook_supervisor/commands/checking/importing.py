@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -14,7 +15,6 @@ from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.project.playbooks import dialects, library
 from playbook_supervisor.project.playbooks.schema import examine_translation, required
 from playbook_supervisor.project.playbooks.translation import Translation
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
@@ -22,7 +22,8 @@ from playbook_supervisor.system.git import checkout
 _SCHEMA = "# yaml-language-server: $schema=../playbook.schema.json"
 
 
-class Import(Record):
+@dataclass(frozen=True, slots=True)
+class Import:
     """What was written where; `written` is empty for a playbook of ours, which needs no import.
 
     `notes` say what was translated, `decisions` what a person should decide now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -36,10 +37,10 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
-from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.files.principal import NO_ONE, Principal
 from playbook_supervisor.sessions.publication import publishing
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -50,7 +51,8 @@ _GATE_TIMEOUT = 60.0  # seconds for the commit at a gate of a session of the fle
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
 
 
-class DriveOptions(Record):
+@dataclass(frozen=True, slots=True)
+class DriveOptions:
     """How to drive a session headless. `agent` is what `--agent` takes.
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
@@ -323,7 +325,7 @@ def _drive(
             max_output_bytes=drive.max_output_bytes,
             limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
-            by=_person(store) if prompter else Principal(""),
+            by=_person(store) if prompter else NO_ONE,
             patience=supervisor.config.patience if drive.patience is None else drive.patience,
             before_launch=before_launch,
             choose=choose,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
@@ -24,7 +25,6 @@ from playbook_supervisor.project.expressions.references import interpolate, show
 from playbook_supervisor.project.playbooks.child_playbooks import OutlinedStep, given, outline
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -32,7 +32,8 @@ from playbook_supervisor.sessions.store.disk_store import DiskStore
 _SHOWN = 3  # changes that are named
 
 
-class Need(Record):
+@dataclass(frozen=True, slots=True)
+class Need:
     """A condition of a step as it is now, and the earlier step that is to provide it, if any."""
 
     probed: Probed
@@ -45,7 +46,8 @@ class Need(Record):
         return not (self.probed.held or self.provider or later)
 
 
-class PlannedStep(Record):
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
     """One step as it would run: `step` is as tight as the policies make it.
 
     `command` is what a person would type, without its arguments; `found` is that slash command as
@@ -69,7 +71,8 @@ class PlannedStep(Record):
     asks_for: tuple[str, ...]
 
 
-class RunPlan(Record):
+@dataclass(frozen=True, slots=True)
+class RunPlan:
     """What `run` would do here, phase by phase, and why it would refuse.
 
     `file` is relative to the repository's top. `agent` is a name or, where none can be used, what

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +25,6 @@ from playbook_supervisor.project.install_record import (
     read_installation,
 )
 from playbook_supervisor.project.playbooks import library
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.system.disk.files import (
     contained,
@@ -46,7 +46,8 @@ SHARED: Mapping[str, Merge] = {settings.FILE: settings.merged}
 UP_TO_DATE = "up to date"
 
 
-class Action(Record):
+@dataclass(frozen=True, slots=True)
+class Action:
     """What happens to one file; `path` is relative to the repository's top level."""
 
     path: str
@@ -54,7 +55,8 @@ class Action(Record):
     why: str
 
 
-class FileChange(Record):
+@dataclass(frozen=True, slots=True)
+class FileChange:
     """An action with its data.
 
     `content` is what to write. `recorded` is the fingerprint that install.yaml holds afterwards,
@@ -66,7 +68,8 @@ class FileChange(Record):
     recorded: str = ""
 
 
-class InstallPlan(Record):
+@dataclass(frozen=True, slots=True)
+class InstallPlan:
     """What `init` or `update` would do; `record` is the new install.yaml, `again` plans anew."""
 
     root: Path

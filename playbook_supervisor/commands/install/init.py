@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +28,6 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import config
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
 
@@ -39,7 +39,8 @@ _ALWAYS_WRITTEN = frozenset({*changes.SHARED, library.INDEX, FILE})
 """The files that every `init` writes if they are missing, also without `--restore`."""
 
 
-class Choices(Record):
+@dataclass(frozen=True, slots=True)
+class Choices:
     """What a person chose.
 
     `no_hooks` leaves the shared files alone and is remembered; None means what was chosen last.
@@ -59,7 +60,7 @@ class Choices(Record):
 def plan(
     cwd: Path | None = None,
     merges: Mapping[str, Merge] = changes.SHARED,
-    choices: Choices = Choices(),  # noqa: B008 - a record cannot be changed
+    choices: Choices = Choices(),
 ) -> InstallPlan:
     """What `init` would do in the repository of `cwd`. Writes nothing.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands.install import changes, shipped
@@ -19,7 +20,6 @@ from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.project.test_command import Proposal, detect
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk import templates
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
@@ -31,7 +31,8 @@ TEST = "test"
 _HEADER = "# The settings of this project; `playbook schema config` describes every key.\n"
 
 
-class Survey(Record):
+@dataclass(frozen=True, slots=True)
+class Survey:
     """What a project has.
 
     `lacking` maps each shipped playbook to the commands that are missing for it; `offered` are the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview
@@ -13,7 +14,6 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.attempt_log import log_path, logged_attempts
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk import log_file
@@ -23,7 +23,8 @@ _INTERVAL = 0.2  # seconds between two readings of a growing log
 _MOST_NAMED = 20
 
 
-class AttemptLog(Record):
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
     """The log of one attempt; in a child session, `within` is what that works for: `release#1`."""
 
     store: DiskStore

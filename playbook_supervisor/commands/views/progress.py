@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from playbook_supervisor.commands import overview
@@ -20,7 +21,6 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.observers import LAST_LINES, last_lines
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry, last_entries
-from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.steps.step_runs import steps_settled
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
@@ -31,7 +31,8 @@ _Place = tuple[Path, str]
 _CONTEXT_INTERVAL = 5.0  # seconds between two looks at what a gate is about
 
 
-class Progress(Record):
+@dataclass(frozen=True, slots=True)
+class Progress:
     """A session's progress. `total` is 0 if its playbook cannot be read.
 
     `at_work` are the attempts in progress by their ids, those of child sessions instead of the ones

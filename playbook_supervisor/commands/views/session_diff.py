@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,6 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.policies import session_policy
 from playbook_supervisor.project.settings import session_settings
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files import (
     integrity,
     portable_records,
@@ -44,7 +44,8 @@ from playbook_supervisor.system.disk.files import digest, read_bytes
 Read = TypeVar("Read")
 
 
-class Difference(Record):
+@dataclass(frozen=True, slots=True)
+class Difference:
     """One difference: `what` in a short sentence, and the changed keys.
 
     `file` is one of the session's files. A change is a key with its YAML before and after, empty
@@ -56,7 +57,8 @@ class Difference(Record):
     changes: tuple[tuple[str, str, str], ...] = ()
 
 
-class SessionPaths(Record):
+@dataclass(frozen=True, slots=True)
+class SessionPaths:
     """A session's folder, and its private folder and state file in the git directory."""
 
     session_id: str
@@ -70,7 +72,8 @@ class SessionPaths(Record):
         return cls(session_id, store.folder(session_id), private, ABFile(private / NAME))
 
 
-class SavedSession(Record):
+@dataclass(frozen=True, slots=True)
+class SavedSession:
     """What this worktree saved of a session: its local state, and copies of its files."""
 
     paths: SessionPaths

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.fleet.engine.session_tip import FOLDERS, HEADS
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.policies import session_policy
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import projection
 from playbook_supervisor.sessions.files.journal import MAX_BYTES
 from playbook_supervisor.sessions.files.local_state import NAME, Runtime
@@ -299,7 +299,8 @@ def _project_playbook(folder: Path, session: LooseSession) -> SessionFile | None
 # all references of the remote, another clone those that were fetched. All in them is hostile data.
 
 
-class _Blob(Record):
+@dataclass(frozen=True, slots=True)
+class _Blob:
     mode: str
     object_id: str
     size: int

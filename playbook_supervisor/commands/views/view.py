@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview, proving
@@ -33,7 +34,7 @@ from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
 from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects, tightened
 from playbook_supervisor.project.settings.config import Config
-from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import pinned_inputs, session_ids
 from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest, read_manifest
@@ -86,7 +87,8 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
         yield seen
 
 
-class SessionView(Record):
+@dataclass(frozen=True, slots=True)
+class SessionView:
     """One session with its whole journal.
 
     `playbook` is as its author wrote it, None if none is pinned; `policy` is what holds beyond it.
@@ -197,7 +199,8 @@ def selected_session(store: DiskStore, named: str) -> str:
 # ── diagrams ─────────────────────────────────────────────────────────────────────────────────
 
 
-class Diagram(Record):
+@dataclass(frozen=True, slots=True)
+class Diagram:
     """A playbook and those that it can reach; with a session also its journal and session.yaml."""
 
     playbook: Playbook

@@ -6,6 +6,7 @@ It came to nothing if none of its steps ran and no commit has it. Everything els
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -18,7 +19,6 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import counted
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.integrity import FILES
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
@@ -26,7 +26,8 @@ from playbook_supervisor.system.disk.files import remove
 from playbook_supervisor.system.git import gitpython
 
 
-class Discarded(Record):
+@dataclass(frozen=True, slots=True)
+class Discarded:
     """What was removed: the session's folder, and worktree and branch if `start` made them.
 
     `root` is None if the worktree stays; `branch` is empty if it stays, and then `stays` names it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview
@@ -29,7 +30,6 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
@@ -49,7 +49,8 @@ _REMOVED = "removed"
 _STILL = "what was written of session {} is not what was read again"
 
 
-class FinishPlan(Record):
+@dataclass(frozen=True, slots=True)
+class FinishPlan:
     """What would be removed, and the obstacles, a line each.
 
     `root` is the worktree, which may be `gone` already. `branch` is empty if none is to be removed;
@@ -68,7 +69,8 @@ class FinishPlan(Record):
     gone: bool = False
 
 
-class FinishResult(Record):
+@dataclass(frozen=True, slots=True)
+class FinishResult:
     """What was removed, with notices for the user.
 
     `brought` are the sessions that were brought to another checkout, where they are not committed.

@@ -11,6 +11,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from playbook_supervisor.commands.views.session_diff import SavedSession
 from playbook_supervisor.commands.worktrees.merge_detection import MergeTarget
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files import integrity
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.merging import Files, Merge, merge
@@ -39,7 +39,8 @@ _FIRST = "session.yaml"
 """A folder with this file is a session, so in a new folder it is written last."""
 
 
-class Leaving(Record):
+@dataclass(frozen=True, slots=True)
+class Leaving:
     """What is about to be removed: a worktree, of which the folder may be gone, and a branch.
 
     `store` is the worktree's, None if git does not know the worktree any more. `commit` is its
@@ -55,7 +56,8 @@ class Leaving(Record):
     discarded: str = ""
 
 
-class Homecoming(Record):
+@dataclass(frozen=True, slots=True)
+class Homecoming:
     """A session that is not safe elsewhere.
 
     `writes` is what is written to `folder`, in the checkout `home`. If that is not possible,

@@ -7,13 +7,13 @@ is there. Changes in the sessions' folders do not count, since a session often e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.git import github, gitpython
 
 _SESSIONS = ".playbooks/sessions/"
@@ -24,7 +24,8 @@ _CUSTOMARY = (f"{HEADS}main", f"{HEADS}master")
 _CANDIDATES, _PATHS, _SHOWN = 50, 50, 10
 
 
-class MergeTarget(Record):
+@dataclass(frozen=True, slots=True)
+class MergeTarget:
     """A branch that work is merged into; `here`: a reference here keeps its commit."""
 
     name: str
@@ -32,14 +33,16 @@ class MergeTarget(Record):
     here: bool = True
 
 
-class MergeTargets(Record):
+@dataclass(frozen=True, slots=True)
+class MergeTargets:
     """Where a branch may have been merged, likeliest first; `kept` are local, never removed."""
 
     targets: tuple[MergeTarget, ...]
     kept: frozenset[str]
 
 
-class Merged(Record):
+@dataclass(frozen=True, slots=True)
+class Merged:
     """How a branch's work was merged, in a few words, and a commit that has all of it."""
 
     how: str

@@ -11,6 +11,7 @@ import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,7 +36,6 @@ from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.child_playbooks import Children
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import CommandIndex
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
@@ -48,7 +48,8 @@ _FOLDERS = (".playbooks", ".claude", ".specify", ".features")
 _LINK = "120000"
 
 
-class StartResult(Record):
+@dataclass(frozen=True, slots=True)
+class StartResult:
     """A pending session in its own worktree.
 
     `typed` is the slash command that begins it, empty if Claude Code lacks commands for it.
@@ -231,7 +232,8 @@ def _request_there(there: DiskStore, reference: str, *given: str) -> RunRequest:
 # ── what the commit has ──────────────────────────────────────────────────────────────────────
 
 
-class _Preflight(Record):
+@dataclass(frozen=True, slots=True)
+class _Preflight:
     """The checks of one commit, which is exported to the folder `tree`.
 
     `own_tip`: the commit is the tip of the worktree's own branch, so a new commit there helps.
@@ -410,7 +412,8 @@ def _first(playbook: Playbook) -> list[Step]:
 # ── the export ───────────────────────────────────────────────────────────────────────────────
 
 
-class _Blob(Record):
+@dataclass(frozen=True, slots=True)
+class _Blob:
     mode: str
     name: str
     size: int

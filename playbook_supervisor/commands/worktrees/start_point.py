@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, GitError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import gitpython
 from playbook_supervisor.system.git.checkout import Checkout
@@ -21,7 +21,8 @@ _SHOWN = 5
 _FILE = "base.json"
 
 
-class Base(Record):
+@dataclass(frozen=True, slots=True)
+class Base:
     """Where a new branch starts; `ref` is its full reference or empty, `name` is for messages."""
 
     commit: str
@@ -29,7 +30,8 @@ class Base(Record):
     name: str
 
 
-class Branch(Record):
+@dataclass(frozen=True, slots=True)
+class Branch:
     """The branch of a worktree, the commit at its tip, and whether it has to be created."""
 
     name: str

@@ -11,11 +11,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store.disk_store import SESSIONS
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
@@ -33,7 +34,8 @@ _TIMEOUT = 600.0
 """Seconds to wait for other starts: a checkout may be large, and a hook slow."""
 
 
-class WorktreePlan(Record):
+@dataclass(frozen=True, slots=True)
+class WorktreePlan:
     """A worktree to create: its path, its branch, whether that is new, and the commit at its tip.
 
     `source` is what a new branch is created from; if it is a remote branch, it is tracked.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -76,7 +76,8 @@ def _is_foreign(root: Path, name: str) -> bool:
     return file is not None and not is_ours(read_bytes(file))
 
 
-class TypedCommand(Record):
+@dataclass(frozen=True, slots=True)
+class TypedCommand:
     """A command, and the conversation in which it was typed."""
 
     store: DiskStore

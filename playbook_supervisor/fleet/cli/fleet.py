@@ -7,7 +7,10 @@ import re
 import click
 
 from playbook_supervisor.cli import completers, options, output
+from playbook_supervisor.cli.inspection.doctor import show
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.fleet.commands import operating
+from playbook_supervisor.fleet.commands.examining import examine
 from playbook_supervisor.fleet.commands.opening import opened
 from playbook_supervisor.fleet.storage.rows import Limits
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
@@ -49,8 +52,6 @@ def up() -> int:
     On PostgreSQL nothing is changed: it is checked that the database can be reached and has this
     version's tables.
     """
-    from playbook_supervisor.fleet.commands import operating
-
     place = operating.up()
     output.write(f"{'made' if place.made else 'ready'}: {place.address}")
     output.inform("next: playbook worker, and playbook submit PLAYBOOK FEATURE")
@@ -64,8 +65,6 @@ def migrate() -> int:
     Needs the right to create schemas. Workers of older versions cannot use the database any more,
     if the tables change.
     """
-    from playbook_supervisor.fleet.commands import operating
-
     place = operating.migrate()
     output.write(f"{'made' if place.made else 'up to date'}: {place.address}")
     return 0
@@ -197,9 +196,6 @@ def doctor(urls: tuple[str, ...]) -> int:
     whether workers here accept the repository, can fetch it, and can push sessions to it: it pushes
     one and removes it again.
     """
-    from playbook_supervisor.cli.inspection.doctor import show
-    from playbook_supervisor.fleet.commands.examining import examine
-
     return show(examine(urls))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.live import Line
@@ -13,7 +14,6 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.sessions.files.journal import valued
 from playbook_supervisor.sessions.files.serialize import PROTOCOL
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

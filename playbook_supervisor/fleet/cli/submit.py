@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
+from playbook_supervisor.fleet.commands import submitting
+from playbook_supervisor.fleet.commands.opening import opened
 
 
 @options.command
@@ -59,9 +61,6 @@ def submit(
       playbook submit auto-change "add --json" --repo https://github.com/acme/site.git
       playbook submit auto-validate 013 --after 20260219-a7k
     """
-    from playbook_supervisor.fleet.commands import submitting
-    from playbook_supervisor.fleet.commands.opening import opened
-
     drive = options.drive_options(values)
     submission = submitting.Submission(
         reference=playbook,

@@ -8,6 +8,8 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render.log import Level
+from playbook_supervisor.fleet.commands import operating
+from playbook_supervisor.fleet.commands.opening import opened
 
 
 @options.command
@@ -38,9 +40,6 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
       playbook worker --pools default,nightly --slots 4
       playbook worker --drain
     """
-    from playbook_supervisor.fleet.commands import operating
-    from playbook_supervisor.fleet.commands.opening import opened
-
     level = options.level()
 
     def tell(session: str, sentence: str) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.drivers import gate_answer, own_agents
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import FleetError, StateError
@@ -17,11 +19,9 @@ from playbook_supervisor.fleet.commands.overview import find
 from playbook_supervisor.fleet.storage.rows import ENDED, Row, State
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.system.git.git_process import identity
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
@@ -29,7 +29,8 @@ _FEWEST = 2  # choices of a gate
 _SHORTEST = 3  # characters: as many as the last part of an id has
 
 
-class FleetAnswer(Record):
+@dataclass(frozen=True, slots=True)
+class FleetAnswer:
     """An answer that the fleet has: a worker journals it and goes on."""
 
     row: Row
@@ -147,8 +148,6 @@ def _may_be_id(word: str) -> bool:
 
 def _drives(named: str) -> bool:
     """Whether a worktree of this repository drives the session, or several may be meant."""
-    from playbook_supervisor.commands import overview
-
     try:
         here = locate.store()
     except StateError:  # no repository

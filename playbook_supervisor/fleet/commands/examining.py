@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands.doctor import Diagnosis
@@ -22,7 +23,6 @@ from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.process.processes import run
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 

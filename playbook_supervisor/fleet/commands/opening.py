@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.fleet import worker_settings
+from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage import address as addresses
 from playbook_supervisor.fleet.storage.address import Address
+from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.git import checkout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.engine.session_ref import Mirror
     from playbook_supervisor.fleet.storage.database import FleetDatabase
@@ -35,15 +37,11 @@ def is_set_up() -> bool:
 
 def opened() -> FleetDatabase:
     """The fleet's database, for a `with`. StateError PB-STATE-NO-EXTRA without its packages."""
-    from playbook_supervisor.fleet.storage.database import FleetDatabase
-
     return FleetDatabase.open(address())
 
 
 def mirror(url: str, settings: WorkerSettings | None = None) -> Mirror:
     """This user's mirror of a repository. Its transport has to be allowed in worker.yaml."""
-    from playbook_supervisor.fleet.engine.session_ref import Mirror
-
     return Mirror.of(mirrors(), url, (settings or worker_settings.load()).transports)
 
 

@@ -7,6 +7,7 @@ the queue and the pools of the sessions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from playbook_supervisor.errors import FleetError, PlaybookError, StateError
@@ -24,7 +25,7 @@ from playbook_supervisor.fleet.storage.rows import Limits, Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.manifest import Manifest, read_manifest
@@ -39,7 +40,8 @@ _DEEPEST = 16  # child sessions below each other
 _NO_LIMITS = Limits()
 
 
-class Place(Record):
+@dataclass(frozen=True, slots=True)
+class Place:
     """A database that is ready. `made`: its tables were made, or changed to this version's."""
 
     address: str
@@ -132,7 +134,8 @@ def limits(
 # ── prune ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Pruned(Record):
+@dataclass(frozen=True, slots=True)
+class Pruned:
     """What was removed, and why the rest could not be: rows, refs at remotes, folders, mirrors."""
 
     sessions: tuple[str, ...]
@@ -197,7 +200,8 @@ def _last_use(mirror: Path) -> int:
 # ── rebuild ─────────────────────────────────────────────────────────────────────────────────
 
 
-class Rebuilt(Record):
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
     """The sessions that a repository has, how many rows changed, and what cannot be read."""
 
     repository: str

@@ -6,15 +6,15 @@ Everything comes from the database, which keeps nothing of what agents or git ha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError, guidance
 from playbook_supervisor.fleet.storage.rows import ENDED, Row, State
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.store.selection import full_id
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
@@ -24,7 +24,8 @@ RECENT = 24 * 3_600_000
 _ORDER = (State.WAITING, State.STUCK, State.RUNNING, State.QUEUED, *ENDED)
 
 
-class FleetSession(Record):
+@dataclass(frozen=True, slots=True)
+class FleetSession:
     """A session of the fleet. `before` counts the queued ones that its repository lets go first.
 
     `after` is the state of the session that has to be completed before it, None if there is none.
@@ -42,7 +43,8 @@ class FleetSession(Record):
         return guidance(self.row.error, self.row.id) or guidance("PB-FLEET-STUCK", self.row.id)
 
 
-class FleetOverview(Record):
+@dataclass(frozen=True, slots=True)
+class FleetOverview:
     """The fleet at `now`, ms since the epoch by the database's clock.
 
     `sessions` are those that wait, the longest first, the stuck ones, those that run, those that

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,7 +32,6 @@ from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import NewSession
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store import creation
@@ -43,7 +43,8 @@ from playbook_supervisor.system.git.git_process import ask, identity
 _PATIENCE, _PAUSE = 10.0, 1.0  # seconds, while the database is away
 
 
-class Submission(Record):
+@dataclass(frozen=True, slots=True)
+class Submission:
     """What a person asks of the fleet: a playbook with its arguments, and what may be added.
 
     `repository` is a URL, by default of the remote of the current checkout, `base` a branch of it,
@@ -61,7 +62,8 @@ class Submission(Record):
     drive: DriveOptions = field(default_factory=DriveOptions)
 
 
-class Submitted(Record):
+@dataclass(frozen=True, slots=True)
+class Submitted:
     """A queued session. `base` is the branch it began from, `commit` that branch's commit."""
 
     session: NewSession

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +45,6 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -70,7 +70,8 @@ _OURS = frozenset(
 """The variables that the child does not get: it does not speak to the database."""
 
 
-class Station(Record):
+@dataclass(frozen=True, slots=True)
+class Station:
     """What a worker has on this machine. `folder` is its own, `mirrors` all workers' of this user.
 
     `tell` is given a session and a sentence for the person who watches, `log` what its child says.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from playbook_supervisor.errors import FleetError, PlaybookError
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.process.leash_process import now
 
 SECONDS = 90.0
@@ -22,7 +22,8 @@ _TICK = 0.25  # seconds between two looks at what is due
 _AGAIN = 1.0  # seconds after a renewal that failed
 
 
-class Term(Record):
+@dataclass(frozen=True, slots=True)
+class Term:
     """How long a lease lasts, in seconds, and what follows from it."""
 
     seconds: float = SECONDS

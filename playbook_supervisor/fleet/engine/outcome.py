@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from playbook_supervisor.errors import AgentError, PlaybookError, StateError
 from playbook_supervisor.fleet.storage.rows import State
@@ -12,7 +13,6 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, SessionStatus
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _UNREACHABLE = frozenset(
@@ -40,7 +40,8 @@ _SENTENCES = {
 """What the database keeps of an error: never git's, a program's or an agent's own words."""
 
 
-class Became(Record):
+@dataclass(frozen=True, slots=True)
+class Became:
     """What a session is now. QUEUED: it was cut short, and goes on; `said` and `code` say why.
 
     `choices` are the resolutions at the open gate. With `retry`, nothing is to be pushed: an agent

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,7 +34,6 @@ from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
 from playbook_supervisor.fleet.engine.session_tip import FALLBACK, FOLDERS, HEADS, REF, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import SessionClock
@@ -302,7 +302,8 @@ class Mirror:
             remove(beside)
 
 
-class _Heads(Record):
+@dataclass(frozen=True, slots=True)
+class _Heads:
     """Where the clone is: its branch, and the commits of HEAD and of the branch; maybe empty."""
 
     branch: str

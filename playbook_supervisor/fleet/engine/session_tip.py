@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
@@ -34,7 +34,8 @@ _NO_BRANCH = r"\A[-/]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:\A|/)\.|\.lock(?:/
 _LONGEST_BRANCH, _LONGEST_WORKER = 200, 200
 
 
-class Tip(Record):
+@dataclass(frozen=True, slots=True)
+class Tip:
     """The newest commit of a session's chain.
 
     `ref` is the reference at the remote, `branch` the session's branch without `refs/heads/`,

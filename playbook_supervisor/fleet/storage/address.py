@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk import user_state
 
 VARIABLE = "PLAYBOOK_FLEET"
@@ -18,7 +18,8 @@ _SECRET = ("password", "sslpassword")
 _FORMS = "postgresql://USER@HOST/DATABASE, or sqlite:///FILE with an absolute path"
 
 
-class Address(Record):
+@dataclass(frozen=True, slots=True)
+class Address:
     """The address of a database: of a PostgreSQL server, or a file of SQLite.
 
     `url` may have a password and is never shown; `shown` has none. `file` is None for a server.

@@ -16,7 +16,7 @@ import pwd
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.fleet.storage.address import Address
@@ -32,7 +32,6 @@ except ImportError as error:
         guidance="Install them: pip install 'playbook-supervisor[fleet]'",
     ) from error
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.fleet.worker_settings import POOL
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -39,7 +39,8 @@ ENDED = (State.COMPLETED, State.FAILED, State.ABORTED)
 OPEN = tuple(state for state in State if state not in ENDED)
 
 
-class Row(Record):
+@dataclass(frozen=True, slots=True)
+class Row:
     """What the fleet knows of a session.
 
     Times are milliseconds since the epoch by the database's clock; `lease_until` and `due_at` are 0
@@ -79,7 +80,8 @@ class Row(Record):
     retry: bool = False
 
 
-class NewSession(Record):
+@dataclass(frozen=True, slots=True)
+class NewSession:
     """A session that was created and pushed, as `submit` stores it."""
 
     id: str
@@ -93,7 +95,8 @@ class NewSession(Record):
     submitted_by: str = ""
 
 
-class Lease(Record):
+@dataclass(frozen=True, slots=True)
+class Lease:
     """The right of a worker to drive a session, with the row as it was when it was taken."""
 
     session: str
@@ -102,14 +105,16 @@ class Lease(Record):
     row: Row
 
 
-class Renewal(Record):
+@dataclass(frozen=True, slots=True)
+class Renewal:
     """What a renewed lease brings: the words and the author of a cancellation, or empty texts."""
 
     cancel: str
     cancel_by: str
 
 
-class StoredAnswer(Record):
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
     """An answer to a gate. `at` is in ms by the database's clock, `via` as `answer` was told."""
 
     gate: str
@@ -120,7 +125,8 @@ class StoredAnswer(Record):
     via: str = ""
 
 
-class Swept(Record):
+@dataclass(frozen=True, slots=True)
+class Swept:
     """The sessions that a sweep gave their job back, by the reason why they had none.
 
     `put_back`: the lease lapsed, or a worker ended between the job and the lease. `due`: they were
@@ -134,7 +140,8 @@ class Swept(Record):
     removed: int = 0
 
 
-class Limits(Record):
+@dataclass(frozen=True, slots=True)
+class Limits:
     """How many sessions of a pool may be at work: in all, of one repository, and started per time.
 
     `per_time` is a number of sessions and the seconds in which so many may start. None: any number.
@@ -145,7 +152,8 @@ class Limits(Record):
     per_time: tuple[int, float] | None = None
 
 
-class Job(Record):
+@dataclass(frozen=True, slots=True)
+class Job:
     """A job that has not ended. `since` is when it was put, or taken if it is at work, in ms."""
 
     session: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -32,7 +32,6 @@ from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.files.session_ids import valid
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
 

@@ -8,8 +8,9 @@ end before the job is back, a later sweep finds the session again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -17,9 +18,8 @@ from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.storage.rows import ENDED, OPEN, Job, Row, State, Swept
 from playbook_supervisor.fleet.storage.tables import now_ms
 from playbook_supervisor.fleet.storage.transactions import Transaction, clock, words
-from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.records import as_mapping
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
 
@@ -94,7 +94,8 @@ Run = Callable[[Callable[[Transaction], Any]], Any]
 """Carries out a transaction and returns what it returned."""
 
 
-class _Found(Record):
+@dataclass(frozen=True, slots=True)
+class _Found:
     lapsed: list[Row]
     due: list[Row]
     queued: list[Row]

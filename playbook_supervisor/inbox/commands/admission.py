@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,14 +14,14 @@ from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.inbox.commands.repository import Row
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.process.ancestry import Process
 from playbook_supervisor.system.process.peer_process import Peer
 
 _WHAT = "answer in the inbox"
 
 
-class Answerer(Record):
+@dataclass(frozen=True, slots=True)
+class Answerer:
     """Who answers. `name` is empty for the user of this machine, whom each repository's git names.
 
     `peer` is the other end; None if the system does not tell. `proxied`: it is a proxy.

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands.driving.answering import answer as record
 from playbook_supervisor.commands.pinned import pinned_policy
@@ -24,7 +26,6 @@ from playbook_supervisor.inbox.commands.admission import (
 from playbook_supervisor.inbox.commands.gate_facts import GateFacts, facts_of
 from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel.directives import Finish
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files import principal, session_branch
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.snapshot import Snapshot
@@ -32,7 +33,6 @@ from playbook_supervisor.system.disk.files import ensure_folder, written_at
 from playbook_supervisor.system.disk.log_file import last_part
 from playbook_supervisor.system.process.child_process import start_apart
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
 
@@ -40,7 +40,8 @@ _LOG = "inbox-resume.log"
 _PART = 4_000  # bytes of the log that are looked at
 
 
-class Submission(Record):
+@dataclass(frozen=True, slots=True)
+class Submission:
     """What a person sent: the words, and the gate and the state that were shown."""
 
     gate: str
@@ -48,7 +49,8 @@ class Submission(Record):
     text: str
 
 
-class Recorded(Record):
+@dataclass(frozen=True, slots=True)
+class Recorded:
     """What followed. `resumes`: a process of ours goes on with the session."""
 
     snapshot: Snapshot

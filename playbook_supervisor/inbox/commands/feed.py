@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.inbox.commands import register
 from playbook_supervisor.inbox.commands.repository import AnyRow, Repository, Row
-from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
 
@@ -21,7 +21,8 @@ _MOST_ENDED = 50  # sessions that have ended today
 _OLD = 30.0  # seconds
 
 
-class Listing(Record):
+@dataclass(frozen=True, slots=True)
+class Listing:
     """The sessions by what they need. `problems` name repositories that cannot be read.
 
     `stuck` and `queued` are sessions of the fleet, and so are some of the others. `version` grows

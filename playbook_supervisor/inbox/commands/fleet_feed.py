@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.views.progress import progress_of, steps_of
@@ -24,7 +26,6 @@ from playbook_supervisor.fleet.engine.session_ref import SessionClone, Tip
 from playbook_supervisor.fleet.storage import rows
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.inbox.commands.repository import FLEET, FleetRow, Row
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -33,7 +34,6 @@ from playbook_supervisor.system.disk.files import ensure_folder, remove
 from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git import checkout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
@@ -121,7 +121,8 @@ class FleetFeed:
 # ── clones to look at ───────────────────────────────────────────────────────────────────────
 
 
-class _View(Record, frozen=False):
+@dataclass(slots=True)
+class _View:
     """`used` is when someone last looked, in seconds of the monotonic clock."""
 
     tip: Tip

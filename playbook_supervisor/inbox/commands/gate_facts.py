@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from playbook_supervisor.commands.views.view import SessionView, view_of
@@ -14,7 +15,6 @@ from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files.manifest import Waiting
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext
@@ -28,14 +28,16 @@ from playbook_supervisor.system.git.git_diff import changes_of
 LOG_LINES = 40
 
 
-class ExactCall(Record):
+@dataclass(frozen=True, slots=True)
+class ExactCall:
     """The arguments of a tool's call, by name. `whole`: a gate keeps only so much of a long one."""
 
     arguments: Mapping[str, str]
     whole: bool = True
 
 
-class GateFacts(Record):
+@dataclass(frozen=True, slots=True)
+class GateFacts:
     """One open gate. `gate` is what waits, `record` the gate in the journal.
 
     `lines` say what decides most (`gate_text`), `log` the last lines of the attempt `log_of`,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import JsonFields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.git import checkout
 
@@ -29,14 +30,16 @@ _LONGEST_NAME = 200
 _TOKEN_BYTES = 24
 
 
-class Invitation(Record):
+@dataclass(frozen=True, slots=True)
+class Invitation:
     """A link that was not used yet. `until` in ms since the epoch."""
 
     digest: str
     until: int
 
 
-class Browser(Record):
+@dataclass(frozen=True, slots=True)
+class Browser:
     """A browser that a person uses. `since` in ms since the epoch."""
 
     digest: str
@@ -44,7 +47,8 @@ class Browser(Record):
     name: str
 
 
-class Person(Record):
+@dataclass(frozen=True, slots=True)
+class Person:
     """An invited person, by the `Name <mail>` that the journal keeps."""
 
     name: str
@@ -52,7 +56,8 @@ class Person(Record):
     browsers: tuple[Browser, ...] = ()
 
 
-class Register(Record):
+@dataclass(frozen=True, slots=True)
+class Register:
     """All that is remembered."""
 
     repositories: tuple[Path, ...] = ()

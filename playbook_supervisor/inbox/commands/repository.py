@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -13,7 +14,6 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.commands.overview import FleetSession
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.storage.rows import OPEN, State
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import checkout
@@ -24,7 +24,8 @@ FLEET = "fleet"
 _PLAYBOOKS, _SESSIONS, _PRIVATE, _WORKTREES = ".playbooks", "sessions", "playbook", "worktrees"
 
 
-class Row(Record):
+@dataclass(frozen=True, slots=True)
+class Row:
     """One session that a person began. `key` and `repository` name its repository, in links and
     to people. One of the `fleet` is read from its newest snapshot.
     """
@@ -76,7 +77,8 @@ class Row(Record):
         return f"{self.key}/{self.session_id}"
 
 
-class FleetRow(Record):
+@dataclass(frozen=True, slots=True)
+class FleetRow:
     """A session of the fleet. This machine's clock is `later` than the database's by so many ms."""
 
     session: FleetSession

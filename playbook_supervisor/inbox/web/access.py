@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.inbox.commands import register
 from playbook_supervisor.inbox.commands.register import Register
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk import user_state
 
 ENTER = "/enter"
@@ -24,7 +24,8 @@ _OWNER = "you"
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
-class Visitor(Record):
+@dataclass(frozen=True, slots=True)
+class Visitor:
     """A person whose browser is known. `name` is empty for the user of this machine."""
 
     name: str
@@ -36,7 +37,8 @@ class Visitor(Record):
         return self.name.partition(" <")[0] or _OWNER
 
 
-class Site(Record):
+@dataclass(frozen=True, slots=True)
+class Site:
     """Where the inbox is reached: `scheme://host:port`, and the hosts that a request may name."""
 
     origin: str

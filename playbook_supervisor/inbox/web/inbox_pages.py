@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from playbook_supervisor.cli.render import html, text
 from playbook_supervisor.cli.render.page import session_values
@@ -16,12 +17,12 @@ from playbook_supervisor.inbox.commands.repository import AnyRow, FleetRow, Row
 from playbook_supervisor.kernel.answers import meanings_of
 from playbook_supervisor.kernel.gates import ASKED, PLANNED
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.records import Record
 
 _LABELS = {Resolution.ALLOW: "Allow once", Resolution.ANSWER: "Send the answer"}
 
 
-class Choice(Record):
+@dataclass(frozen=True, slots=True)
+class Choice:
     """A button: the word that it sends, and its label. `usual`: the playbook has planned it."""
 
     word: str

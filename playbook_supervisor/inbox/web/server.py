@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import socket
 import ssl
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,14 +19,14 @@ from playbook_supervisor.inbox.web import limits
 from playbook_supervisor.inbox.web.access import Site, site_of
 from playbook_supervisor.inbox.web.app import InboxApp
 from playbook_supervisor.inbox.web.limits import LARGEST_HEADERS, ImpatientProtocol
-from playbook_supervisor.records import Record
 
 _MOST_CONNECTIONS = 1_000
 _KEEP_ALIVE = 15  # seconds that a connection may stay unused
 _CLOSING = 2  # seconds that requests may take to end
 
 
-class Listen(Record):
+@dataclass(frozen=True, slots=True)
+class Listen:
     """Where to listen and how people reach it. `url` is empty for the address itself.
 
     `tls` are the files of the certificate and its key; `proxied`: a proxy in front speaks TLS.

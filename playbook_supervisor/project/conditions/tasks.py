@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 
 from playbook_supervisor.formats.markdown_lines import visible_lines
-from playbook_supervisor.records import Record
 
 _MARKER = re.compile(
     r"\s*(?:>|(?:[-*+\u2022\u2013\u2014]|[0-9]{1,9}[.)]|[A-Za-z][.)])(?=[^\w*`]|\Z))"
@@ -39,7 +39,8 @@ _SIGNS_ELSEWHERE = re.compile(_BOXES)  # a tick there is about something else, t
 _MOST = 99  # markers and cells of a line
 
 
-class Task(Record):
+@dataclass(frozen=True, slots=True)
+class Task:
     """One task; lines count from 1."""
 
     text: str
@@ -47,7 +48,8 @@ class Task(Record):
     line: int
 
 
-class _Found(Record):
+@dataclass(frozen=True, slots=True)
+class _Found:
     """What stands at the beginning of a text; `done` is None for a word that can also be a tag."""
 
     done: bool | None

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.located import Data, Document, Path
 from playbook_supervisor.formats.markdown_lines import Lines, visible_lines
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
-from playbook_supervisor.records import Record
 
 _PREFIX = re.compile(r"\A(?:(?:#{1,6}|[-+])[ \t]+)?(?:[0-9]{1,3}[.)][ \t]+)?")
 _ITEM = re.compile(r"[ \t]*(?:[-+*]|[0-9]{1,3}[.)])[ \t]+")
@@ -72,7 +72,8 @@ _SHAPES = (
 )
 
 
-class Reading(Record):
+@dataclass(frozen=True, slots=True)
+class Reading:
     """What a report says.
 
     `verdict` is PASS, FAIL, STALE or empty; if it is empty, `reason` says why, and "in PATH" can be
@@ -93,7 +94,8 @@ class Reading(Record):
         return self.contradiction or self.verdict
 
 
-class _Statement(Record):
+@dataclass(frozen=True, slots=True)
+class _Statement:
     """What a line says: `word` is empty for a verdict that is left open.
 
     `said` is what a person is shown of it. Only a statement that `decides` makes a verdict; the

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import Problem, problem_at
@@ -27,9 +29,7 @@ from playbook_supervisor.project.expressions.references import (
 )
 from playbook_supervisor.project.playbooks.library import Library
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -44,7 +44,8 @@ _CHILD, _CYCLE = "PB-CHECK-CHILD", "PB-CHECK-CYCLE"
 _FEATURE = "feature"
 
 
-class Fault(Record):
+@dataclass(frozen=True, slots=True)
+class Fault:
     """What is wrong with the child of the step at this index; `place` leads to it in the step."""
 
     index: int
@@ -52,7 +53,8 @@ class Fault(Record):
     error: CheckError
 
 
-class ChildStep(Record):
+@dataclass(frozen=True, slots=True)
+class ChildStep:
     """A step that runs a child; `file` is None if there is none that could run."""
 
     index: int
@@ -287,7 +289,8 @@ def _key(file: Path) -> str:
 # ── an outline for people ───────────────────────────────────────────────────────────────────
 
 
-class OutlinedStep(Record):
+@dataclass(frozen=True, slots=True)
+class OutlinedStep:
     """A step of a child: its id behind those of the steps that lead to it, as in `ship/deploy`.
 
     `again`: it runs a playbook that is being run on the way to it, so what is below is not said.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import Problem, problem_of
@@ -14,15 +16,15 @@ from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document
 from playbook_supervisor.kernel.model import Arg, Playbook
 from playbook_supervisor.project.playbooks import dialects
 from playbook_supervisor.project.playbooks.schema import examine_translation, required
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.project.playbooks.secret_detection import refused
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.playbooks.translation import Translation
 
 
-class PlaybookFile(Record, slots=False):
+@dataclass(frozen=True)
+class PlaybookFile:
     """A playbook, read and parsed once when needed; the file of a `text` is only in messages."""
 
     file: Path
@@ -74,8 +76,6 @@ class PlaybookFile(Record, slots=False):
             translation = self.translation
         except CheckError as error:
             return None, (problem_of(error, self.source),)
-        from playbook_supervisor.project.playbooks.secret_detection import refused
-
         playbook, problems = examine_translation(translation)
         secrets = refused(translation.document, self.data)
         found = sorted((*problems, *secrets), key=lambda each: each.position)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.checked_mapping import Problems, Section, is_empty
@@ -23,10 +25,9 @@ from playbook_supervisor.project.expressions.references import names
 from playbook_supervisor.project.playbooks import yaml_folder
 from playbook_supervisor.project.playbooks.schema import examine_conditions
 from playbook_supervisor.project.policies.session_policy import LADDER, ROLE, Demand, Policy
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Data, Document
     from playbook_supervisor.formats.located import Path as Place
@@ -43,7 +44,8 @@ _LONGEST = 200  # characters of a pattern
 _CALLS = r"[A-Za-z_][A-Za-z0-9_-]*(?:\([^\n]{1,200}\))?"
 
 
-class PolicyRule(Record):
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
     """What is required of the steps that match all patterns (globs).
 
     `line` is where the rule begins in its file. `demand` lacks the step.

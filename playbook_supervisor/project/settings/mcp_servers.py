@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.formats.sanitize import one_line, suggestion
 from playbook_supervisor.project.settings.secrets import SHORTEST
-from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -29,7 +29,8 @@ _COMMON = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR"
 _CURE = "Declare it in .mcp.json: `claude mcp add --scope project NAME -- PROGRAM ARGS` does."
 
 
-class Server(Record):
+@dataclass(frozen=True, slots=True)
+class Server:
     """A server as a program: its argv, and the variables to add to its environment.
 
     `secrets` are the values of our own variables that `env` names: that is how a server is given

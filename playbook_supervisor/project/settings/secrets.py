@@ -6,16 +6,20 @@ environment variable. A value is looked up when a step starts that needs it, and
 
 from __future__ import annotations
 
+import json
 import os
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
 
 from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.kernel.model import Arg, Step
 from playbook_supervisor.project.expressions.references import handle, secret_names
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.process import processes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
 
@@ -26,7 +30,8 @@ _DEADLINE = 30.0  # seconds that a program has to print a secret
 _SHORTEST_FRAGMENT = 6  # characters of base64
 
 
-class Secrets(Record):
+@dataclass(frozen=True, slots=True)
+class Secrets:
     """The secrets of one step: value by name (`secret:TOKEN`, or that of a secret arg), and
     `hidden`, what its output must not show."""
 
@@ -77,8 +82,6 @@ def value_of(name: str, config: Config, root: Path) -> str:
 
 
 def _printed(name: str, argv: tuple[str, ...], root: Path) -> str:
-    from playbook_supervisor.system.process import processes
-
     try:
         done = processes.run(argv, cwd=root, timeout=_DEADLINE, cap=_LARGEST)
     except PlaybookError as error:
@@ -103,17 +106,12 @@ def forms(value: str) -> tuple[str, ...]:
     In base64, what surrounds a value decides about the first and last characters, so the forms are
     those that every text has that contains it, at each of the three positions.
     """
-    import json
-    from urllib.parse import quote, quote_plus
-
     escaped = [json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
     escaped += [quote(value, safe=""), quote(value), quote_plus(value)]
     return tuple(dict.fromkeys([value, *escaped, *_in_base64(value.encode())]))
 
 
 def _in_base64(value: bytes) -> list[str]:
-    from base64 import b64encode
-
     fragments = []
     for before in range(3):
         encoded = b64encode(bytes(before) + value).decode().rstrip("=")

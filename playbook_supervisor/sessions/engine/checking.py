@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.project.settings.checks import Checking
 from playbook_supervisor.sessions.engine.proofs import SessionProofs
 from playbook_supervisor.sessions.steps.attempt_log import new_log, secret_values
 from playbook_supervisor.system.process.process_groups import kill_worker
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import time
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -33,7 +34,6 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.steps.open_session import OpenSession
     from playbook_supervisor.system.git.checkout import Checkout

@@ -7,13 +7,13 @@ over as it is; where one copy has comments or keys of a person, those stay byte 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.integrity import RECORDS, pinned
 from playbook_supervisor.sessions.files.journal import EMPTY, HEADER, emit_entry, parse_journal
 from playbook_supervisor.sessions.files.journal_bytes import JournalText
@@ -32,7 +32,8 @@ _RECORDED = (RECORDS, "outputs/")
 """What this program alone writes beside the journal, without notes of a person."""
 
 
-class Merge(Record):
+@dataclass(frozen=True, slots=True)
+class Merge:
     """What one copy lacks of the other: files to write, or a sentence for each that differs."""
 
     writes: Files
@@ -110,7 +111,8 @@ def _data(content: bytes, name: str) -> object:
 # ── the journal ─────────────────────────────────────────────────────────────────────────────
 
 
-class _Pieces(Record):
+@dataclass(frozen=True, slots=True)
+class _Pieces:
     """A journal's text: before its entries, each entry with the comments after it, and the rest."""
 
     head: bytes

@@ -22,6 +22,8 @@ class Principal(Record):
     role: str = ""
 
 
+NO_ONE = Principal("")
+"""No person is known."""
 AUTONOMOUS = Principal(Mode.AUTONOMOUS.value, "run --mode autonomous")
 
 

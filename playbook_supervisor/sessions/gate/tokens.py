@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hmac import compare_digest
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.records import Record, as_mapping, field
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.disk.locks import locked
 
@@ -29,7 +32,8 @@ _MOST = 500  # tokens of a session that are kept, with those that were used
 _NONCE = 16  # bytes
 
 
-class Token(Record):
+@dataclass(frozen=True, slots=True)
+class Token:
     """A token, and what became of it. `gate` is empty if it stands for the session.
 
     `decision` is `approve` or `deny` once one is recorded; it is `used` once its request has ended.
@@ -56,15 +60,14 @@ def issue(private: Path, gate: str = "") -> str:
         return tokens.live(private.name, gate).text
 
 
-class Tokens(Record, frozen=False):
+@dataclass(slots=True)
+class Tokens:
     """The tokens of one session, oldest first, while its lock is held."""
 
     known: list[Token] = field(default_factory=list)
 
     def live(self, session: str, gate: str) -> Token:
         """The token that may still decide this; made if there is none."""
-        import secrets
-
         for each in self.known:
             if each.gate == gate and not each.decision:
                 return each
@@ -79,8 +82,6 @@ class Tokens(Record, frozen=False):
 
         All tokens are compared, each in constant time.
         """
-        from hmac import compare_digest
-
         found = [each for each in self.known if compare_digest(each.text, text)]
         if not found:
             raise foreign()

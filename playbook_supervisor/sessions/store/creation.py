@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
@@ -23,19 +25,20 @@ from playbook_supervisor.project.expressions import arguments
 from playbook_supervisor.project.expressions.bound_conditions import bound, without_absent_checks
 from playbook_supervisor.project.expressions.references import is_known
 from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.child_playbooks import Children
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
 from playbook_supervisor.project.playbooks.step_needs import lacking
 from playbook_supervisor.project.policies import policy_files
 from playbook_supervisor.project.policies.session_policy import Policy, tightened
 from playbook_supervisor.project.settings import config, secrets
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.store.selection import open_here
 from playbook_supervisor.sessions.store.session_changes import never_committed
+from playbook_supervisor.system.git.git_process import branches, default_branch
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
 NO_CHILDREN: Mapping[str, PlaybookFile] = MappingProxyType({})
 
 
-class RunRequest(Record):
+@dataclass(frozen=True, slots=True)
+class RunRequest:
     """A run that a person asked for, checked: it can begin. `warnings` are sentences for them.
 
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
@@ -187,8 +191,6 @@ def _children(root: Path, playbook: Playbook, file: PlaybookFile) -> Mapping[str
     """What the steps of the playbook can reach, by name. CheckError if a step could not run it."""
     if not any(step.child for step in playbook.steps):
         return {}
-    from playbook_supervisor.project.playbooks.child_playbooks import Children
-
     return Children(root).required(playbook, file)
 
 
@@ -287,8 +289,6 @@ def another_is_open(store: DiskStore, session_id: str) -> StateError:
 
 
 def _on_default_branch(here: Checkout) -> tuple[str, ...]:
-    from playbook_supervisor.system.git.git_process import default_branch
-
     if not here.branch or here.branch != default_branch(here.root):
         return ()
     return (
@@ -336,6 +336,4 @@ def _unknown_step(playbook: Playbook, start: str) -> ArgumentError:
 
 
 def _branches(root: Path) -> Sequence[str]:
-    from playbook_supervisor.system.git.git_process import branches
-
     return branches(root)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CODES, ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -28,7 +29,6 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_process import branches
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -6,10 +6,11 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.system.process.processes import run
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -37,8 +38,6 @@ def is_plain(branch: str) -> bool:
 
 def pull_requests(root: Path, branch: str, state: str, *fields: str) -> Completed:
     """The result of `gh pr list`; `state` is merged or all. StorageError if there is no `gh`."""
-    from playbook_supervisor.system.process.processes import run
-
     argv = ["gh", *listing(branch, state, *fields)]
     return run(argv, cwd=root, env={**os.environ, **QUIET}, timeout=DEADLINE)
 

@@ -10,19 +10,21 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import GitError, StorageError
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.git.git_process import ask, failure, understood
 from playbook_supervisor.system.git.git_programs import Runs, command, variables
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from git import Repo as Repo
 
 
-class Worktree(Record):
+@dataclass(frozen=True, slots=True)
+class Worktree:
     """A checkout of the repository; `branch` empty when detached, `head` before a commit."""
 
     path: Path
@@ -97,8 +99,6 @@ def _worktrees(listed: str) -> Iterator[Worktree]:
 
 def contents(repo: Repo, names: Sequence[str]) -> Iterator[bytes]:
     """The content of each object, in the order of the names."""
-    from tempfile import TemporaryFile
-
     with TemporaryFile() as requested:
         requested.write("".join(f"{name}\n" for name in names).encode())
         requested.seek(0)

@@ -7,6 +7,7 @@ hundred bytes only, so the folder is named by a descriptor or by a short link.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import sys
@@ -146,8 +147,6 @@ class Connection:
 
 def _closed(connection: socket.socket) -> bool:
     """Whether our end is closed, or the other end is and nothing is left to read."""
-    import select
-
     try:
         poll = select.poll()
         poll.register(connection, select.POLLIN)

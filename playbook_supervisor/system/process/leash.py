@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from signal import SIGKILL
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.system.process import leash_process
 from playbook_supervisor.system.process.child_process import not_startable, spawn_silent
 from playbook_supervisor.system.process.process_groups import lock_worker_file, worker_record
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 

@@ -11,10 +11,10 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.ancestry import Process
 
@@ -26,7 +26,8 @@ Address = tuple[str, int]
 """A host's number and a port."""
 
 
-class Peer(Record):
+@dataclass(frozen=True, slots=True)
+class Peer:
     """The other end. `local`: on this machine. `processes` have its socket open, `user` owns it.
 
     A local socket without processes belongs to another user, or to a process that hides or has just

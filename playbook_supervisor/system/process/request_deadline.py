@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.process.cancellation import Interrupted, cancelled_by
 
 
-class Deadline(Record, frozen=False):
+@dataclass(slots=True)
+class Deadline:
     """`passed` once the time is over; `interrupted` once the request is being ended."""
 
     passed: bool = False
