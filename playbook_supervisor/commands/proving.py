@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -17,7 +17,7 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project.settings import checks, session_settings
 from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.project.settings.config import CheckSpec, Config
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.engine import proofs
 from playbook_supervisor.sessions.engine.proofs import SessionProofs
 from playbook_supervisor.sessions.files import integrity

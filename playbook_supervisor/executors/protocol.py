@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -25,6 +25,7 @@ from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.project.settings.bounds import admit_program
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.settings.secrets import forms
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.process.capture import capped, harmless, redact
 from playbook_supervisor.system.process.leash import abandoned
 from playbook_supervisor.system.process.processes import Completed, Worker
