@@ -6,10 +6,9 @@ import json
 import os
 
 import pytest
+from cli.scripts import conforms
 from support.foreign_playbooks import INBOX
 from support.scratch_project import Project
-
-from cli.scripts import conforms
 
 PROGRAM = """\
 #!/bin/sh
