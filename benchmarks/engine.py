@@ -52,11 +52,11 @@ def run(steps: int, folder: Path) -> dict[str, float]:
 
     Measured from launch to launch. `commit` measures the end of a session.
     """
-    supervisor = sample.session(sample.repository(folder), steps)
+    tree = sample.session(sample.repository(folder), steps)
     watch = Stopwatch()
-    runner = Runner(supervisor, ScriptAgent(Script()), watch)
+    runner = Runner(tree, ScriptAgent(Script()), watch)
     worked = time.process_time()
-    ending = runner.drive(supervisor.begin)
+    ending = runner.drive(tree.begin)
     worked = time.process_time() - worked
     assert ending.why == "completed"
     took = watch.launched[-1] - watch.launched[0]
@@ -82,9 +82,9 @@ def items(number: int, folder: Path) -> dict[str, float]:
     for turn in range(max(1, 100 // number)):
         looped = sample.loop(sample.repository(folder / f"items-{turn}"), number)
         unrolled = sample.session(sample.repository(folder / f"steps-{turn}"), number)
-        for what, supervisor in (("item", looped), ("step", unrolled)):
+        for what, tree in (("item", looped), ("step", unrolled)):
             watch = Stopwatch()
-            assert Runner(supervisor, agent, watch).drive(supervisor.begin).why == "completed"
+            assert Runner(tree, agent, watch).drive(tree.begin).why == "completed"
             launched = watch.launched[1:-1] if what == "item" else watch.launched
             assert len(launched) == number
             found[what] += [after - before for before, after in pairwise(launched)]
@@ -93,11 +93,11 @@ def items(number: int, folder: Path) -> dict[str, float]:
 
 def write(entries: int, folder: Path) -> dict[str, float]:
     """Median milliseconds of a report that settles a step and launches the next, synced to disk."""
-    supervisor = sample.part_of_the_way(sample.repository(folder), entries, STEPS)
+    tree = sample.part_of_the_way(sample.repository(folder), entries, STEPS)
     times = []
     for number in range(entries, entries + 50):
         began = time.perf_counter()
-        supervisor.report(f"s{number}#1", Outcome(output="nothing"))
+        tree.report(f"s{number}#1", Outcome(output="nothing"))
         times.append(time.perf_counter() - began)
     return {"each": median(times) * 1000}
 
@@ -117,17 +117,17 @@ def check(playbooks: int, folder: Path) -> dict[str, float]:
 
 def commit(times: int, folder: Path) -> dict[str, float]:
     """Median milliseconds of a session's commit, and of a plain `git commit` of the same change."""
-    supervisor = sample.session(sample.repository(folder), 20)
-    supervisor.begin()
+    tree = sample.session(sample.repository(folder), 20)
+    tree.begin()
     by_hand = ["git", "commit", "--quiet", "--message=x", "--only", "--", ".playbooks/sessions"]
     for command in (["git", "add", "."], ["git", "commit", "--quiet", "--message=Begin"]):
         subprocess.run(command, cwd=folder, check=True)
-    journal = disk_store.SESSIONS, supervisor.id, "journal.yaml"
+    journal = disk_store.SESSIONS, tree.id, "journal.yaml"
     ours, theirs = [], []
     for number in range(times):
         folder.joinpath(*journal).write_text(f"# {number}\n")
         began = time.perf_counter()
-        made = SessionInGit(supervisor.store.checkout, supervisor.id, timeout=60.0).commit(
+        made = SessionInGit(tree.store.checkout, tree.id, timeout=60.0).commit(
             "Record", "it", "sample"
         )
         ours.append(time.perf_counter() - began)

@@ -96,11 +96,11 @@ def measured(folder: Path) -> Iterator[Figures]:
     launcher.write_text(LAUNCHER.format(python=sys.executable))
     launcher.chmod(0o755)
     yield _figures("no session is bound", CALLS["a worker writes a file"], root, 0.25)
-    supervisor = sample.part_of_the_way(root, 3, 10)
-    bound = Binding(supervisor.id, "c1", os.getpid())
+    tree = sample.part_of_the_way(root, 3, 10)
+    bound = Binding(tree.id, "c1", os.getpid())
     here = checkout.find(root)
     for what, payload in CALLS.items():
-        binding.bind(here, supervisor.private, bound)
+        binding.bind(here, tree.private, bound)
         marker = here.git_dir / MARKER
         _, *others = marker.read_text().splitlines(keepends=True)
         marker.write_text("".join([f"{launcher}\n", *others]))

@@ -30,7 +30,7 @@ from support.scratch_project import Project
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.inbox.commands import register
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 REPOSITORIES, WAITING, ENDED, RUNNING = 20, 4, 4, 2
 BROWSERS, STEPS = 50, 200
@@ -42,7 +42,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # ── the sessions ────────────────────────────────────────────────────────────────────────────
 
 
-def sessions(folder: Path) -> tuple[list[Path], list[Supervisor]]:
+def sessions(folder: Path) -> tuple[list[Path], list[SessionTree]]:
     """The repositories, and the sessions that run."""
     roots, running = [], []
     for number in range(REPOSITORIES):
@@ -56,11 +56,11 @@ def sessions(folder: Path) -> tuple[list[Path], list[Supervisor]]:
     return roots, running
 
 
-def advance(supervisor: Supervisor, steps: int) -> Supervisor:
-    supervisor.begin()
+def advance(tree: SessionTree, steps: int) -> SessionTree:
+    tree.begin()
     for number in range(steps):
-        supervisor.report(f"s{number}#1", Outcome(output="nothing"))
-    return supervisor
+        tree.report(f"s{number}#1", Outcome(output="nothing"))
+    return tree
 
 
 def failed() -> Outcome:
@@ -79,10 +79,10 @@ def run(folder: Path, asked: Connection) -> None:
         asked.send(roots)
         due = ((each, f"s{step}#1") for step in range(STEPS) for each in running)
         while asked.recv():
-            supervisor, attempt = next(due)
+            tree, attempt = next(due)
             began = time.perf_counter()
-            supervisor.report(attempt, Outcome(output="nothing"))
-            asked.send((began, supervisor.private.name))
+            tree.report(attempt, Outcome(output="nothing"))
+            asked.send((began, tree.private.name))
 
 
 class Writer:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 FEATURE = "013-sample"
@@ -36,17 +36,17 @@ def playbook(
     return (head + "".join(each)).encode()
 
 
-def session(root: Path, steps: int, *, gated: int = -1) -> Supervisor:
+def session(root: Path, steps: int, *, gated: int = -1) -> SessionTree:
     """A pending session of such a playbook."""
     store = DiskStore(checkout.find(root))
     text = playbook(steps, gated=gated)
-    return Supervisor(
+    return SessionTree(
         store,
         store.create(playbook="sample", text=text, feature=FEATURE, args={"feature": FEATURE}),
     )
 
 
-def loop(root: Path, items: int) -> Supervisor:
+def loop(root: Path, items: int) -> SessionTree:
     """A pending session: a step lists numbers, a no-op step runs for each, a last one reads all.
 
     The agent prints the list as the output of `list`.
@@ -62,7 +62,7 @@ def loop(root: Path, items: int) -> Supervisor:
         text += f"  - {{{step}, autonomy: auto, error_policy: stop}}\n"
     assert items <= 10_000
     session_id = store.create(playbook="sample", text=text.encode(), feature=FEATURE, args={})
-    return Supervisor(store, session_id)
+    return SessionTree(store, session_id)
 
 
 def commit(root: Path) -> None:
@@ -73,19 +73,19 @@ def commit(root: Path) -> None:
         subprocess.run(["git", "-C", str(root), *command], check=True)
 
 
-def part_of_the_way(root: Path, entries: int, steps: int, *, gate: bool = False) -> Supervisor:
+def part_of_the_way(root: Path, entries: int, steps: int, *, gate: bool = False) -> SessionTree:
     """A session with that number of settled entries; the next step runs, or waits at a gate.
 
     At the gate, the step has failed and has changed a file since the commit that it began at.
     """
     if gate:
         commit(root)
-    supervisor = session(root, steps, gated=entries if gate else -1)
-    supervisor.begin()
+    tree = session(root, steps, gated=entries if gate else -1)
+    tree.begin()
     for number in range(entries):
-        supervisor.report(f"s{number}#1", Outcome(output="nothing"))
+        tree.report(f"s{number}#1", Outcome(output="nothing"))
     if gate:
         (root / "changed.txt").write_text("changed\n")
         error = Failure("PB-AGENT-FAILED", "the agent failed", "Look at its output.")
-        supervisor.report(f"s{entries}#1", Outcome(error, "a last line"))
-    return supervisor
+        tree.report(f"s{entries}#1", Outcome(error, "a last line"))
+    return tree

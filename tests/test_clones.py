@@ -15,7 +15,7 @@ from test_journeys import PASS, kill, open_entry, playbook, wait_until
 
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.process_groups import MARK
 
@@ -48,12 +48,12 @@ def shared(project: Project) -> Project:
     return project
 
 
-def launched(project: Project, name: str) -> Supervisor:
+def launched(project: Project, name: str) -> SessionTree:
     """Begin a session and launch its first step, whose runner then dies."""
     began = project.playbook("begin", name, "013")
     assert began.code == 0, began.err
     store = DiskStore(checkout.find(project.root))
-    return Supervisor(store, store.ids()[0])
+    return SessionTree(store, store.ids()[0])
 
 
 def cloned(project: Project) -> Project:
@@ -129,8 +129,8 @@ def test_a_runner_killed_inside_a_step_leaves_it_to_be_run_again_elsewhere(
 def test_a_step_that_had_returned_is_not_passed_by_last_weeks_verdict(shared: Project) -> None:
     """own L-7."""
     shared.write(REPORT, PASS)
-    supervisor = launched(shared, playbook(shared, CHECK))
-    supervisor.note_return("check#1", Outcome(output="done"))
+    tree = launched(shared, playbook(shared, CHECK))
+    tree.note_return("check#1", Outcome(output="done"))
     clone = cloned(shared)
     assert clone.playbook("resume").code == 4
     (entry,) = clone.journal()
@@ -222,9 +222,9 @@ def test_a_waiver_holds_in_a_clone_for_the_same_evidence_only(
 def test_an_accepted_finding_is_not_asked_about_again_in_a_clone(shared: Project) -> None:
     first = "check /agreement.check auto gate escalation_triggers=agreement_breaking"
     name = playbook(shared, first, "careful /qa.plan gate_on_breaking gate")
-    supervisor = launched(shared, name)
+    tree = launched(shared, name)
     shared.write(REPORT, BREAKING)
-    supervisor.report("check#1", Outcome(output="done"))
+    tree.report("check#1", Outcome(output="done"))
     assert shared.playbook("answer", "accept").code == 0
     clone = cloned(shared)
     resumed = clone.playbook("resume", "--agent", "exec:tools/agent")
@@ -236,9 +236,9 @@ def test_a_gate_about_a_finding_is_answered_in_a_clone_and_stays_answered(
     shared: Project,
 ) -> None:
     first = "check /agreement.check auto gate escalation_triggers=agreement_breaking"
-    supervisor = launched(shared, playbook(shared, first))
+    tree = launched(shared, playbook(shared, first))
     shared.write(REPORT, BREAKING)
-    supervisor.report("check#1", Outcome(output="done"))
+    tree.report("check#1", Outcome(output="done"))
     clone = cloned(shared)
     assert clone.playbook("answer", "accept").code == 0
     assert clone.playbook("resume").code == 0

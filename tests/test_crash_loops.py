@@ -11,7 +11,7 @@ from support.crash_points import (
     Ana,
     Log,
     LoggedAgent,
-    LoggedSupervisor,
+    LoggedTree,
     LoggedWatcher,
     some_points,
     some_shards,
@@ -24,7 +24,7 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 EACH = {"in": "$files", "as": "file", "max": 5}
 STEPS = (
@@ -54,13 +54,11 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
         text = text.replace(b"args: []\n", declared, 1)
         args = {"files": "a.py b.py c.py"}
         sessions = [scene.store.create(playbook="sample", text=text, feature=FEATURE, args=args)]
-    supervisor = LoggedSupervisor(scene.store, sessions[0])
-    supervisor.log = log
-    pending = supervisor.look().pending
-    runner = Runner(
-        supervisor, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by=Principal("Ana")
-    )
-    ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.advance())
+    tree = LoggedTree(scene.store, sessions[0])
+    tree.log = log
+    pending = tree.look().pending
+    runner = Runner(tree, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by=Principal("Ana"))
+    ending = runner.drive(lambda: tree.begin() if pending else tree.advance())
     assert ending.why == "completed", ending.snapshot
 
 
@@ -70,8 +68,8 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
     if len(sessions) != 1:
         yield f"{len(sessions)} sessions"
         return
-    supervisor = Supervisor(scene.store, sessions[0])
-    if not isinstance(supervisor.look().directive, Finish):
+    tree = SessionTree(scene.store, sessions[0])
+    if not isinstance(tree.look().directive, Finish):
         yield "the session has not ended"
     entries = scene.store.journal(sessions[0]).entries
     completed = {entry.id for entry in entries if entry.status is EntryStatus.DONE}
@@ -82,7 +80,7 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
         yield "the gate was not asked once"
     if {entry.items for entry in entries if entry.step_id != "last"} != {ITEMS}:
         yield "an entry does not know how many items there are"
-    kept = json.loads(scene.file(supervisor, "outputs/fix.json").read_bytes())["items"]
+    kept = json.loads(scene.file(tree, "outputs/fix.json").read_bytes())["items"]
     ended_last = {entry.id for entry in entries if entry.step_id.startswith("fix")} & completed
     if missing := ended_last - {each["attempt"] for each in kept}:
         yield f"the output of {missing} is lost"

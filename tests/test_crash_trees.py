@@ -10,7 +10,7 @@ from support.crash_points import (
     Ana,
     Log,
     LoggedAgent,
-    LoggedSupervisor,
+    LoggedTree,
     LoggedWatcher,
     some_points,
     some_shards,
@@ -24,7 +24,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 TOP = (
     step("first"),
@@ -70,13 +70,13 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
         session_id = scene.store.create(
             playbook="sample", text=text, feature=FEATURE, args={}, children=children()
         )
-    supervisor = LoggedSupervisor(scene.store, session_id)
-    supervisor.log = log
-    pending = supervisor.look().pending
+    session_tree = LoggedTree(scene.store, session_id)
+    session_tree.log = log
+    pending = session_tree.look().pending
     runner = Runner(
-        supervisor, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by=Principal("Ana")
+        session_tree, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by=Principal("Ana")
     )
-    ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.advance())
+    ending = runner.drive(lambda: session_tree.begin() if pending else session_tree.advance())
     assert ending.why == "completed", ending.snapshot
 
 
@@ -99,7 +99,7 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
     if len(tops) != 1:
         yield f"{len(tops)} sessions"
         return
-    if not isinstance(Supervisor(scene.store, tops[0]).look().directive, Finish):
+    if not isinstance(SessionTree(scene.store, tops[0]).look().directive, Finish):
         yield "the session has not ended"
     tree = list(entries_of(scene, tops[0]))
     if strays := set(scene.store.ids()) - {session for session, _, _ in tree}:

@@ -33,7 +33,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 pytestmark = pytest.mark.measured
@@ -109,7 +109,7 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped(
 class Late(Observer):
     """A person whose answer comes after one from another terminal. Records all notices."""
 
-    def __init__(self, elsewhere: Supervisor) -> None:
+    def __init__(self, elsewhere: SessionTree) -> None:
         self.elsewhere = elsewhere
         self.heard: list[str] = []
 
@@ -131,12 +131,12 @@ def test_an_answer_that_comes_too_late_is_rejected_and_the_run_continues(
 ) -> None:
     """A gate is passed once, with the first answer."""
     scene = unsynced(monkeypatch, tmp_path)
-    supervisor = scene.create(step("pr", autonomy="gate_always"))
-    late = Late(scene.again(supervisor))
-    ending = Runner(supervisor, Slow(Barrier(1)), late, late).drive(supervisor.begin)
+    tree = scene.create(step("pr", autonomy="gate_always"))
+    late = Late(scene.again(tree))
+    ending = Runner(tree, Slow(Barrier(1)), late, late).drive(tree.begin)
     assert ending.why == "completed"
     assert late.heard == ["too late: pr#1?1 was answered elsewhere"]
-    (entry,) = scene.store.journal(supervisor.id).entries
+    (entry,) = scene.store.journal(tree.id).entries
     assert (entry.status, entry.human_response) == ("skipped", "skip")
 
 
@@ -196,11 +196,11 @@ def test_an_interruption_reaches_all_workers_of_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that ends slowly does not delay the others."""
-    supervisor = unsynced(monkeypatch, tmp_path).create(
+    tree = unsynced(monkeypatch, tmp_path).create(
         *(step(name, parallel_group="g") for name in ("a", "b", "c"))
     )
-    runner = Runner(supervisor, Slow(Barrier(3)), Observer())
-    ending = runner.drive(supervisor.begin)
+    runner = Runner(tree, Slow(Barrier(3)), Observer())
+    ending = runner.drive(tree.begin)
     assert (ending.why, ending.exit_code) == ("interrupted", 130)
     codes = [entry.error_code for entry in ending.snapshot.state.entries]
     assert codes == ["PB-STATE-INTERRUPTED"] * 3
@@ -376,7 +376,7 @@ def test_a_runner_that_cannot_write_the_journal_ends_its_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is reported, and `resume` finds no orphan to wait for."""
-    supervisor = unsynced(monkeypatch, tmp_path).create(
+    tree = unsynced(monkeypatch, tmp_path).create(
         step("quick", parallel_group="g"), step("slow", parallel_group="g")
     )
     agent = ExecAgent("both", ["sh", "-c", '[ "$PLAYBOOK_STEP" = quick ] || sleep 600'], tmp_path)
@@ -384,20 +384,20 @@ def test_a_runner_that_cannot_write_the_journal_ends_its_workers(
     def refuse(attempt_id: str, outcome: object) -> Snapshot:
         raise StorageError("PB-IO-WRITE", "cannot write the journal")
 
-    monkeypatch.setattr(supervisor, "report", refuse)
+    monkeypatch.setattr(tree, "report", refuse)
     with pytest.raises(StorageError, match="cannot write the journal"):
-        Runner(supervisor, agent, Observer()).drive(supervisor.begin)
-    attempts = running(supervisor.look())
+        Runner(tree, agent, Observer()).drive(tree.begin)
+    attempts = running(tree.look())
     assert [attempt.id for attempt in attempts] == ["quick#1", "slow#1"]
-    assert not any(worker_alive(supervisor.worker_file(attempt)) for attempt in attempts)
+    assert not any(worker_alive(tree.worker_file(attempt)) for attempt in attempts)
 
 
 def test_an_outcome_is_journaled_once_the_full_disk_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step is expensive: it does not run again because the disk was full for a moment."""
-    supervisor = unsynced(monkeypatch, tmp_path).create("a")
-    report, full = supervisor.report, [True]
+    tree = unsynced(monkeypatch, tmp_path).create("a")
+    report, full = tree.report, [True]
 
     def report_to_disk(attempt_id: str, outcome: Outcome) -> Snapshot:
         with monkeypatch.context() as disk:
@@ -408,16 +408,14 @@ def test_an_outcome_is_journaled_once_the_full_disk_has_room(
     def refuse(*paths: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(supervisor, "report", report_to_disk)
-    watcher = Late(supervisor)
-    ending = Runner(supervisor, ExecAgent("quick", ["echo", "done"], tmp_path), watcher).drive(
-        supervisor.begin
-    )
+    monkeypatch.setattr(tree, "report", report_to_disk)
+    watcher = Late(tree)
+    ending = Runner(tree, ExecAgent("quick", ["echo", "done"], tmp_path), watcher).drive(tree.begin)
     assert ending.why == "completed"
     said = watcher.heard[0]
     assert said.startswith("a#1 returned, but cannot write ")
     assert "No space left on device: free some disk space" in said
-    (entry,) = supervisor.store.journal(supervisor.id).entries
+    (entry,) = tree.store.journal(tree.id).entries
     assert (entry.id, entry.status) == ("a#1", "done")
 
 
@@ -428,18 +426,16 @@ def test_an_outcome_is_journaled_once_the_full_disk_has_room(
 def test_the_error_of_a_full_disk_says_what_happens_to_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conditions: list[str], fate: str
 ) -> None:
-    supervisor = unsynced(monkeypatch, tmp_path).create(step("a", postconditions=conditions))
+    tree = unsynced(monkeypatch, tmp_path).create(step("a", postconditions=conditions))
 
     def refuse(attempt_id: str, outcome: Outcome) -> Snapshot:
         os.kill(os.getpid(), signal.SIGINT)  # a person who does not wait for room
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise StorageError("PB-IO-WRITE", "cannot write journal.yaml") from full
 
-    monkeypatch.setattr(supervisor, "report", refuse)
+    monkeypatch.setattr(tree, "report", refuse)
     with pytest.raises(StorageError) as caught:
-        Runner(supervisor, ExecAgent("quick", ["echo", "done"], tmp_path), Observer()).drive(
-            supervisor.begin
-        )
-    goes_on = f"Free some disk space, then `playbook resume {supervisor.id}`: a#1 had returned"
+        Runner(tree, ExecAgent("quick", ["echo", "done"], tmp_path), Observer()).drive(tree.begin)
+    goes_on = f"Free some disk space, then `playbook resume {tree.id}`: a#1 had returned"
     assert caught.value.guidance.startswith(goes_on)
     assert fate in caught.value.guidance

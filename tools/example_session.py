@@ -24,7 +24,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -115,19 +115,19 @@ def journaled(root: Path) -> tuple[DiskStore, str, Clock]:
     text = (REPOSITORY / "templates" / "playbooks" / "auto-feature.yaml").read_bytes()
     args = {"feature": FEATURE}
     name = store.create(playbook="auto-feature", text=text, feature=FEATURE, args=args)
-    supervisor = Supervisor(store, name)
-    snapshot = supervisor.begin()
+    tree = SessionTree(store, name)
+    snapshot = tree.begin()
     while not isinstance(snapshot.directive, Finish):
         if isinstance(asked := snapshot.directive, Ask):
             if asked.id not in ANSWERS:
                 break
             answer = ANSWERS[asked.id]
             clock.takes(60 * answer.minutes)
-            supervisor.answer(asked.id, answer.resolution, answer.words, Principal(WHO))
-            snapshot = supervisor.advance()
+            tree.answer(asked.id, answer.resolution, answer.words, Principal(WHO))
+            snapshot = tree.advance()
             continue
         (attempt,) = running(snapshot)
-        snapshot = supervisor.report(attempt.id, _done(root, WORKS[attempt.id], clock))
+        snapshot = tree.report(attempt.id, _done(root, WORKS[attempt.id], clock))
     clock.takes(4 * 60)
     return store, name, clock
 

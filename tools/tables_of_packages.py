@@ -55,7 +55,7 @@ WAY_DOWN = (
     ),
     ("drivers.claude_code.hooks", "takes the lock, loads the binding, and dispatches by event"),
     ("drivers.claude_code.turns", "recognises the return of an agent and its step"),
-    ("drivers.claude_code.context", "knows the session and its supervisor"),
+    ("drivers.claude_code.context", "knows the session and its tree"),
     ("sessions.supervisor", "makes the observation `Returned`"),
     ("sessions.engine", "writes what was learned, and answers every `Check` itself"),
     ("kernel.machine", "finds the rows of `table` that decide, and returns events"),

@@ -13,7 +13,7 @@ from playbook_supervisor.audit.lenient_session import (
     LooseSession,
 )
 from playbook_supervisor.audit.rules import finding
-from playbook_supervisor.audit.session_record import SessionTree
+from playbook_supervisor.audit.session_record import RelatedSessions
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.policies.session_policy import Policy
@@ -36,7 +36,7 @@ class AuditContext:
     """
 
     name: str
-    tree: SessionTree
+    tree: RelatedSessions
     journal: LooseJournal
     session: LooseSession | None
     outline: LoosePlaybook | None

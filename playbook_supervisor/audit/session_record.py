@@ -59,7 +59,7 @@ Beside = Callable[[str], SessionFiles | None]
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTree:
+class RelatedSessions:
     """The child sessions of a session, and the parent of one."""
 
     children: tuple[SessionRecord, ...] = ()
@@ -79,7 +79,7 @@ class SessionRecord:
     journal: LooseJournal | None
     session: LooseSession | None
     problems: tuple[Problem, ...]
-    tree: SessionTree = SessionTree()
+    tree: RelatedSessions = RelatedSessions()
 
     def playbook(self) -> LoosePlaybook | None:
         """Its playbook, if there is one that can be read."""
@@ -95,7 +95,7 @@ def read(files: SessionFiles, beside: Beside = lambda _: None) -> SessionRecord:
     parent = record.session.parent.partition("/")[0] if record.session is not None else ""
     above = beside(parent) if parent else None
     children = _children(record, beside, {files.name})
-    return replace(record, tree=SessionTree(children, _alone_read(above) if above else None))
+    return replace(record, tree=RelatedSessions(children, _alone_read(above) if above else None))
 
 
 def _alone_read(files: SessionFiles) -> SessionRecord:
@@ -118,7 +118,7 @@ def _children(record: SessionRecord, beside: Beside, above: set[str]) -> tuple[S
         if files is not None:
             child = _alone_read(files)
             below = _children(child, beside, {*above, session_id})
-            found.append(replace(child, tree=SessionTree(below)))
+            found.append(replace(child, tree=RelatedSessions(below)))
     return tuple(found)
 
 

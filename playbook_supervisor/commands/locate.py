@@ -15,7 +15,7 @@ from playbook_supervisor.sessions.store import selection
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.selection import OPEN, top_of
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False
@@ -44,22 +44,22 @@ def store(cwd: Path | None = None) -> DiskStore:
     return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
-def supervisor(store: DiskStore, session_id: str) -> Supervisor:
+def tree(store: DiskStore, session_id: str) -> SessionTree:
     """The supervisor for one command, which keeps copies of what it journals."""
-    return Supervisor(store, session_id, EngineOptions(copies=True))
+    return SessionTree(store, session_id, EngineOptions(copies=True))
 
 
-def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
+def client_tree(store: DiskStore, session_id: str) -> SessionTree:
     """The supervisor for a client: checks are left to `next --wait`. StateError PB-STATE-DRIVEN."""
     options = EngineOptions(exports=False, runs_checks=False, copies=True)
-    found = Supervisor(store, session_id, options)
+    found = SessionTree(store, session_id, options)
     driver_lock.require_no_runner(found.private)
     return found
 
 
-def admitted_supervisor(store: DiskStore, session_id: str) -> Supervisor:
+def admitted_tree(store: DiskStore, session_id: str) -> SessionTree:
     """As `client_supervisor`; in Claude Code, only for a conversation that our hooks have seen."""
-    found = client_supervisor(store, session_id)
+    found = client_tree(store, session_id)
     if in_claude_code():
         from playbook_supervisor.drivers.claude_code import authorization
 

@@ -78,7 +78,7 @@ def repair(
     if removed and undo:
         worktree.restore(store.checkout)
     store.require_worktree(session_id)
-    locate.client_supervisor(store, locate.driven_as(store, session_id))
+    locate.client_tree(store, locate.driven_as(store, session_id))
     store.folder(session_id)
     if not store.drives(session_id):
         _require_readable(store, session_id)

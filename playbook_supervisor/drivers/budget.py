@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.directives import Attempt, Run
 from playbook_supervisor.kernel.model import Limits, Playbook
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -27,7 +27,7 @@ _TOTALS = {"max_cost_usd": "cost_usd", "max_tokens": "weighed_tokens"}
 """Limit of all steps together → the figure of an entry that counts."""
 
 
-def remaining(run: Budget, supervisor: Supervisor, snapshot: Snapshot, attempt: Attempt) -> Budget:
+def remaining(run: Budget, tree: SessionTree, snapshot: Snapshot, attempt: Attempt) -> Budget:
     """The budget of an attempt. Attempts that run at once share what is left for all.
 
     The totals of a playbook count for the children of its session, too, and what a person allows
@@ -40,7 +40,7 @@ def remaining(run: Budget, supervisor: Supervisor, snapshot: Snapshot, attempt: 
     for name, figure in _TOTALS.items():
         lefts = [
             allowed - spent
-            for allowed, spent in _allowances(asked, supervisor, snapshot, attempt, name, figure)
+            for allowed, spent in _allowances(asked, tree, snapshot, attempt, name, figure)
         ]
         if lefts:
             left = min(lefts) / max(sharing, 1)
@@ -50,7 +50,7 @@ def remaining(run: Budget, supervisor: Supervisor, snapshot: Snapshot, attempt: 
 
 def _allowances(
     asked: Mapping[str, float],
-    supervisor: Supervisor,
+    tree: SessionTree,
     snapshot: Snapshot,
     attempt: Attempt,
     name: str,
@@ -58,13 +58,13 @@ def _allowances(
 ) -> Iterator[tuple[float, float]]:
     """What is allowed in all, and spent of it, for the run and each session above the attempt."""
     if name in asked:
-        yield asked[name], _spent(supervisor.store, supervisor.id, figure)
+        yield asked[name], _spent(tree.store, tree.id, figure)
         return
     places = attempt.within.split("/") if attempt.within else []
     while True:
         playbook = to_session(_budget(snapshot.state.playbook.limits))
         if name in playbook:
-            yield playbook[name], _spent(supervisor.store, snapshot.session_id, figure)
+            yield playbook[name], _spent(tree.store, snapshot.session_id, figure)
         if not places:
             return
         snapshot = snapshot.children[places.pop(0)]

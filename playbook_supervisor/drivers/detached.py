@@ -31,7 +31,7 @@ from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, due_children, for_us, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
 from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.disk.log_file import put
@@ -55,27 +55,27 @@ _STARTING = 5.0  # seconds that the process may take until it holds its lock
 _GLANCE = 0.5  # seconds between two looks at who drives the session
 
 
-def attend(supervisor: Supervisor) -> None:
+def attend(tree: SessionTree) -> None:
     """Start the process unless it works already; return when it has changed the session or ended.
 
     Raises the error that has ended it, or StateError PB-STATE-INTERRUPTED if the session's client
     has ended: the process would stop at once. Call it while there is only one thread.
     """
-    private = supervisor.private
+    private = tree.private
     if not driver_lock.detached_works(private):
         binding.require_driver(private)
         remove(private / _FAILURE)
-        root, session_id = supervisor.root, supervisor.id
+        root, session_id = tree.root, tree.id
         run_detached(lambda: _work(root, session_id))
-        until(lambda: driver_lock.detached_works(private) or _over(supervisor), _STARTING)
-    while driver_lock.detached_works(private) and not supervisor.changed():
+        until(lambda: driver_lock.detached_works(private) or _over(tree), _STARTING)
+    while driver_lock.detached_works(private) and not tree.changed():
         time.sleep(_INTERVAL)
     if not driver_lock.detached_works(private):
         _raise_failure(private)
 
 
-def _over(supervisor: Supervisor) -> bool:
-    return supervisor.changed() or (supervisor.private / _FAILURE).exists()
+def _over(tree: SessionTree) -> bool:
+    return tree.changed() or (tree.private / _FAILURE).exists()
 
 
 # ── inside the process ──────────────────────────────────────────────────────────────────────
@@ -103,70 +103,68 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
     driver_lock.require_no_runner(private)  # a runner that starts later ends this process
     bound = binding.load(private)
     _take_environment(bound)
-    supervisor = Supervisor(store, session_id, EngineOptions(exports=False, copies=True))
-    supervisor.engine.watch = partial(showing_check, LiveOutput(private))
-    with cancelled_by(_Abandoned(supervisor, _driver(bound))):
-        snapshot = supervisor.advance()
+    tree = SessionTree(store, session_id, EngineOptions(exports=False, copies=True))
+    tree.engine.watch = partial(showing_check, LiveOutput(private))
+    with cancelled_by(_Abandoned(tree, _driver(bound))):
+        snapshot = tree.advance()
         if isinstance(snapshot.directive, Run) and for_us(snapshot):
-            _carry_out_steps(supervisor, snapshot)
+            _carry_out_steps(tree, snapshot)
 
 
-def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
+def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
     """Carry out the steps without an agent and what follows, until an agent or a person is due."""
-    pool, output = WorkerPool(), LiveOutput(supervisor.private)
+    pool, output = WorkerPool(), LiveOutput(tree.private)
     begun: set[str] = set()
     try:
         while due := for_us(snapshot):
             if isinstance(snapshot.directive, Check):
-                if supervisor.delay(snapshot):
+                if tree.delay(snapshot):
                     break  # `next --wait` waits for the time of a retry
-                snapshot = supervisor.advance()
+                snapshot = tree.advance()
             elif due_children(snapshot):
-                snapshot = supervisor.advance()
-            elif lost := _left_behind(supervisor, due, begun):
-                snapshot = supervisor.lose(lost)
+                snapshot = tree.advance()
+            elif lost := _left_behind(tree, due, begun):
+                snapshot = tree.lose(lost)
             else:
                 for attempt in due:
                     if attempt.id not in begun:
                         begun.add(attempt.id)
                         secrets = secret_values(os.environ)
-                        assignment = Assignment(supervisor, snapshot, attempt, NO_LIMITS, secrets)
+                        assignment = Assignment(tree, snapshot, attempt, NO_LIMITS, secrets)
                         job = executor_job(assignment)
-                        pool.launch(attempt, job, supervisor.log_file(attempt))
-                snapshot = _next(supervisor, pool, output, snapshot)
+                        pool.launch(attempt, job, tree.log_file(attempt))
+                snapshot = _next(tree, pool, output, snapshot)
     finally:
         stopped = [attempt for attempt in for_us(snapshot) if attempt.id in pool.active]
         for attempt, outcome in pool.stop():
             with suppress(StateError):  # it was settled as interrupted or aborted
-                supervisor.note_return(attempt.id, outcome)
+                tree.note_return(attempt.id, outcome)
         for attempt in stopped:  # it has begun, so what it left decides, and it is not begun again
-            put(supervisor.worker_file(attempt), b"", 0)
+            put(tree.worker_file(attempt), b"", 0)
         output.on_end(snapshot)
         pool.close()
 
 
-def _left_behind(supervisor: Supervisor, due: Iterable[Attempt], begun: set[str]) -> Attempt | None:
+def _left_behind(tree: SessionTree, due: Iterable[Attempt], begun: set[str]) -> Attempt | None:
     """An attempt that another process began, and that nothing carries out any more."""
     for attempt in due:
-        worker_file = supervisor.worker_file(attempt)
+        worker_file = tree.worker_file(attempt)
         if attempt.id not in begun and worker_file.exists():
             kill_worker(worker_file)
             return attempt
     return None
 
 
-def _next(
-    supervisor: Supervisor, pool: WorkerPool, output: LiveOutput, snapshot: Snapshot
-) -> Snapshot:
+def _next(tree: SessionTree, pool: WorkerPool, output: LiveOutput, snapshot: Snapshot) -> Snapshot:
     """Wait for the next event; Interrupted if the work is not wanted any more."""
     try:
         event = pool.events.get(timeout=_GLANCE)
     except Empty:
         if cancel_requested():
             raise Interrupted from None
-        if not supervisor.changed():
+        if not tree.changed():
             return snapshot
-        snapshot = supervisor.look()
+        snapshot = tree.look()
         if not set(pool.active) <= {attempt.id for attempt in running(snapshot)}:
             raise Interrupted from None
         return snapshot
@@ -176,7 +174,7 @@ def _next(
         output.on_output(event.attempt, event.line or event.notice)
         return snapshot
     pool.returned(event.attempt)
-    return supervisor.report(event.attempt.id, event.outcome)
+    return tree.report(event.attempt.id, event.outcome)
 
 
 def _take_environment(bound: binding.Binding | None) -> None:
@@ -197,7 +195,7 @@ def _driver(bound: binding.Binding | None) -> tuple[str, int] | None:
 class _Abandoned:
     """Whether the work is no longer wanted: it is another's, or what is due has changed."""
 
-    supervisor: Supervisor
+    tree: SessionTree
     driver: tuple[str, int] | None
     _next: float = field(default=0.0, init=False)
 
@@ -205,10 +203,10 @@ class _Abandoned:
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + _GLANCE
-        bound = binding.load(self.supervisor.private)
+        bound = binding.load(self.tree.private)
         if _driver(bound) != self.driver or (bound is not None and not binding.lives(bound)):
             return True
-        return self.supervisor.changed() and not for_us(self.supervisor.look())
+        return self.tree.changed() and not for_us(self.tree.look())
 
 
 # ── its failure ─────────────────────────────────────────────────────────────────────────────

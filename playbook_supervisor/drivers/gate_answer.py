@@ -12,7 +12,7 @@ from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 
 def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> Resolution:
@@ -45,7 +45,7 @@ def decided(
 
 
 def record(
-    supervisor: Supervisor,
+    tree: SessionTree,
     asked: Ask,
     reply: ParsedAnswer,
     text: str,
@@ -55,21 +55,21 @@ def record(
 ) -> Snapshot:
     """Record a decision, after the settings that it takes over; `shown` is their digest, if known.
 
-    Errors as `Supervisor.answer` and `settings_in_force.take`; then the gate stays open.
+    Errors as `SessionTree.answer` and `settings_in_force.take`; then the gate stays open.
     """
     assert reply.resolution is not None  # noqa: S101 - the caller has read a decision
     if reply.settings is not None:
         from playbook_supervisor.sessions.store import settings_in_force
 
         seen = reply.settings or shown
-        lineage = supervisor.lineage(asked.member)
-        settings_in_force.take(supervisor.store, lineage, asked, seen, reply.resolution, by)
-    return supervisor.answer(asked.id, reply.resolution, text, by)
+        lineage = tree.lineage(asked.member)
+        settings_in_force.take(tree.store, lineage, asked, seen, reply.resolution, by)
+    return tree.answer(asked.id, reply.resolution, text, by)
 
 
-def end_tree(supervisor: Supervisor) -> Snapshot:
+def end_tree(tree: SessionTree) -> Snapshot:
     """After an abort of a child, end the sessions above it; a runner does that by itself."""
-    if driver_lock.living(supervisor.private) is not None:
-        return supervisor.look()
-    with driver_lock.driving(supervisor.private, "abort"):
-        return supervisor.advance()
+    if driver_lock.living(tree.private) is not None:
+        return tree.look()
+    with driver_lock.driving(tree.private, "abort"):
+        return tree.advance()

@@ -45,7 +45,7 @@ from playbook_supervisor.sessions.files.principal import AUTONOMOUS, NO_ONE, Pri
 from playbook_supervisor.sessions.gate.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.store.snapshot import Snapshot, at_work, due_children
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.process.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process.process_groups import kill_worker, worker_alive
 
@@ -64,7 +64,7 @@ _Progress = tuple[Snapshot, DriveResult | None]
 class Asking:
     """The gates of one drive. `patience`: seconds to wait for an answer from elsewhere."""
 
-    supervisor: Supervisor
+    tree: SessionTree
     observer: Observer
     workers: WorkerPool
     prompter: Prompter | None = None
@@ -83,12 +83,12 @@ class Asking:
         """Open the gate for a request of the attempt's agent; its worker waits."""
         try:
             reason = GateReason(request.kind)
-            snapshot = self.supervisor.asked(attempt.id, reason, request.shape)
+            snapshot = self.tree.asked(attempt.id, reason, request.shape)
         except StateError as error:
             if error.code != "PB-STATE-REFUSED":
                 raise
             self.workers.reply(attempt.id, None)  # the session was ended from elsewhere
-            return self.supervisor.advance()
+            return self.tree.advance()
         self._waiting[attempt.id] = attempt
         return snapshot
 
@@ -120,7 +120,7 @@ class Asking:
             resolution = Resolution.CONTINUE
             return self._answer(gate, ParsedAnswer(resolution), resolution.value, AUTONOMOUS)
         if self._shown != gate.id or self.prompter is not None:
-            self.supervisor.copy()
+            self.tree.copy()
             self.context = gate_context(snapshot)
             self.observer.on_gate(snapshot)
             self._shown, self._until = gate.id, time.monotonic() + self.patience
@@ -133,8 +133,8 @@ class Asking:
         while self._waiting and (left := self._until - time.monotonic()) > 0:
             if self.workers.has_news(self.observer.on_output, min(left, _LOOK)):
                 return snapshot.without_events()
-            if self.supervisor.changed():
-                return self.supervisor.advance()
+            if self.tree.changed():
+                return self.tree.advance()
         return None
 
     def _prompt(self, snapshot: Snapshot, gate: Ask, prompter: Prompter) -> Snapshot | None:
@@ -143,7 +143,7 @@ class Asking:
             typed = prompter.ask(snapshot, self.context, self._overtaken)
             if typed.overtaken:
                 news = self.workers.has_news(self.observer.on_output)
-                return snapshot.without_events() if news else self.supervisor.advance()
+                return snapshot.without_events() if news else self.tree.advance()
             if typed.text is None:
                 self.prompter = self.context = None
                 return None
@@ -162,7 +162,7 @@ class Asking:
                     if reply.settings is not None:  # now they are shown
                         self.context = gate_context(snapshot)
                         question = f"{question} {refused.guidance}"
-                    self.supervisor.look()  # so that `changed` does not report the refusal
+                    self.tree.look()  # so that `changed` does not report the refusal
             prompter.not_understood(snapshot, question)
 
     def _answer(self, gate: Ask, reply: ParsedAnswer, text: str, by: Principal) -> Snapshot:
@@ -170,16 +170,16 @@ class Asking:
         seen = self.context.settings if self.context is not None else None
         shown = seen.digest if seen is not None and seen.lines else ""
         try:
-            before = gate_answer.record(self.supervisor, gate, reply, text, by, shown=shown)
+            before = gate_answer.record(self.tree, gate, reply, text, by, shown=shown)
         except StateError as error:
             if error.code != "PB-STATE-REFUSED":
                 raise
             self.observer.on_notice(f"too late: {gate.id} was answered elsewhere")
-            return self.supervisor.advance()
-        return self.supervisor.advance().after(before)
+            return self.tree.advance()
+        return self.tree.advance().after(before)
 
     def _overtaken(self) -> bool:
-        return self.workers.has_news(self.observer.on_output) or self.supervisor.changed()
+        return self.workers.has_news(self.observer.on_output) or self.tree.changed()
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class Runner:
     `choose` gives the agent under the settings of now: a person may take others over at a gate.
     """
 
-    supervisor: Supervisor
+    tree: SessionTree
     agent: Agent | None
     observer: Observer
     prompter: Prompter | None = None
@@ -219,7 +219,7 @@ class Runner:
 
     def __post_init__(self) -> None:
         self._asking = Asking(
-            self.supervisor,
+            self.tree,
             self.observer,
             self._workers,
             self.prompter,
@@ -238,11 +238,11 @@ class Runner:
             with (
                 driver_lock.handling_signals(self._on_signal),
                 driver_lock.taking_requests(
-                    self.supervisor.store.checkout, self.supervisor.private, self._on_request
+                    self.tree.store.checkout, self.tree.private, self._on_request
                 ),
                 cancelled_by(self._is_interrupted),
             ):
-                self.supervisor.engine.watch = self._watch_check
+                self.tree.engine.watch = self._watch_check
                 snapshot, result = self._interruptible(lambda: (first(), None))
                 while result is None:
                     for event in snapshot.events:
@@ -253,7 +253,7 @@ class Runner:
                     snapshot, result = self._interruptible(partial(self._carry_out, snapshot))
                 if result.why == "interrupted":
                     self._show_notices(result.snapshot)
-                self.supervisor.copy()
+                self.tree.copy()
             self.observer.on_end(result.snapshot)
         except BaseException:
             self._workers.abandon()  # this process can no longer take their outcomes
@@ -268,7 +268,7 @@ class Runner:
         try:
             return move()
         except Interrupted:
-            return self._handle_interruption(self.supervisor.look())
+            return self._handle_interruption(self.tree.look())
 
     def _show_notices(self, snapshot: Snapshot) -> None:
         """Show each notice once, and those of the end again."""
@@ -289,7 +289,7 @@ class Runner:
             if self._pausing:
                 due.clear()
             elif due and self.before_launch is not None:
-                self.supervisor.copy()
+                self.tree.copy()
                 self.before_launch(self._is_called)
             for attempt in due:
                 if self._pending_signal:  # received during a session commit, for instance
@@ -300,17 +300,17 @@ class Runner:
                 self._workers.abandon()  # an answer from elsewhere has ended the session
                 return snapshot, DriveResult(snapshot, status.value)
             case Run() if not due_children(snapshot):
-                return self._await(snapshot, self.supervisor.delay(snapshot) or None)
+                return self._await(snapshot, self.tree.delay(snapshot) or None)
             case _ if self._pending_signal:
                 return self._handle_signal(snapshot, self._pending_signal)
             case Ask() as gate:
                 return self._ask(snapshot, gate)
-            case Check(members=members) if delay := self.supervisor.delay(snapshot):
+            case Check(members=members) if delay := self.tree.delay(snapshot):
                 names = ", ".join(attempt.id for attempt in members)
                 self.observer.on_notice(f"{names}: retry in {duration(round(delay * 1000))}")
                 return self._await(snapshot, delay)
             case _:
-                return self.supervisor.advance(), None
+                return self.tree.advance(), None
 
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
@@ -320,12 +320,12 @@ class Runner:
         assignment = self._assignment(snapshot, attempt)
         continues = self._continues(snapshot, attempt)
         job = job_of(assignment, self.agent, self.limits, continues=continues)
-        self._workers.launch(attempt, job, self.supervisor.log_file(attempt))
+        self._workers.launch(attempt, job, self.tree.log_file(attempt))
 
     def _assignment(self, snapshot: Snapshot, attempt: Attempt) -> Assignment:
         limits = Limits(self.wall, self.idle, self.max_output_bytes)
         ends = self.before_launch is not None  # another machine may take over
-        return Assignment(self.supervisor, snapshot, attempt, limits, self._secrets, ends)
+        return Assignment(self.tree, snapshot, attempt, limits, self._secrets, ends)
 
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """Whether the attempt has asked, has the answer, and its conversation is here."""
@@ -337,7 +337,7 @@ class Runner:
     def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
         event = self._next_event(timeout)
         if event is None:
-            return self.supervisor.advance(), None
+            return self.tree.advance(), None
         if event.attempt is None:
             return self._handle(snapshot, event)
         if event.outcome is not None:
@@ -354,7 +354,7 @@ class Runner:
 
     def _returned(self, attempt: Attempt, outcome: Outcome) -> _Progress:
         self._workers.returned(attempt)
-        journal = self.supervisor.note_return if self._pausing else self.supervisor.report
+        journal = self.tree.note_return if self._pausing else self.tree.report
         snapshot = self._journaled(attempt, partial(journal, attempt.id, outcome))
         paused = self._pausing and not self._workers.active
         return snapshot, DriveResult(snapshot, "paused") if paused else None
@@ -373,7 +373,7 @@ class Runner:
                 if reason not in _FULL:
                     raise
                 if self._is_interrupted() or time.monotonic() > deadline:
-                    raise _lost(attempt, self.supervisor.id, error) from error
+                    raise _lost(attempt, self.tree.id, error) from error
                 if not warned:
                     self.observer.on_notice(
                         f"{attempt.id} returned, but {error.message}: free some disk space; "
@@ -386,7 +386,7 @@ class Runner:
         """Wait for the next event; copies are written as soon as that takes a moment."""
         if event := self._workers.next(_QUIET):
             return event
-        self.supervisor.copy()
+        self.tree.copy()
         return self._workers.next(timeout)
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
@@ -456,16 +456,16 @@ class Runner:
         commits = bool(self._workers.active)  # without workers, git itself may be hanging
         self._stop_workers()
         self._pending_signal = 0
-        snapshot = self.supervisor.interrupt(commits=commits)
+        snapshot = self.tree.interrupt(commits=commits)
         return snapshot, DriveResult(snapshot, "interrupted", number)
 
     def _handle_request(self, snapshot: Snapshot, request: Request) -> _Progress:
         if request.what == "abort":
             self._stop_workers()
-            self.supervisor.end_workers()  # those of an earlier runner
-            return self.supervisor.abort(request.text, Principal(request.by, "request")), None
+            self.tree.end_workers()  # those of an earlier runner
+            return self.tree.abort(request.text, Principal(request.by, "request")), None
         if request.what == "proof":
-            if evidence := self.supervisor.engine.keep_proof(request.text):
+            if evidence := self.tree.engine.keep_proof(request.text):
                 self.observer.on_notice(evidence)
             return snapshot.without_events(), None
         self._pausing = True
@@ -478,11 +478,11 @@ class Runner:
     def _stop_workers(self) -> None:
         """Stop all workers; those that had succeeded by then are journaled as returned."""
         for attempt, outcome in self._workers.stop():
-            self.supervisor.note_return(attempt.id, outcome)
+            self.tree.note_return(attempt.id, outcome)
 
     def _recover(self, snapshot: Snapshot, attempt: Attempt) -> _Progress:
         """Wait for an earlier runner's worker, or end it; then continue or judge its attempt."""
-        worker_file = self.supervisor.worker_file(attempt)
+        worker_file = self.tree.worker_file(attempt)
         if worker_alive(worker_file):
             if self.kill:
                 kill_worker(worker_file)
@@ -492,7 +492,7 @@ class Runner:
             event = self._workers.next(_ORPHAN_INTERVAL)
             if event is None:
                 continue
-            snapshot = self.supervisor.advance()
+            snapshot = self.tree.advance()
             if event.request is not None:
                 return self._handle(snapshot, event)
             return snapshot, DriveResult(snapshot, "interrupted", event.signal)
@@ -500,9 +500,9 @@ class Runner:
             self._launched.add(attempt.id)
             return snapshot.without_events(), None
         try:
-            return self.supervisor.lose(attempt), None
+            return self.tree.lose(attempt), None
         except Interrupted:  # the next runner checks whether the attempt had finished
-            snapshot = self.supervisor.look()
+            snapshot = self.tree.look()
             if not self._pending_signal:
                 return self._handle_interruption(snapshot)
             return snapshot, DriveResult(snapshot, "interrupted", self._pending_signal)

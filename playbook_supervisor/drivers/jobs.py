@@ -36,7 +36,7 @@ from playbook_supervisor.project.settings.secrets import of_step
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store.session_changes import before
 from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import contained
 from playbook_supervisor.system.disk.log_file import put
 
@@ -72,7 +72,7 @@ class Assignment:
     `ends`: its processes end with the runner, whatever the settings say.
     """
 
-    supervisor: Supervisor
+    tree: SessionTree
     snapshot: Snapshot
     attempt: Attempt
     run_limits: Limits
@@ -112,7 +112,7 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
     if not attempt.step.needs_agent:
         return executor_job(assignment)
     assert agent is not None  # noqa: S101 - `commands.driving` chose one
-    budget = remaining(limits, assignment.supervisor, assignment.snapshot, attempt)
+    budget = remaining(limits, assignment.tree, assignment.snapshot, attempt)
     try:
         call = _call(assignment, budget, continues=continues)
     except PlaybookError as error:
@@ -144,12 +144,12 @@ def can_continue(assignment: Assignment, agent: Agent) -> bool:
 
 
 def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
-    supervisor, snapshot, attempt = assignment.supervisor, assignment.snapshot, assignment.attempt
+    tree, snapshot, attempt = assignment.tree, assignment.snapshot, assignment.attempt
     limits, state = assignment.limits, assignment.session.state
-    work = supervisor.work(snapshot, attempt)
+    work = tree.work(snapshot, attempt)
     attempts = state.attempts(attempt.step.id)
     return Call(
-        session=supervisor.id,
+        session=tree.id,
         directive=attempt.id,
         step=attempt.step.id,
         attempt=attempt.number,
@@ -159,10 +159,10 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         prompt=work.typed,
         feedback=work.feedback,
         tools=work.tools,
-        cwd=supervisor.root,
+        cwd=tree.root,
         model=attempt.step.model,
-        env=supervisor.environment(snapshot, work),
-        worker_file=supervisor.worker_file(attempt),
+        env=tree.environment(snapshot, work),
+        worker_file=tree.worker_file(attempt),
         outlives=assignment.outlives,
         wall=limits.timeout_seconds,
         idle=limits.idle_timeout_seconds,
@@ -245,7 +245,7 @@ def _by_digest(gates: Sequence[Gate]) -> dict[str, Reply]:
 
 def executor_job(assignment: Assignment) -> Job:
     """The job of an executor's step; its task is made in the thread, for that may take a while."""
-    worker_file = assignment.supervisor.worker_file(assignment.attempt)
+    worker_file = assignment.tree.worker_file(assignment.attempt)
     stdin = _stdin(assignment)
 
     def run(channels: Channels) -> Outcome:
@@ -269,7 +269,7 @@ def _crashed(error: Exception) -> Outcome:
 def _stdin(assignment: Assignment) -> str | StepError:
     """What the step reads of an earlier one; read here, for only this thread opens the session."""
     try:
-        return assignment.supervisor.input_of(assignment.attempt)
+        return assignment.tree.input_of(assignment.attempt)
     except StepError as error:
         return error
 
@@ -279,14 +279,14 @@ def _prepared(
 ) -> tuple[Executor, Task, Place]:
     if isinstance(stdin, StepError):
         raise stdin
-    supervisor, snapshot = assignment.supervisor, assignment.session
+    tree, snapshot = assignment.tree, assignment.session
     step, limits = assignment.attempt.step, assignment.limits
     values = arg_values(snapshot, step)
     args, config = snapshot.state.playbook.args, snapshot.config
-    secrets = of_step(step, args, values, config, supervisor.root)
+    secrets = of_step(step, args, values, config, tree.root)
     hidden = (*assignment.secrets, *secrets.hidden)
     env = {
-        "PLAYBOOK_SESSION": supervisor.id,
+        "PLAYBOOK_SESSION": tree.id,
         "PLAYBOOK_STEP": step.id,
         "PLAYBOOK_DIRECTIVE": assignment.attempt.id,
         "PLAYBOOK_FEATURE": snapshot.manifest.feature,
@@ -301,13 +301,13 @@ def _prepared(
         owner=snapshot.state.playbook.owner,
         reviewers=snapshot.state.playbook.reviewers,
         env=env,
-        before=before(supervisor.store, supervisor.id) if step.namespace == COMMIT else None,
+        before=before(tree.store, tree.id) if step.namespace == COMMIT else None,
         also=step.also,
         secrets=hidden,
     )
     place = Place(
-        root=supervisor.root,
-        cwd=contained(supervisor.root, references.interpolate(step.cwd, values)),
+        root=tree.root,
+        cwd=contained(tree.root, references.interpolate(step.cwd, values)),
         config=config,
         env=env,
         cap=assignment.cap,

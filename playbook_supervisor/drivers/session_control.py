@@ -8,7 +8,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.selection import OPEN
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 
 def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:
@@ -25,18 +25,18 @@ def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:
 
 
 def go_on(
-    supervisor: Supervisor, snapshot: Snapshot, *, start: str = "", retry: bool = False
+    tree: SessionTree, snapshot: Snapshot, *, start: str = "", retry: bool = False
 ) -> Snapshot:
     """Begin a pending session, retry a failed one if `retry`, else answer the due checks."""
     if snapshot.pending:
-        return supervisor.begin(start)
+        return tree.begin(start)
     if retry and snapshot.manifest.status is SessionStatus.FAILED:
-        return supervisor.take_up()
-    return supervisor.advance()
+        return tree.take_up()
+    return tree.advance()
 
 
-def abort(supervisor: Supervisor, words: str, by: Principal) -> Snapshot:
+def abort(tree: SessionTree, words: str, by: Principal) -> Snapshot:
     """End the session and its workers. The caller keeps other drivers away meanwhile."""
-    driver_lock.end_detached(supervisor.private)
-    supervisor.end_workers()
-    return supervisor.abort(words or Resolution.ABORT.value, by)
+    driver_lock.end_detached(tree.private)
+    tree.end_workers()
+    return tree.abort(words or Resolution.ABORT.value, by)

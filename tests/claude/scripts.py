@@ -23,7 +23,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask, Directive, Finish
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 PASS = "---\nverdict: PASS\n---\n"
@@ -274,7 +274,7 @@ def honest(
     here = checkout.find(project.root)
     session_id = project.session.name
     try:
-        snapshot = Supervisor(DiskStore(here), session_id).look()
+        snapshot = SessionTree(DiskStore(here), session_id).look()
     except StateError as error:
         return _tampered(project, error)
     told = project.playbook("status").out

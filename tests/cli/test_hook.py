@@ -302,15 +302,15 @@ def test_the_help_names_the_command(project: Project) -> None:
 def test_a_turn_that_would_end_is_told_in_words_what_is_due(tmp_path: Path) -> None:
     """People see all of it, so it holds no JSON."""
     scene = Scene(tmp_path)
-    supervisor = scene.create("a", stored_sessions.step("b", autonomy="gate_always"))
+    tree = scene.create("a", stored_sessions.step("b", autonomy="gate_always"))
 
     def told(given: frozenset[str] | None = None) -> list[str]:
-        snapshot = supervisor.advance()
-        return lines_at_stop(snapshot, directive_details(supervisor, snapshot, given))
+        snapshot = tree.advance()
+        return lines_at_stop(snapshot, directive_details(tree, snapshot, given))
 
     assert told() == ["Expected now: Agent(description='a#1', prompt='a#1')."]
     assert told(frozenset({"a#1"})) == ["Wait for the agents."]
-    supervisor.report("a#1", Outcome())
+    tree.report("a#1", Outcome())
     assert told() == ["The gate b#1?1 is open: ask its question with AskUserQuestion."]
-    supervisor.abort("enough", Principal("Ada"))
+    tree.abort("enough", Principal("Ada"))
     assert told() == ["The session is aborted."]

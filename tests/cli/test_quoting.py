@@ -92,10 +92,10 @@ def poisoned(value: Any, text: str) -> Iterator[Any]:
 def at_a_gate(tmp_path: Path) -> tuple[Snapshot, DirectiveDetails]:
     """A gate with all that can stand in its context."""
     scene = Scene(tmp_path)
-    supervisor = scene.create("a", stored_sessions.step("b", autonomy="gate_always"), "c")
-    before = supervisor.advance()
-    after = supervisor.report("a#1", Outcome(output="said\nlast")).after(before)
-    snapshot = supervisor.advance().after(after)
+    tree = scene.create("a", stored_sessions.step("b", autonomy="gate_always"), "c")
+    before = tree.advance()
+    after = tree.report("a#1", Outcome(output="said\nlast")).after(before)
+    snapshot = tree.advance().after(after)
     context = gate_context(snapshot)
     assert context is not None
     proof = Proof("tests", "key", "0" * 40, 0, 1.0, "a line", 1, "implement#2")

@@ -14,7 +14,7 @@ from test_journeys import kill, wait_until
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 DEVELOP = """\
@@ -506,10 +506,10 @@ def test_files_that_do_not_fit_are_no_reason_to_go_on_elsewhere(project: Project
 def test_a_supervisor_goes_on_when_a_person_has_come_back(project: Project) -> None:
     """It was asked meanwhile, and its files were not there."""
     name = begun(project)
-    supervisor = Supervisor(DiskStore(checkout.find(project.root)), name)
-    supervisor.hold()
-    before = supervisor.look()
+    tree = SessionTree(DiskStore(checkout.find(project.root)), name)
+    tree.hold()
+    before = tree.look()
     project.git("switch", "-q", "main")
-    assert supervisor.look().directive == before.directive
+    assert tree.look().directive == before.directive
     project.git("switch", "-q", FEATURE)
-    assert supervisor.look().directive == before.directive
+    assert tree.look().directive == before.directive

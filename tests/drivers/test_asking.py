@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 ASKS = """\
 steps:
@@ -31,21 +31,21 @@ QUESTION = {"questions": [{"question": "Which?"}]}
 class Elsewhere(Observer):
     """A person at another terminal, who acts as soon as a gate is shown."""
 
-    def __init__(self, supervisor: Supervisor, act: Callable[[Supervisor], None]) -> None:
-        self._supervisor, self._act = supervisor, act
+    def __init__(self, tree: SessionTree, act: Callable[[SessionTree], None]) -> None:
+        self._tree, self._act = tree, act
         self.shown: list[str] = []
         self.printed: list[str] = []
 
     def on_gate(self, snapshot: Snapshot) -> None:
         self.shown.append(ask(snapshot).id)
-        self._act(self._supervisor)
+        self._act(self._tree)
 
     def on_output(self, attempt: Attempt, line: str) -> None:
         self.printed.append(line)
 
 
-def answers(word: str) -> Callable[[Supervisor], None]:
-    def act(other: Supervisor) -> None:
+def answers(word: str) -> Callable[[SessionTree], None]:
+    def act(other: SessionTree) -> None:
         gate = ask(other.look()).id
         other.answer(gate, Resolution(word), word, Principal("Ann", via="inbox"))
 
@@ -58,42 +58,42 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def runner(
-    scene: Scene, act: Callable[[Supervisor], None], *, patience: float, script: str = ASKS
+    scene: Scene, act: Callable[[SessionTree], None], *, patience: float, script: str = ASKS
 ) -> tuple[Runner, Elsewhere]:
-    supervisor = scene.create(step("a"), step("b"))
-    file = supervisor.root / "asks.yaml"
+    tree = scene.create(step("a"), step("b"))
+    file = tree.root / "asks.yaml"
     file.write_text(script)
-    agent = scripted(str(file), Config(), supervisor.root)
-    person = Elsewhere(scene.again(supervisor), act)
-    return Runner(supervisor, agent, person, patience=patience), person
+    agent = scripted(str(file), Config(), tree.root)
+    person = Elsewhere(scene.again(tree), act)
+    return Runner(tree, agent, person, patience=patience), person
 
 
 def test_the_answer_from_elsewhere_reaches_the_agent_that_waits(scene: Scene) -> None:
     one, person = runner(scene, answers("allow"), patience=60)
-    assert one.drive(one.supervisor.begin).why == "completed"
-    first, _ = scene.store.journal(one.supervisor.id).entries
+    assert one.drive(one.tree.begin).why == "completed"
+    first, _ = scene.store.journal(one.tree.id).entries
     assert (first.output, first.gates[0].by, first.gates[0].via) == ("allow", "Ann", "inbox")
     assert person.shown == ["a#1?1"]
 
 
 def test_without_patience_it_ends_at_the_gate_and_continues_later(scene: Scene) -> None:
     one, person = runner(scene, lambda _: None, patience=0)
-    assert one.drive(one.supervisor.begin).why == "waiting"
-    assert scene.store.journal(one.supervisor.id).entries[0].returned_at is None
-    answers("deny")(scene.again(one.supervisor))
-    later = Runner(one.supervisor, one.agent, person)
-    assert later.drive(later.supervisor.advance).why == "completed"
-    assert scene.store.journal(one.supervisor.id).entries[0].output == "deny"
+    assert one.drive(one.tree.begin).why == "waiting"
+    assert scene.store.journal(one.tree.id).entries[0].returned_at is None
+    answers("deny")(scene.again(one.tree))
+    later = Runner(one.tree, one.agent, person)
+    assert later.drive(later.tree.advance).why == "completed"
+    assert scene.store.journal(one.tree.id).entries[0].output == "deny"
 
 
 def test_patience_ends(scene: Scene) -> None:
     one, _ = runner(scene, lambda _: None, patience=0.3)
-    assert one.drive(one.supervisor.begin).why == "waiting"
+    assert one.drive(one.tree.begin).why == "waiting"
 
 
 def test_a_session_that_is_aborted_elsewhere_ends_the_agent_that_waits(scene: Scene) -> None:
     one, _ = runner(scene, answers("abort"), patience=60)
-    assert one.drive(one.supervisor.begin).why == "aborted"
+    assert one.drive(one.tree.begin).why == "aborted"
 
 
 def test_a_request_that_comes_too_late_is_put_off(scene: Scene) -> None:
@@ -101,11 +101,11 @@ def test_a_request_that_comes_too_late_is_put_off(scene: Scene) -> None:
     one, person = runner(scene, answers("answer"), patience=60)
 
     def first() -> Snapshot:
-        begun = one.supervisor.begin()
-        scene.again(one.supervisor).asked("a#1", GateReason.QUESTION, QUESTION)
+        begun = one.tree.begin()
+        scene.again(one.tree).asked("a#1", GateReason.QUESTION, QUESTION)
         return begun
 
     assert one.drive(first).why in ("completed", "waiting")
     assert person.shown[0] == "a#1?1"
-    (gate, *_) = scene.store.journal(one.supervisor.id).entries[0].gates
+    (gate, *_) = scene.store.journal(one.tree.id).entries[0].gates
     assert gate.reason is GateReason.QUESTION

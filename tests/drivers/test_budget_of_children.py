@@ -12,7 +12,7 @@ from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def text(name: str, *commands: str, **top: object) -> bytes:
     return yaml.safe_dump(shape | top, sort_keys=False).encode()
 
 
-def begun(scene: Scene, top: float | None, child: float | None) -> tuple[Supervisor, Snapshot]:
+def begun(scene: Scene, top: float | None, child: float | None) -> tuple[SessionTree, Snapshot]:
     """A session of two steps: an agent's, which costs 1 dollar, and a child of two such steps."""
     limits = [{} if each is None else {"limits": {"max_cost_usd": each}} for each in (top, child)]
     session = scene.store.create(
@@ -39,14 +39,14 @@ def begun(scene: Scene, top: float | None, child: float | None) -> tuple[Supervi
         args={},
         children={"child": text("child", "/x", "/x", **limits[1])},
     )
-    supervisor = Supervisor(scene.store, session)
-    supervisor.begin()
-    supervisor.report("s1#1", Outcome(agent={"cost_usd": 1.0}))
-    return supervisor, supervisor.report("s2#1/s1#1", Outcome(agent={"cost_usd": 0.5}))
+    tree = SessionTree(scene.store, session)
+    tree.begin()
+    tree.report("s1#1", Outcome(agent={"cost_usd": 1.0}))
+    return tree, tree.report("s2#1/s1#1", Outcome(agent={"cost_usd": 0.5}))
 
 
-def left(supervisor: Supervisor, snapshot: Snapshot, run: Budget = budget.NO_LIMITS) -> Budget:
-    return budget.remaining(run, supervisor, snapshot, work(snapshot))
+def left(tree: SessionTree, snapshot: Snapshot, run: Budget = budget.NO_LIMITS) -> Budget:
+    return budget.remaining(run, tree, snapshot, work(snapshot))
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_the_smallest_remainder_of_all_sessions_above_holds(
     scene: Scene, top: float | None, child: float | None, allowed: float | None
 ) -> None:
     """What a child has used counts for its own limit, and for that of its parent."""
-    supervisor, snapshot = begun(scene, top, child)
+    tree, snapshot = begun(scene, top, child)
     assert [each.id for each in running(snapshot)] == ["s2#1/s2#1"]
-    assert left(supervisor, snapshot).max_cost_usd == allowed
+    assert left(tree, snapshot).max_cost_usd == allowed
 
 
 def test_what_a_person_allows_counts_for_the_whole_tree(scene: Scene) -> None:
-    supervisor, snapshot = begun(scene, 1.6, 0.6)
-    assert left(supervisor, snapshot, Budget(max_cost_usd=4.0)).max_cost_usd == 2.5
+    tree, snapshot = begun(scene, 1.6, 0.6)
+    assert left(tree, snapshot, Budget(max_cost_usd=4.0)).max_cost_usd == 2.5

@@ -19,7 +19,7 @@ from playbook_supervisor.drivers import detached, driver_lock
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.cancellation import Interrupted
@@ -332,11 +332,11 @@ class TestInThisProcess:
 
     def test_a_process_that_works_already_is_waited_for(self, built: Built) -> None:
         built.project.playbook("begin", "mixed", "x")
-        supervisor = Supervisor(DiskStore(checkout.find(built.project.root)), built.session)
-        supervisor.look()
+        tree = SessionTree(DiskStore(checkout.find(built.project.root)), built.session)
+        tree.look()
         with ThreadPoolExecutor(1) as elsewhere:
             with locked(built.private / "detached"):
-                waiting = elsewhere.submit(detached.attend, supervisor)
+                waiting = elsewhere.submit(detached.attend, tree)
                 until(waiting.done, 0.5)
                 assert not waiting.done()
             waiting.result(PATIENCE)
@@ -344,12 +344,12 @@ class TestInThisProcess:
 
     def test_it_is_not_wanted_once_another_client_drives(self, built: Built) -> None:
         built.project.playbook("begin", "mixed", "x")
-        supervisor = Supervisor(DiskStore(checkout.find(built.project.root)), built.session)
-        supervisor.look()
-        ours = detached._Abandoned(supervisor, None)
+        tree = SessionTree(DiskStore(checkout.find(built.project.root)), built.session)
+        tree.look()
+        ours = detached._Abandoned(tree, None)
         assert not ours()
         assert not ours()  # it looks only now and then
-        assert detached._Abandoned(supervisor, ("another client", 1))()
+        assert detached._Abandoned(tree, ("another client", 1))()
 
     def test_it_has_the_environment_of_the_client(self) -> None:
         before = dict(os.environ)
@@ -384,7 +384,7 @@ class TestInThisProcess:
 
         built.project.playbook("begin", "mixed", "x")
         monkeypatch.setattr(detached, "_carry_out", interrupted)
-        detached.attend(Supervisor(DiskStore(checkout.find(built.project.root)), built.session))
+        detached.attend(SessionTree(DiskStore(checkout.find(built.project.root)), built.session))
         assert not (built.private / "detached.json").exists()
 
     def test_a_step_that_was_stopped_is_an_interrupted_attempt(
@@ -398,7 +398,9 @@ class TestInThisProcess:
         built.project.playbook("begin", "mixed", "x")
         with monkeypatch.context() as patched:
             patched.setattr(detached, "_next", stops)
-            detached.attend(Supervisor(DiskStore(checkout.find(built.project.root)), built.session))
+            detached.attend(
+                SessionTree(DiskStore(checkout.find(built.project.root)), built.session)
+            )
         built.release()
         built.project.playbook("next", "--wait")
         first, second = (e for e in built.project.journal() if e["step_id"] == "build")

@@ -256,5 +256,5 @@ def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     answering.answer(["continue"], cwd=gated.root)
     assert not still_waits(waiting)
     store, session = locate.select("", gated.root)
-    assert not still_waits(locate.supervisor(store, session).look())
+    assert not still_waits(locate.tree(store, session).look())
     assert checkout.find(gated.root).runtime == waiting.private.parent

@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.steps.attempt_log import log_path
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.process.process_groups import until, worker_alive
 
 TOKEN = "correct-horse-battery-staple"
@@ -43,7 +43,7 @@ def step(name: str, command: str, **more: Any) -> Step:
 
 def created(
     scene: Scene, *steps: Step, args: dict[str, str] | None = None, **top: Any
-) -> Supervisor:
+) -> SessionTree:
     """A pending session of these steps; each of `args` is optional."""
     args = args or {}
     declared = tuple(Arg(name, "An arg.", required=False) for name in args)
@@ -55,19 +55,19 @@ def created(
         args=args,
         definition=definition,
     )
-    return Supervisor(scene.store, session_id)
+    return SessionTree(scene.store, session_id)
 
 
-def driven(supervisor: Supervisor, **more: Any) -> tuple[str, tuple[Entry, ...], Watcher]:
+def driven(tree: SessionTree, **more: Any) -> tuple[str, tuple[Entry, ...], Watcher]:
     watcher = Watcher()
-    result = Runner(supervisor, None, watcher, **more).drive(supervisor.begin)
+    result = Runner(tree, None, watcher, **more).drive(tree.begin)
     return result.why, result.entries, watcher
 
 
 def test_a_program_is_a_step(scene: Scene) -> None:
     """cat FR-3.4; tyr 14: started, shown, logged, judged and journaled like an agent's step."""
-    supervisor = created(scene, step("say", "cli echo hello"), step("check", "cli true"))
-    why, entries, watcher = driven(supervisor)
+    tree = created(scene, step("say", "cli echo hello"), step("check", "cli true"))
+    why, entries, watcher = driven(tree)
     assert why == "completed"
     assert [(entry.id, entry.status.value) for entry in entries] == [
         ("say#1", "done"),
@@ -76,7 +76,7 @@ def test_a_program_is_a_step(scene: Scene) -> None:
     assert entries[0].output == "hello"
     assert not entries[0].agent
     assert watcher.lines == ["say#1: hello"]
-    assert log_path(supervisor.private, "say#1").read_text() == "hello\n"
+    assert log_path(tree.private, "say#1").read_text() == "hello\n"
     assert entries[0].started_at >= BEGAN
 
 
@@ -84,20 +84,20 @@ def test_an_arg_fills_one_word_and_the_step_knows_its_session(scene: Scene) -> N
     """cat FR-3.3, E-2."""
     code = "import os, sys; print(sys.argv[1:], os.environ['PLAYBOOK_DIRECTIVE'], os.getcwd())"
     (scene.root / "inner").mkdir()
-    supervisor = created(
+    tree = created(
         scene,
         step("say", f'{PYTHON} "{code}" {{{{text}}}} {{{{none}}}} end', cwd="inner"),
         args={"text": "'; touch evil #", "none": ""},
     )
-    why, entries, _ = driven(supervisor)
+    why, entries, _ = driven(tree)
     assert why == "completed"
     assert entries[0].output == f"[\"'; touch evil #\", 'end'] say#1 {scene.root}/inner"
 
 
 def test_a_failed_program_fails_the_step_by_its_policy(scene: Scene) -> None:
     policy = ErrorPolicy.RETRY_ONCE
-    supervisor = created(scene, step("fail", "cli ls no-such-file", error_policy=policy))
-    why, entries, _ = driven(supervisor)
+    tree = created(scene, step("fail", "cli ls no-such-file", error_policy=policy))
+    why, entries, _ = driven(tree)
     assert why == "failed"
     assert [entry.error_code for entry in entries] == ["PB-STEP-FAILED"] * 2
     assert "no-such-file" in entries[1].error
@@ -105,8 +105,8 @@ def test_a_failed_program_fails_the_step_by_its_policy(scene: Scene) -> None:
 
 def test_a_program_that_cannot_run_is_not_tried_again(scene: Scene) -> None:
     policy = ErrorPolicy.RETRY_ONCE
-    supervisor = created(scene, step("run", "cli no-such-program", error_policy=policy))
-    why, entries, _ = driven(supervisor)
+    tree = created(scene, step("run", "cli no-such-program", error_policy=policy))
+    why, entries, _ = driven(tree)
     assert (why, [entry.error_code for entry in entries]) == ("failed", ["PB-STEP-PROGRAM"])
 
 
@@ -157,8 +157,8 @@ def test_a_secret_reaches_the_program_and_nothing_that_is_kept(
     monkeypatch.setenv("DEPLOY", TOKEN)
     code = "import os; T = os.environ['T']; print(len(T), T); raise SystemExit(T)"
     options = {"env": {"T": "{{secret:DEPLOY}}"}}
-    supervisor = created(scene, step("leak", f'{PYTHON} "{code}"', options=options))
-    _, entries, watcher = driven(supervisor)
+    tree = created(scene, step("leak", f'{PYTHON} "{code}"', options=options))
+    _, entries, watcher = driven(tree)
     assert f"leak#1: {len(TOKEN)} [redacted]" in watcher.lines
     assert "[redacted]" in entries[0].error
     everything = [path for path in scene.root.rglob("*") if path.is_file()]
@@ -169,13 +169,13 @@ def test_a_secret_reaches_the_program_and_nothing_that_is_kept(
 
 def test_a_step_reads_the_output_of_an_earlier_one(scene: Scene) -> None:
     """cat FR-3.3, E-2; tyr 19: as text and as JSON, whole, in another process, too."""
-    supervisor = created(
+    tree = created(
         scene,
         step("say", "cli echo '{\"a\": [1, 2]}'", output=OutputFormat.JSON),
         step("text", "cli cat", stdin="$say.stdout"),
         step("data", "cli cat", stdin="$say.json"),
     )
-    why, entries, _ = driven(supervisor)
+    why, entries, _ = driven(tree)
     assert why == "completed"
     assert [entry.output for entry in entries[1:]] == ['{"a": [1, 2]}'] * 2
 
@@ -194,12 +194,12 @@ def test_a_secret_that_is_printed_is_in_no_output_that_is_kept(
     monkeypatch.setenv("DEPLOY", TOKEN)
     code = "import os, base64; T = os.environ['T']; print(T, base64.b64encode(T.encode()))"
     options = {"env": {"T": "{{secret:DEPLOY}}"}}
-    supervisor = created(
+    tree = created(
         scene,
         step("leak", f'{PYTHON} "{code}"', options=options),
         step("read", "cli cat", stdin="$leak.stdout"),
     )
-    why, entries, _ = driven(supervisor)
+    why, entries, _ = driven(tree)
     assert why == "completed"
     assert entries[1].output.count("[redacted]") == 2
     for path in scene.root.rglob("*"):
@@ -219,7 +219,7 @@ while not all(map(os.path.exists, 'abc')): time.sleep(0.01)
 
 def test_an_interruption_ends_the_program_and_what_it_started(scene: Scene) -> None:
     code = "import os, time; os.fork(); open('up', 'w'); time.sleep(600)"
-    supervisor = created(scene, step("long", f'{PYTHON} "{code}"'))
+    tree = created(scene, step("long", f'{PYTHON} "{code}"'))
 
     def interrupt() -> None:
         while not (scene.root / "up").exists():
@@ -228,10 +228,10 @@ def test_an_interruption_ends_the_program_and_what_it_started(scene: Scene) -> N
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    why, entries, _ = driven(supervisor, wall=60)
+    why, entries, _ = driven(tree, wall=60)
     thread.join()
     assert (why, entries[0].error_code) == ("interrupted", "PB-STATE-INTERRUPTED")
-    assert not worker_alive(supervisor.private / "worker-long#1")
+    assert not worker_alive(tree.private / "worker-long#1")
 
 
 def test_without_an_agent_no_agent_is_looked_for(scene: Scene) -> None:

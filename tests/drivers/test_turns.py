@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 QA_PLAN = f".qa/{FEATURE}/test-plan.md"
@@ -386,7 +386,9 @@ class TestAMissedEnd:
         self, at_work: Hooked, mocker: MockerFixture
     ) -> None:
         self.finished(at_work)
-        full = mocker.patch.object(Supervisor, "report", side_effect=StorageError("PB-IO-FULL", ""))
+        full = mocker.patch.object(
+            SessionTree, "report", side_effect=StorageError("PB-IO-FULL", "")
+        )
         told = at_work.ended("plan#1")
         assert told is not None
         assert "PB-IO-FULL" in told.note
@@ -680,7 +682,7 @@ class TestAGate:
         asked.calls("AskUserQuestion")
         chosen = answer(asked, "continue")
         here = checkout.find(asked.project.root)
-        elsewhere = Supervisor(DiskStore(here), asked.project.session.name)
+        elsewhere = SessionTree(DiskStore(here), asked.project.session.name)
         elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", Principal("Ada <ada@example.org>"))
         reply = asked("PostToolUse", **chosen)
         assert reply is not None
@@ -797,9 +799,9 @@ class TestAGateOfAnAbortedSession:
             assert (told.decision, "is aborted" in told.note) == ("", True)
         else:
             here = checkout.find(asked.project.root)
-            supervisor = Supervisor(DiskStore(here), asked.project.session.name)
-            gate = gates.asked_in(supervisor.look())
-            supervisor.abort("abort", Principal("Ada <ada@example.org>"))
+            tree = SessionTree(DiskStore(here), asked.project.session.name)
+            gate = gates.asked_in(tree.look())
+            tree.abort("abort", Principal("Ada <ada@example.org>"))
             authorization.release_aborted(here, asked.private, gate)
         return asked
 

@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.directives import Check, Failure, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 FAILED = Outcome(Failure("PB-STEP-FAILED", "exit status 1"))
 FLAKY = (
@@ -41,7 +41,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return made
 
 
-def created(scene: Scene, command: str, policy: str = "retry:3") -> Supervisor:
+def created(scene: Scene, command: str, policy: str = "retry:3") -> SessionTree:
     step = Step("flaky", command, Autonomy.AUTO, ErrorPolicy.read(policy))
     definition = Playbook("sample", "A sample.", "1.1", (), (step,))
     session_id = scene.store.create(
@@ -51,7 +51,7 @@ def created(scene: Scene, command: str, policy: str = "retry:3") -> Supervisor:
         args={},
         definition=definition,
     )
-    return Supervisor(scene.store, session_id)
+    return SessionTree(scene.store, session_id)
 
 
 class Told(Watcher):
@@ -66,18 +66,18 @@ class Told(Watcher):
         threading.Thread(target=self.then).start()
 
 
-def failed_once(scene: Scene, policy: str = "retry:3") -> Supervisor:
+def failed_once(scene: Scene, policy: str = "retry:3") -> SessionTree:
     """A session whose first attempt has just failed, as a client reports it."""
-    supervisor = created(scene, FAILS, policy)
-    supervisor.begin()
-    supervisor.report("flaky#1", FAILED)
-    return supervisor
+    tree = created(scene, FAILS, policy)
+    tree.begin()
+    tree.report("flaky#1", FAILED)
+    return tree
 
 
 def test_a_retry_begins_when_its_time_has_come_and_people_are_told(scene: Scene) -> None:
     watcher = Watcher()
-    supervisor = created(scene, FLAKY)
-    result = Runner(supervisor, None, watcher).drive(supervisor.begin)
+    tree = created(scene, FLAKY)
+    result = Runner(tree, None, watcher).drive(tree.begin)
     first, second = result.entries
     assert result.why == "completed"
     assert (first.status, second.status) == (EntryStatus.FAILED, EntryStatus.DONE)
@@ -88,13 +88,13 @@ def test_a_retry_begins_when_its_time_has_come_and_people_are_told(scene: Scene)
 def test_an_interruption_ends_the_wait_and_the_next_runner_waits_for_the_rest(
     scene: Scene,
 ) -> None:
-    supervisor = created(scene, FLAKY)
+    tree = created(scene, FLAKY)
     watcher = Told(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    result = Runner(supervisor, None, watcher).drive(supervisor.begin)
+    result = Runner(tree, None, watcher).drive(tree.begin)
     assert (result.why, result.signal) == ("interrupted", signal.SIGTERM)
     assert [entry.id for entry in result.entries] == ["flaky#1"]
     assert result.snapshot.manifest.status == "in_progress"
-    again = scene.again(supervisor)
+    again = scene.again(tree)
     resumed = Runner(again, None, Watcher()).drive(again.advance)
     first, second = resumed.entries
     assert resumed.why == "completed"
@@ -102,32 +102,32 @@ def test_an_interruption_ends_the_wait_and_the_next_runner_waits_for_the_rest(
 
 
 def test_a_client_is_left_to_wait_and_nothing_runs_before_the_time(scene: Scene) -> None:
-    supervisor = failed_once(scene)
-    asked = supervisor.advance().directive
+    tree = failed_once(scene)
+    asked = tree.advance().directive
     assert isinstance(asked, Check)
-    (first,) = scene.store.journal(supervisor.id).entries
+    (first,) = scene.store.journal(tree.id).entries
     assert asked.not_before == (first.completed_at or 0) + 1000
-    assert 0 < supervisor.delay(supervisor.look()) <= 1
+    assert 0 < tree.delay(tree.look()) <= 1
     time.sleep(1.1)
-    assert supervisor.delay(supervisor.look()) == 0
-    assert [event.entry.id for event in supervisor.advance().events] == ["flaky#2"]
+    assert tree.delay(tree.look()) == 0
+    assert [event.entry.id for event in tree.advance().events] == ["flaky#2"]
 
 
 def test_a_clock_that_steps_back_makes_a_wait_no_longer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a wait of a second could last for a day."""
-    supervisor = failed_once(scene, "retry:10")
+    tree = failed_once(scene, "retry:10")
     early = time.time_ns() // 1_000_000 - 86_400_000
     monkeypatch.setattr(RealClock, "__call__", lambda _: early)
-    snapshot = supervisor.advance()
-    assert (snapshot.events, supervisor.delay(snapshot)) == ((), 1)
+    snapshot = tree.advance()
+    assert (snapshot.events, tree.delay(snapshot)) == ((), 1)
     monkeypatch.setattr(RealClock, "__call__", lambda _: early + 1000)
-    assert [event.entry.id for event in supervisor.advance().events] == ["flaky#2"]
+    assert [event.entry.id for event in tree.advance().events] == ["flaky#2"]
 
 
 def test_an_interrupted_attempt_is_handed_out_again_at_once(scene: Scene) -> None:
-    supervisor = created(scene, FAILS)
-    supervisor.begin()
-    supervisor.interrupt()
-    assert [event.entry.id for event in supervisor.advance().events] == ["flaky#2"]
+    tree = created(scene, FAILS)
+    tree.begin()
+    tree.interrupt()
+    assert [event.entry.id for event in tree.advance().events] == ["flaky#2"]

@@ -19,7 +19,7 @@ from playbook_supervisor import __main__
 from playbook_supervisor.drivers import clearance
 from playbook_supervisor.fleet.engine import remote_refs, session_ref
 from playbook_supervisor.fleet.storage.database import FleetDatabase
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 EFFECTS: tuple[tuple[type, str], ...] = (
     *(
@@ -30,8 +30,8 @@ EFFECTS: tuple[tuple[type, str], ...] = (
     (remote_refs.RemoteRefs, "move"),
     (session_ref.SessionClone, "snapshot"),
     (clearance.Clearances, "admit"),
-    (Supervisor, "answer"),
-    (Supervisor, "abort"),
+    (SessionTree, "answer"),
+    (SessionTree, "abort"),
 )
 
 

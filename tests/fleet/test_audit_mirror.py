@@ -29,7 +29,7 @@ from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.files import session_clock
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 HOUR = 3_600_000
@@ -87,12 +87,12 @@ class Fleet:
         clone.remove()
         return tip
 
-    def take_up(self, session_id: str, work: Callable[[Supervisor], object]) -> Tip:
+    def take_up(self, session_id: str, work: Callable[[SessionTree], object]) -> Tip:
         """What a worker does on its machine, and the snapshot that it leaves."""
         self._epoch += 1
         tip = self.mirror.claim(self.mirror.tip(session_id), self._epoch, f"w{self._epoch}")
         clone = self.mirror.checkout(tip, self._path(f"w{self._epoch}"))
-        work(Supervisor(self._store(clone), session_id, EngineOptions(copies=True)))
+        work(SessionTree(self._store(clone), session_id, EngineOptions(copies=True)))
         self.patch.setenv("GIT_COMMITTER_DATE", f"@{(self.now - self.behind) // 1000} +0000")
         tip = clone.snapshot(tip)
         self.patch.delenv("GIT_COMMITTER_DATE")
@@ -153,19 +153,19 @@ def codes(audited: tuple[AuditReport, ...]) -> set[str]:
     return {each.split()[0] for each in found(audited)}
 
 
-def launch(supervisor: Supervisor) -> None:
-    if supervisor.look().state.pristine:
-        supervisor.begin()
-    supervisor.advance()
+def launch(tree: SessionTree) -> None:
+    if tree.look().state.pristine:
+        tree.begin()
+    tree.advance()
 
 
 def completed(fleet: Fleet) -> str:
     """A session of one step."""
     tip = fleet.submit("a")
 
-    def run(supervisor: Supervisor) -> None:
-        launch(supervisor)
-        supervisor.report("a#1", OK)
+    def run(tree: SessionTree) -> None:
+        launch(tree)
+        tree.report("a#1", OK)
 
     fleet.take_up(tip.session, run)
     return tip.session
@@ -183,24 +183,24 @@ def test_nothing_is_found_in_what_several_machines_wrote(
     fleet.take_up(name, launch)  # and it is killed
 
     fleet.behind = behind
-    fleet.take_up(name, lambda supervisor: resumed(supervisor, fleet))
+    fleet.take_up(name, lambda tree: resumed(tree, fleet))
     asked_at = fleet.now
     fleet.behind = 0
     fleet.now += 2 * HOUR
 
-    def answered(supervisor: Supervisor) -> None:
+    def answered(tree: SessionTree) -> None:
         ana = Principal("Ana <ana@example.org>", via="fleet", role="release")
-        supervisor.answer("asks#1?1", Resolution.CONTINUE, "continue", ana, asked_at + HOUR)
-        supervisor.advance()
-        supervisor.report("asks#1", OK)
+        tree.answer("asks#1?1", Resolution.CONTINUE, "continue", ana, asked_at + HOUR)
+        tree.advance()
+        tree.report("asks#1", OK)
 
     fleet.behind = behind
     fleet.take_up(name, answered)
     fleet.behind = 0
 
-    def end(supervisor: Supervisor) -> None:
-        supervisor.lose(supervisor.advance().directive.members[0])  # type: ignore[union-attr]
-        supervisor.report("last#2", OK)
+    def end(tree: SessionTree) -> None:
+        tree.lose(tree.advance().directive.members[0])  # type: ignore[union-attr]
+        tree.report("last#2", OK)
 
     fleet.take_up(name, end)
     audited = fleet.audited()
@@ -216,14 +216,14 @@ def test_nothing_is_found_in_what_several_machines_wrote(
     assert metrics(every=True, cwd=fleet.folder / "mirrored.git")
 
 
-def resumed(supervisor: Supervisor, fleet: Fleet) -> None:
-    snapshot = supervisor.advance()
+def resumed(tree: SessionTree, fleet: Fleet) -> None:
+    snapshot = tree.advance()
     below = snapshot.children["calls#1"].directive
-    supervisor.lose(snapshot.directive.members[0])  # type: ignore[union-attr]
+    tree.lose(snapshot.directive.members[0])  # type: ignore[union-attr]
     assert below is not None
-    supervisor.advance()
+    tree.advance()
     fleet.now += 60_000
-    supervisor.report("calls#1/plan#2", OK)
+    tree.report("calls#1/plan#2", OK)
 
 
 def test_nothing_is_found_in_a_session_that_was_cancelled(fleet: Fleet) -> None:
@@ -231,7 +231,7 @@ def test_nothing_is_found_in_a_session_that_was_cancelled(fleet: Fleet) -> None:
     fleet.take_up(name, launch)
     fleet.behind = HOUR
     ben = Principal("Ben <ben@example.org>", via="fleet")
-    fleet.take_up(name, lambda supervisor: supervisor.abort("not needed", ben))
+    fleet.take_up(name, lambda tree: tree.abort("not needed", ben))
     assert found(fleet.audited()) == []
 
 

@@ -385,6 +385,6 @@ def test_the_store_of_a_policy_is_the_sessions_folder(gated: Project) -> None:
         file.unlink()
     store = DiskStore(checkout.find(gated.root))
     (session_id,) = store.driven()
-    locate.supervisor(store, session_id).look()
+    locate.tree(store, session_id).look()
     assert (gated.session / "policy.yaml").read_bytes() == kept
     assert json.loads((store.runtime(session_id) / "policy.json").read_bytes())["policy"]

@@ -44,7 +44,7 @@ from playbook_supervisor.sessions.files.local_state import Launch
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate.gate_context import gate_context
 from playbook_supervisor.sessions.gate.gate_text import lines
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 ADA = "Ada Example <ada@example.org>"
 RITA = "Rita <Rita@Release.example.org>"
@@ -339,7 +339,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def begun(scene: Scene, policy: Policy | None = GUARDED) -> Supervisor:
+def begun(scene: Scene, policy: Policy | None = GUARDED) -> SessionTree:
     """A session of two automatic steps under a policy."""
     session_id = scene.store.create(
         playbook="sample",
@@ -348,48 +348,48 @@ def begun(scene: Scene, policy: Policy | None = GUARDED) -> Supervisor:
         args={},
         policy=policy,
     )
-    supervisor = Supervisor(scene.store, session_id)
-    supervisor.begin()
-    return supervisor
+    tree = SessionTree(scene.store, session_id)
+    tree.begin()
+    return tree
 
 
-def at_the_gate(scene: Scene) -> Supervisor:
-    supervisor = begun(scene)
-    supervisor.report("a#1", Outcome(output="done"))
-    return supervisor
+def at_the_gate(scene: Scene) -> SessionTree:
+    tree = begun(scene)
+    tree.report("a#1", Outcome(output="done"))
+    return tree
 
 
 def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
     scene: Scene,
 ) -> None:
-    supervisor = at_the_gate(scene)
-    snapshot = supervisor.look()
+    tree = at_the_gate(scene)
+    snapshot = tree.look()
     assert ask(snapshot).reason == "gate_always"
-    assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
-    assert "gate_always" in scene.file(supervisor, "policy.yaml").read_text()
+    assert scene.file(tree, "playbook.yaml").read_bytes() == playbook("a", "b")
+    assert "gate_always" in scene.file(tree, "policy.yaml").read_text()
     assert lines(gate_context(snapshot))[0] == f"answered by: {RELEASE} (policy team.yaml)"
 
 
 def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
-    gate = ask(supervisor.look()).id
+    tree = at_the_gate(scene)
+    gate = ask(tree.look()).id
     for by, named in (
         (ADA, "Ada"),
         (Mode.AUTONOMOUS.value, "autonomous mode"),
         ("", "a person without"),
     ):
         with pytest.raises(PolicyError, match=f"^{named}.* may not answer for `b`: .*team.yaml"):
-            supervisor.answer(gate, CONTINUE, "continue", Principal(by))
-    assert ask(scene.again(supervisor).look()).id == gate
-    assert "answered_at" not in scene.journal(supervisor)[-1]["gates"][-1]
-    supervisor.answer(gate, CONTINUE, "continue", Principal(RITA))
-    assert work(supervisor.advance()).id == "b#1"
+            tree.answer(gate, CONTINUE, "continue", Principal(by))
+    assert ask(scene.again(tree).look()).id == gate
+    assert "answered_at" not in scene.journal(tree)[-1]["gates"][-1]
+    tree.answer(gate, CONTINUE, "continue", Principal(RITA))
+    assert work(tree.advance()).id == "b#1"
 
 
 def test_anyone_may_abort(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
-    supervisor.answer(ask(supervisor.look()).id, Resolution.ABORT, "abort", Principal(ADA))
-    assert supervisor.look().manifest.status is SessionStatus.ABORTED
+    tree = at_the_gate(scene)
+    tree.answer(ask(tree.look()).id, Resolution.ABORT, "abort", Principal(ADA))
+    assert tree.look().manifest.status is SessionStatus.ABORTED
 
 
 def test_a_star_allows_any_person_and_not_autonomous_mode(scene: Scene) -> None:
@@ -451,10 +451,10 @@ def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:
 
 
 def test_a_required_postcondition_is_checked(scene: Scene) -> None:
-    supervisor = begun(scene, Policy((Demand("a", "x.yaml", None, (Condition.PLAN_EXISTS,)),)))
-    snapshot = supervisor.report("a#1", Outcome(output="all is well"))
+    tree = begun(scene, Policy((Demand("a", "x.yaml", None, (Condition.PLAN_EXISTS,)),)))
+    snapshot = tree.report("a#1", Outcome(output="all is well"))
     assert snapshot.manifest.status is SessionStatus.FAILED
-    assert "plan_exists" in scene.journal(supervisor)[-1]["error"]
+    assert "plan_exists" in scene.journal(tree)[-1]["error"]
 
 
 def test_the_policies_apply_on_another_machine(scene: Scene) -> None:
@@ -471,10 +471,10 @@ def test_the_policies_apply_on_another_machine(scene: Scene) -> None:
 def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
     scene: Scene,
 ) -> None:
-    supervisor = at_the_gate(scene)
-    before = scene.file(supervisor, "policy.yaml").read_bytes()
-    scene.edit(supervisor, "policy.yaml", ("release.example.org", "example.org"))
-    again = scene.again(supervisor)
+    tree = at_the_gate(scene)
+    before = scene.file(tree, "policy.yaml").read_bytes()
+    scene.edit(tree, "policy.yaml", ("release.example.org", "example.org"))
+    again = scene.again(tree)
     with pytest.raises(StateError, match="pinned policy was changed") as caught:
         again.look()
     assert caught.value.code == "PB-STATE-TAMPERED"
@@ -485,40 +485,40 @@ def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
     )
     assert difference.changes[0][0] == "demand 1"
     repair.restore(scene.fresh(), again.id)
-    assert scene.file(supervisor, "policy.yaml").read_bytes() == before
+    assert scene.file(tree, "policy.yaml").read_bytes() == before
     assert not session_diff.differences(scene.fresh(), again.id)
-    assert ask(scene.again(supervisor).look()).id == "b#1?1"
+    assert ask(scene.again(tree).look()).id == "b#1?1"
 
 
 def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
-    with scene.store.open(supervisor.id) as opened:
+    tree = at_the_gate(scene)
+    with scene.store.open(tree.id) as opened:
         opened.runtime.begun = Launch(1, "abc", {})
         opened.write()
-    scene.edit(supervisor, "policy.yaml", (RELEASE, "*@example.org"))
-    again = scene.again(supervisor)
+    scene.edit(tree, "policy.yaml", (RELEASE, "*@example.org"))
+    again = scene.again(tree)
     repair.take(scene.fresh(), again.id)
     with again.store.open(again.id) as opened:
         assert opened.runtime.begun == Launch(1, "abc", {})  # what else was known stays known
     again.answer("b#1?1", CONTINUE, "continue", Principal(ADA))
-    assert work(scene.again(supervisor).advance()).id == "b#1"
+    assert work(scene.again(tree).advance()).id == "b#1"
 
 
 def test_comments_in_it_may_be_added(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
+    tree = at_the_gate(scene)
     for remark in ("as agreed in May", "as agreed in June"):
-        scene.edit(supervisor, "policy.yaml", ("schema: 1", f"# {remark}\nschema: 1"))
-        assert not session_diff.differences(scene.store, supervisor.id)
-        assert ask(scene.again(supervisor).look()).id == "b#1?1"
-        (scene.store.runtime(supervisor.id) / "policy.json").unlink()  # the copy serves, too
-    assert ask(scene.again(supervisor).look()).id == "b#1?1"
+        scene.edit(tree, "policy.yaml", ("schema: 1", f"# {remark}\nschema: 1"))
+        assert not session_diff.differences(scene.store, tree.id)
+        assert ask(scene.again(tree).look()).id == "b#1?1"
+        (scene.store.runtime(tree.id) / "policy.json").unlink()  # the copy serves, too
+    assert ask(scene.again(tree).look()).id == "b#1?1"
 
 
 @pytest.mark.parametrize("text", ["schema: 1\ndemands: [", "schema: 2\n"])
 def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: str) -> None:
-    supervisor = at_the_gate(scene)
-    scene.file(supervisor, "policy.yaml").write_text(text)
-    again = scene.again(supervisor)
+    tree = at_the_gate(scene)
+    scene.file(tree, "policy.yaml").write_text(text)
+    again = scene.again(tree)
     with pytest.raises(StateError, match="pinned policy was changed"):
         again.look()
     (difference,) = session_diff.differences(scene.fresh(), again.id)
@@ -526,45 +526,45 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
 
 
 def test_it_must_be_readable_without_local_state(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
-    scene.file(supervisor, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
+    tree = at_the_gate(scene)
+    scene.file(tree, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
     with pytest.raises(StateError) as caught:
-        scene.cloned(supervisor).look()
+        scene.cloned(tree).look()
     assert caught.value.code == "PB-STATE-CORRUPT"
     assert caught.value.where.endswith("policy.yaml:2:10")
 
 
 def test_one_that_was_removed_comes_back(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
-    scene.file(supervisor, "policy.yaml").unlink()
-    (difference,) = session_diff.differences(scene.store, supervisor.id)
+    tree = at_the_gate(scene)
+    scene.file(tree, "policy.yaml").unlink()
+    (difference,) = session_diff.differences(scene.store, tree.id)
     assert difference.what == "it is missing"
-    again = scene.again(supervisor)
+    again = scene.again(tree)
     assert ask(again.look()).id == "b#1?1"
     assert "policy.yaml had disappeared" in again.store.notices[0]
-    assert scene.file(supervisor, "policy.yaml").is_file()
+    assert scene.file(tree, "policy.yaml").is_file()
 
 
 def test_one_that_is_added_later_is_refused(scene: Scene) -> None:
-    supervisor = begun(scene, None)
-    scene.file(supervisor, "policy.yaml").write_bytes(emit_policy(GUARDED))
-    again = scene.again(supervisor)
+    tree = begun(scene, None)
+    scene.file(tree, "policy.yaml").write_bytes(emit_policy(GUARDED))
+    again = scene.again(tree)
     with pytest.raises(StateError, match="put there by something else"):
         again.look()
     (difference,) = session_diff.differences(scene.fresh(), again.id)
     assert difference.what == "it did not exist when the session began"
     repair.restore(scene.fresh(), again.id)
-    assert not scene.file(supervisor, "policy.yaml").exists()
-    assert work(scene.again(supervisor).look()).id == "a#1"
+    assert not scene.file(tree, "policy.yaml").exists()
+    assert work(scene.again(tree).look()).id == "a#1"
 
 
 def test_the_playbook_of_the_session_has_no_new_effects(scene: Scene) -> None:
     """An edit of the policies of the project does not reach a session that has begun."""
-    supervisor = begun(scene)
+    tree = begun(scene)
     scene.write(".playbooks/policies/team.yaml", "match: {step: a}\nautonomy: gate_always\n")
-    supervisor.report("a#1", failed())
-    supervisor.take_up()
-    assert work(scene.again(supervisor).look()).id == "a#2"
+    tree.report("a#1", failed())
+    tree.take_up()
+    assert work(scene.again(tree).look()).id == "a#2"
 
 
 def test_a_step_of_that_name_is_meant_and_no_other() -> None:

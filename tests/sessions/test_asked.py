@@ -17,7 +17,7 @@ from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import gate_context
 from playbook_supervisor.sessions.store.snapshot import running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 CALL = {
     "who": "Claude",
@@ -58,7 +58,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def tree(scene: Scene) -> Supervisor:
+def tree(scene: Scene) -> SessionTree:
     """A session whose step `release` runs a playbook with the step `plan`."""
     scene.write(".playbooks/playbooks/child.yaml", playbook("plan").decode())
     shape = yaml.safe_load(playbook("release")) | {"version": "1.1"}
@@ -68,35 +68,35 @@ def tree(scene: Scene) -> Supervisor:
     name = scene.store.create(
         playbook="sample", text=made, feature="013-x", args={}, children=children
     )
-    return Supervisor(scene.store, name)
+    return SessionTree(scene.store, name)
 
 
 def test_another_process_reads_what_was_asked_and_where_the_answer_came_from(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    supervisor.begin()
-    supervisor.asked("a#1", GateReason.PERMISSION, CALL)
-    gate = ask(scene.again(supervisor).look())
+    session_tree = scene.create("a")
+    session_tree.begin()
+    session_tree.asked("a#1", GateReason.PERMISSION, CALL)
+    gate = ask(scene.again(session_tree).look())
     assert (gate.id, gate.request) == ("a#1?1", CALL)
-    snapshot = scene.again(supervisor).answer(gate.id, Resolution.ALWAYS, "always", ANN)
+    snapshot = scene.again(session_tree).answer(gate.id, Resolution.ALWAYS, "always", ANN)
     assert snapshot.directive == Run(running(snapshot), continues=("a#1",))
-    (kept,) = scene.journal(supervisor)[0]["gates"]
+    (kept,) = scene.journal(session_tree)[0]["gates"]
     assert (kept["request"], kept["by"], kept["via"]) == (CALL, "Ann", "inbox")
 
 
 def test_the_journal_keeps_the_database_role_that_answered_in_a_fleet(scene: Scene) -> None:
-    supervisor = scene.create(step("a", autonomy="gate_always"))
-    supervisor.begin()
+    session_tree = scene.create(step("a", autonomy="gate_always"))
+    session_tree.begin()
     rita = Principal("Rita", via="fleet", role="release")
-    given_at = supervisor.store.clock()
+    given_at = session_tree.store.clock()
     scene.clock.now += 60_000
-    supervisor.answer("a#1?1", Resolution.CONTINUE, "continue", rita, given_at)
-    (kept,) = scene.journal(supervisor)[0]["gates"]
+    session_tree.answer("a#1?1", Resolution.CONTINUE, "continue", rita, given_at)
+    (kept,) = scene.journal(session_tree)[0]["gates"]
     assert (kept["via"], kept["role"], kept["answered_at"]) == (
         "fleet",
         "release",
         to_time(given_at),
     )
-    (gate,) = scene.again(supervisor).look().state.entries[0].gates
+    (gate,) = scene.again(session_tree).look().state.entries[0].gates
     assert gate.role == "release"
 
 
@@ -112,9 +112,9 @@ def test_a_gate_in_a_child_session_is_asked_through_its_parent(scene: Scene) -> 
 
 
 def test_the_call_is_shown_with_the_line_that_would_allow_it(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    supervisor.begin()
-    snapshot = supervisor.asked("a#1", GateReason.PERMISSION, CALL | {"path": "/srv"})
+    session_tree = scene.create("a")
+    session_tree.begin()
+    snapshot = session_tree.asked("a#1", GateReason.PERMISSION, CALL | {"path": "/srv"})
     shown = "\n".join(gate_text.lines(gate_context(snapshot)))
     for line in (
         "command: npm test",
@@ -126,9 +126,9 @@ def test_the_call_is_shown_with_the_line_that_would_allow_it(scene: Scene) -> No
 
 
 def test_questions_are_shown_with_their_numbered_options(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    supervisor.begin()
-    snapshot = supervisor.asked("a#1", GateReason.QUESTION, QUESTIONS)
+    session_tree = scene.create("a")
+    session_tree.begin()
+    snapshot = session_tree.asked("a#1", GateReason.QUESTION, QUESTIONS)
     shown = "\n".join(gate_text.lines(gate_context(snapshot)))
     for line in ("1/2: Which port?", "1. 443: TLS", "2/2: Which days?", "1. Mon", "more than one"):
         assert line in shown

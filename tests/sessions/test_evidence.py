@@ -14,7 +14,7 @@ from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 PLAN = f"specs/{FEATURE}/plan.md"
 REPORT = f".agreements/{FEATURE}/check-report.md"
@@ -23,7 +23,7 @@ BREAKING = "---\nverdict: FAIL\nbreaking: true\n---\n"
 OK = Outcome(output="ok")
 GATED = {"error_policy": "gate"}
 
-Answer = Callable[[Supervisor, Snapshot, Resolution], Snapshot]
+Answer = Callable[[SessionTree, Snapshot, Resolution], Snapshot]
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def answer(supervisor: Supervisor, snapshot: Snapshot, resolution: Resolution) -> Snapshot:
-    before = supervisor.answer(ask(snapshot).id, resolution, resolution.value, Principal("Ana"))
-    return supervisor.advance().after(before)
+def answer(tree: SessionTree, snapshot: Snapshot, resolution: Resolution) -> Snapshot:
+    before = tree.answer(ask(snapshot).id, resolution, resolution.value, Principal("Ana"))
+    return tree.advance().after(before)
 
 
-def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
+def forget(scene: Scene, tree: SessionTree) -> SessionTree:
     """Only the journal is left, as with a session of kai's own tools."""
-    scene.file(supervisor, "records.yaml").unlink(missing_ok=True)
-    return scene.cloned(supervisor)
+    scene.file(tree, "records.yaml").unlink(missing_ok=True)
+    return scene.cloned(tree)
 
 
 # ── written since the launch ────────────────────────────────────────────────────────────────
@@ -48,42 +48,42 @@ def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
 def test_a_verdict_from_before_the_launch_does_not_pass_this_run(scene: Scene) -> None:
     """Last week's PASS does not pass today's run."""
     scene.write(VERDICT, "verdict: PASS\n")
-    supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
-    supervisor.begin()
-    supervisor.report("qa#1", OK)
-    (entry,) = scene.journal(supervisor)
+    tree = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
+    tree.begin()
+    tree.report("qa#1", OK)
+    (entry,) = scene.journal(tree)
     assert entry["status"] == "failed"
     assert "not written since the launch" in entry["error"]
 
 
 def test_the_same_verdict_written_again_passes(scene: Scene) -> None:
     file = scene.write(VERDICT, "verdict: PASS\n")
-    supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
-    supervisor.begin()
+    tree = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
+    tree.begin()
     before = file.stat()
     scene.write(VERDICT, "verdict: PASS\n").touch()
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    supervisor.report("qa#1", OK)
-    assert scene.journal(supervisor)[0]["status"] == "done"
+    tree.report("qa#1", OK)
+    assert scene.journal(tree)[0]["status"] == "done"
 
 
 def test_without_a_record_of_the_launch_no_verdict_counts(scene: Scene) -> None:
     """A clone's files look new: their times show nothing."""
     scene.write(VERDICT, "verdict: PASS\n")
-    supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
-    supervisor.begin()
-    forget(scene, supervisor).report("qa#1", OK)
-    (entry,) = scene.journal(supervisor)
+    tree = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
+    tree.begin()
+    forget(scene, tree).report("qa#1", OK)
+    (entry,) = scene.journal(tree)
     assert entry["status"] == "failed"
     assert "not written since the launch (no record of it)" in entry["error"]
 
 
 def test_an_unchanged_artifact_exists_and_the_evidence_says_so(scene: Scene) -> None:
     scene.write(PLAN)
-    supervisor = scene.create(step("plan", postconditions=["plan_exists"]))
-    supervisor.begin()
-    supervisor.report("plan#1", OK)
-    (entry,) = scene.journal(supervisor)
+    tree = scene.create(step("plan", postconditions=["plan_exists"]))
+    tree.begin()
+    tree.report("plan#1", OK)
+    (entry,) = scene.journal(tree)
     assert entry["status"] == "done"
     assert entry["evidence"] == [f"plan_exists: {PLAN}, 1 line, unchanged by this step"]
 
@@ -108,12 +108,12 @@ def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
     """What the attempt did not touch is no evidence that it finished."""
     if before is not None:
         scene.write(PLAN, before)
-    supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
-    snapshot = supervisor.begin()
+    tree = scene.create(step("plan", postconditions=["plan_exists"]), "next")
+    snapshot = tree.begin()
     if after is not None:
         scene.write(PLAN, after)
-    snapshot = scene.again(supervisor).lose(work(snapshot))
-    journal = scene.journal(supervisor)
+    snapshot = scene.again(tree).lose(work(snapshot))
+    journal = scene.journal(tree)
     if finished:
         assert ids(journal) == ["plan#1 done", "next#1 in_progress"]
         assert journal[0]["recovered"] is True
@@ -123,29 +123,29 @@ def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
 
 
 def test_a_lost_attempt_without_postconditions_runs_again(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    assert work(supervisor.lose(work(supervisor.begin()))).id == "a#2"
+    tree = scene.create("a")
+    assert work(tree.lose(work(tree.begin()))).id == "a#2"
 
 
 def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
     scene.write(VERDICT, "verdict: PASS\n")
     both = ["plan_exists", "qa_verdict_pass"]
-    supervisor = scene.create(step("qa", postconditions=both))
-    snapshot = supervisor.begin()
+    tree = scene.create(step("qa", postconditions=both))
+    snapshot = tree.begin()
     scene.write(PLAN)
-    assert work(supervisor.lose(work(snapshot))).id == "qa#2"
+    assert work(tree.lose(work(snapshot))).id == "qa#2"
     scene.write(PLAN, "another\n")
     scene.write(VERDICT, "verdict: PASS\nagain\n")
-    snapshot = supervisor.lose(work(supervisor.advance()))
+    snapshot = tree.lose(work(tree.advance()))
     assert isinstance(snapshot.directive, Finish)
 
 
 def test_without_a_record_existing_artifacts_decide(scene: Scene) -> None:
     """As kai asks: the evidence alone."""
     scene.write(PLAN)
-    supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
-    snapshot = supervisor.begin()
-    assert work(forget(scene, supervisor).lose(work(snapshot))).id == "next#1"
+    tree = scene.create(step("plan", postconditions=["plan_exists"]), "next")
+    snapshot = tree.begin()
+    assert work(forget(scene, tree).lose(work(snapshot))).id == "next#1"
 
 
 # ── what a human waived ─────────────────────────────────────────────────────────────────────
@@ -153,110 +153,110 @@ def test_without_a_record_existing_artifacts_decide(scene: Scene) -> None:
 
 def test_what_was_accepted_for_one_step_is_asked_about_at_each_later_one(scene: Scene) -> None:
     needs = {"preconditions": ["agreement_pass"]}
-    supervisor = scene.create(
+    tree = scene.create(
         step("check", postconditions=["agreement_pass"], **GATED),
         step("qa", **needs),
         step("pr", **needs),
     )
-    snapshot = supervisor.begin()
+    snapshot = tree.begin()
     scene.write(REPORT, "verdict: FAIL\n")
-    snapshot = supervisor.report(work(snapshot).id, OK)
-    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
+    snapshot = tree.report(work(snapshot).id, OK)
+    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
     assert ask(snapshot).id == "qa#1?1"
-    assert work(answer(supervisor, snapshot, Resolution.ACCEPT)).id == "qa#1"
-    snapshot = supervisor.report("qa#1", OK)
+    assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "qa#1"
+    snapshot = tree.report("qa#1", OK)
     assert ask(snapshot).id == "pr#1?1"
-    assert work(answer(supervisor, snapshot, Resolution.ACCEPT)).id == "pr#1"
-    journal = scene.journal(supervisor)
+    assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "pr#1"
+    journal = scene.journal(tree)
     assert [entry.get("waived") for entry in journal] == [["agreement_pass"]] * 3
 
 
 def test_an_acceptance_survives_the_loss_of_its_record(scene: Scene) -> None:
-    supervisor = scene.create(
+    tree = scene.create(
         step("plan", postconditions=["plan_exists"], **GATED),
         step("tasks", preconditions=["plan_exists"]),
     )
-    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
-    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
-    supervisor.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
-    assert work(forget(scene, supervisor).advance()).id == "tasks#1"
+    snapshot = tree.report(work(tree.begin()).id, OK)
+    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
+    tree.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
+    assert work(forget(scene, tree).advance()).id == "tasks#1"
 
 
 def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(
     scene: Scene,
 ) -> None:
     scene.write(REPORT, "verdict: FAIL\n")
-    supervisor = scene.create(
+    tree = scene.create(
         step("check", postconditions=["agreement_pass"], **GATED),
         step("qa", preconditions=["agreement_pass"]),
     )
-    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
-    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
+    snapshot = tree.report(work(tree.begin()).id, OK)
+    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
     assert ask(snapshot).id == "qa#1?1"  # the policy `stop` would end the session otherwise
-    assert work(answer(supervisor, snapshot, Resolution.ACCEPT)).id == "qa#1"
+    assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "qa#1"
 
 
 # ── breaking changes ────────────────────────────────────────────────────────────────────────
 
 
-def breaking_gate(scene: Scene) -> tuple[Supervisor, Snapshot]:
+def breaking_gate(scene: Scene) -> tuple[SessionTree, Snapshot]:
     """The step check has reported a breaking change; a careful step follows."""
-    supervisor = scene.create(
+    tree = scene.create(
         step("check", escalation_triggers=["agreement_breaking"]),
         step("careful", autonomy="gate_on_breaking"),
     )
-    snapshot = supervisor.begin()
+    snapshot = tree.begin()
     scene.write(REPORT, BREAKING)
-    snapshot = supervisor.report(work(snapshot).id, OK)
+    snapshot = tree.report(work(snapshot).id, OK)
     assert ask(snapshot).reason == "agreement_breaking"
-    return supervisor, snapshot
+    return tree, snapshot
 
 
 def test_an_accepted_breaking_change_is_not_asked_about_again(scene: Scene) -> None:
     """The same digest of the same report."""
-    supervisor, snapshot = breaking_gate(scene)
-    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
+    tree, snapshot = breaking_gate(scene)
+    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
     assert work(snapshot).id == "careful#1"
-    assert isinstance(supervisor.report("careful#1", OK).directive, Finish)
+    assert isinstance(tree.report("careful#1", OK).directive, Finish)
 
 
 def test_an_accepted_breaking_change_stays_accepted_where_the_files_were_taken_as_they_are(
     scene: Scene,
 ) -> None:
     """What was failing at an open gate is known after a repair, too."""
-    supervisor, _ = breaking_gate(scene)
-    journal = scene.file(supervisor, "journal.yaml")
+    tree, _ = breaking_gate(scene)
+    journal = scene.file(tree, "journal.yaml")
     journal.write_bytes(journal.read_bytes().replace(b"breaking_changes: ", b"breaking: "))
-    repair.take(scene.fresh(), supervisor.id)
-    again = scene.again(supervisor)
+    repair.take(scene.fresh(), tree.id)
+    again = scene.again(tree)
     snapshot = answer(again, again.advance(), Resolution.ACCEPT)
     assert work(snapshot).id == "careful#1"
 
 
 def test_another_breaking_report_is_asked_about(scene: Scene) -> None:
-    supervisor, snapshot = breaking_gate(scene)
-    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
+    tree, snapshot = breaking_gate(scene)
+    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
     scene.write(REPORT, f"{BREAKING}more of it\n")
-    assert ask(supervisor.report("careful#1", OK)).id == "careful#1?1"
+    assert ask(tree.report("careful#1", OK)).id == "careful#1?1"
 
 
 def test_a_breaking_change_that_was_retried_is_known_but_not_accepted(scene: Scene) -> None:
-    supervisor, snapshot = breaking_gate(scene)
-    snapshot = answer(supervisor, snapshot, Resolution.RETRY)
+    tree, snapshot = breaking_gate(scene)
+    snapshot = answer(tree, snapshot, Resolution.RETRY)
     assert work(snapshot).id == "check#2"
-    assert ask(supervisor.report("check#2", OK)).id == "check#2?1"
+    assert ask(tree.report("check#2", OK)).id == "check#2?1"
 
 
 def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scene) -> None:
     """Only a journaled answer passes a gate."""
-    supervisor, snapshot = breaking_gate(scene)
-    journal = scene.file(supervisor, "journal.yaml")
-    manifest = scene.file(supervisor, "session.yaml")
+    tree, snapshot = breaking_gate(scene)
+    journal = scene.file(tree, "journal.yaml")
+    manifest = scene.file(tree, "session.yaml")
     before = journal.read_bytes(), manifest.read_bytes()
-    supervisor.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
+    tree.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
     journal.write_bytes(before[0])
     manifest.write_bytes(before[1])
-    again = scene.again(supervisor)
+    again = scene.again(tree)
     assert ask(again.advance()).id == ask(snapshot).id
     assert ask(answer(again, again.advance(), Resolution.CONTINUE)).id == "check#1?2"
 
@@ -265,34 +265,34 @@ def test_a_breaking_report_left_over_from_an_earlier_session_does_not_count(
     scene: Scene,
 ) -> None:
     scene.write(REPORT, BREAKING)
-    supervisor = scene.create(step("careful", autonomy="gate_on_breaking"))
-    assert work(supervisor.begin()).id == "careful#1"
+    tree = scene.create(step("careful", autonomy="gate_on_breaking"))
+    assert work(tree.begin()).id == "careful#1"
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [(-3600, False), (3600, True)])
 def test_where_the_beginning_is_not_on_record_the_time_of_the_report_decides(
     scene: Scene, seconds: int, asked: bool
 ) -> None:
-    supervisor = scene.create("a", step("careful", autonomy="gate_on_breaking"))
-    supervisor.begin()
+    tree = scene.create("a", step("careful", autonomy="gate_on_breaking"))
+    tree.begin()
     file = scene.write(REPORT, BREAKING)
     at = scene.clock.now // 1000 + seconds
     os.utime(file, (at, at))
-    snapshot = forget(scene, supervisor).report("a#1", OK)
+    snapshot = forget(scene, tree).report("a#1", OK)
     assert isinstance(snapshot.directive, Finish) is False
-    assert (scene.journal(supervisor)[-1].get("trigger") == "agreement_breaking") is asked
+    assert (scene.journal(tree)[-1].get("trigger") == "agreement_breaking") is asked
 
 
 def test_a_red_verdict_written_by_the_step_raises_its_trigger(scene: Scene) -> None:
     """kai D-T: an old verdict is not that of the step."""
     scene.write(VERDICT, "verdict: FAIL\n")
     triggered = step("qa", escalation_triggers=["verdict_fail"])
-    supervisor = scene.create(triggered, {**triggered, "id": "again"})
-    snapshot = supervisor.begin()
-    snapshot = supervisor.report("qa#1", OK)
+    tree = scene.create(triggered, {**triggered, "id": "again"})
+    snapshot = tree.begin()
+    snapshot = tree.report("qa#1", OK)
     assert work(snapshot).id == "again#1"  # what stood there before is not this step's verdict
     scene.write(VERDICT, "verdict: FAIL\nred again\n")
-    assert ask(supervisor.report("again#1", OK)).reason == "verdict_fail"
+    assert ask(tree.report("again#1", OK)).reason == "verdict_fail"
 
 
 # ── what asks the world ─────────────────────────────────────────────────────────────────────
@@ -317,12 +317,12 @@ def test_a_condition_that_starts_a_program_is_judged_like_any_other(
 ) -> None:
     pr = step("pr", postconditions=["pr_created"], **GATED)
     skipped = step("never", autonomy="skip", preconditions=["pr_created"])
-    supervisor = scene.create(skipped, pr, step("last", preconditions=["pr_created"]))
-    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
+    tree = scene.create(skipped, pr, step("last", preconditions=["pr_created"]))
+    snapshot = tree.report(work(tree.begin()).id, OK)
     assert ask(snapshot).reason == "postcondition_fail"
     forge.write_text(OPEN)
-    assert work(answer(supervisor, snapshot, Resolution.CONTINUE)).id == "last#1"
-    assert scene.journal(supervisor)[1]["evidence"] == [
+    assert work(answer(tree, snapshot, Resolution.CONTINUE)).id == "last#1"
+    assert scene.journal(tree)[1]["evidence"] == [
         "pr_created: pull request #7 is open: https://forge.example/7"
     ]
 
@@ -331,23 +331,23 @@ def test_a_lost_attempt_at_a_pull_request_had_finished_if_there_is_one(
     scene: Scene, forge: Path
 ) -> None:
     pr = step("pr", postconditions=["pr_created"], **GATED)
-    supervisor = scene.create(pr)
-    snapshot = supervisor.lose(work(supervisor.begin()))
+    tree = scene.create(pr)
+    snapshot = tree.lose(work(tree.begin()))
     assert work(snapshot).id == "pr#2"
     forge.write_text(OPEN)
-    assert isinstance(supervisor.lose(work(snapshot)).directive, Finish)
+    assert isinstance(tree.lose(work(snapshot)).directive, Finish)
 
 
 def test_a_waiver_of_a_network_condition_holds_for_the_same_answer(
     scene: Scene, forge: Path
 ) -> None:
-    supervisor = scene.create(
+    tree = scene.create(
         step("pr", postconditions=["pr_created"], **GATED),
         step("a", preconditions=["pr_created"], **GATED),
     )
-    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
-    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
-    assert work(answer(supervisor, snapshot, Resolution.ACCEPT)).id == "a#1"
-    supervisor.interrupt()
+    snapshot = tree.report(work(tree.begin()).id, OK)
+    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
+    assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "a#1"
+    tree.interrupt()
     forge.write_text(OPEN.replace("OPEN", "CLOSED"))
-    assert ask(supervisor.advance()).id == "a#2?1"
+    assert ask(tree.advance()).id == "a#2?1"

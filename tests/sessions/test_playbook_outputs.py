@@ -32,22 +32,22 @@ def step(name: str, **more: object) -> Step:
 
 def test_a_step_is_done_if_its_outputs_exist(scene: Scene) -> None:
     """cat FR-4.2."""
-    supervisor = scene.define(step("build", outputs=("dist/app.txt",)))
-    supervisor.begin()
+    tree = scene.define(step("build", outputs=("dist/app.txt",)))
+    tree.begin()
     scene.write("dist/app.txt")
-    assert supervisor.report("build#1", OK).directive == COMPLETED
-    (entry,) = scene.journal(supervisor)
+    assert tree.report("build#1", OK).directive == COMPLETED
+    (entry,) = scene.journal(tree)
     assert entry["evidence"][0].startswith("file_exists: dist/app.txt, ")
 
 
 def test_missing_and_empty_outputs_fail_the_step_with_all_of_them(scene: Scene) -> None:
     outputs = ("dist/a b.txt", "dist/empty", "dist/there")
-    supervisor = scene.define(step("build", outputs=outputs))
-    supervisor.begin()
+    tree = scene.define(step("build", outputs=outputs))
+    tree.begin()
     scene.write("dist/there")
     scene.write("dist/empty", "")
-    assert supervisor.report("build#1", OK).directive == FAILED
-    (entry,) = scene.journal(supervisor)
+    assert tree.report("build#1", OK).directive == FAILED
+    (entry,) = scene.journal(tree)
     assert entry["error_code"] == "PB-COND-POSTCONDITION"
     for said in ("file_exists='dist/a b.txt': ", "file_exists: dist/empty is"):
         assert said in entry["error"]
@@ -60,19 +60,19 @@ def test_an_output_outside_the_repository_does_not_count(scene: Scene, path: str
     outside.mkdir()
     (outside / "outside.txt").write_text("x")
     (scene.root / "link").symlink_to(outside)
-    supervisor = scene.define(step("build", outputs=(path,)))
-    supervisor.begin()
-    assert supervisor.report("build#1", OK).directive == FAILED
+    tree = scene.define(step("build", outputs=(path,)))
+    tree.begin()
+    assert tree.report("build#1", OK).directive == FAILED
 
 
 def test_the_error_policy_of_the_step_decides_about_its_outputs(scene: Scene) -> None:
-    supervisor = scene.define(
+    tree = scene.define(
         step("build", outputs=("dist/app.txt",), error_policy=ErrorPolicy.RETRY_ONCE)
     )
-    supervisor.begin()
-    assert work(supervisor.report("build#1", OK)).id == "build#2"
+    tree.begin()
+    assert work(tree.report("build#1", OK)).id == "build#2"
     scene.write("dist/app.txt")
-    assert supervisor.report("build#2", OK).directive == COMPLETED
+    assert tree.report("build#2", OK).directive == COMPLETED
 
 
 # ── of the playbook ─────────────────────────────────────────────────────────────────────────
@@ -80,22 +80,22 @@ def test_the_error_policy_of_the_step_decides_about_its_outputs(scene: Scene) ->
 
 def test_all_outputs_of_the_playbook_must_exist_at_its_end(scene: Scene) -> None:
     """cat FR-8.1."""
-    supervisor = scene.define(step("a"), step("b"), outputs=("report.md",))
-    supervisor.begin()
-    assert work(supervisor.report("a#1", OK)).id == "b#1"
+    tree = scene.define(step("a"), step("b"), outputs=("report.md",))
+    tree.begin()
+    assert work(tree.report("a#1", OK)).id == "b#1"
     scene.write("report.md")
-    assert supervisor.report("b#1", OK).directive == COMPLETED
+    assert tree.report("b#1", OK).directive == COMPLETED
 
 
 @pytest.mark.parametrize("policy", [ErrorPolicy.STOP, ErrorPolicy.IGNORE])
 def test_missing_ones_fail_the_session_with_their_names(scene: Scene, policy: ErrorPolicy) -> None:
     """cat FR-8.2: whatever the policy of the last step."""
     outputs = ("one.md", "two.md", "three.md")
-    supervisor = scene.define(step("a", error_policy=policy), outputs=outputs)
-    supervisor.begin()
+    tree = scene.define(step("a", error_policy=policy), outputs=outputs)
+    tree.begin()
     scene.write("two.md")
-    assert supervisor.report("a#1", OK).directive == FAILED
-    (entry,) = scene.journal(supervisor)
+    assert tree.report("a#1", OK).directive == FAILED
+    (entry,) = scene.journal(tree)
     assert entry["error_code"] == "PB-COND-OUTPUT"
     assert "one.md" in entry["error"]
     assert "three.md" in entry["error"]
@@ -106,20 +106,20 @@ def test_a_member_that_is_let_fail_does_not_keep_the_last_one_from_answering(
     scene: Scene,
 ) -> None:
     lenient = step("a", parallel_group="g", outputs=("a.md",), error_policy=ErrorPolicy.CONTINUE)
-    supervisor = scene.define(lenient, step("b", parallel_group="g"), outputs=("report.md",))
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    assert supervisor.report("b#1", OK).directive == FAILED
-    codes = [entry["error_code"] for entry in scene.journal(supervisor)]
+    tree = scene.define(lenient, step("b", parallel_group="g"), outputs=("report.md",))
+    tree.begin()
+    tree.report("a#1", OK)
+    assert tree.report("b#1", OK).directive == FAILED
+    codes = [entry["error_code"] for entry in scene.journal(tree)]
     assert codes == ["PB-COND-POSTCONDITION", "PB-COND-OUTPUT"]
 
 
 def test_a_last_step_that_is_skipped_answers_for_them(scene: Scene) -> None:
     skipped = step("b", autonomy=Autonomy.SKIP)
-    supervisor = scene.define(step("a"), skipped, outputs=("report.md",))
-    supervisor.begin()
-    assert supervisor.report("a#1", OK).directive == FAILED
-    assert scene.journal(supervisor)[1]["error_code"] == "PB-COND-OUTPUT"
+    tree = scene.define(step("a"), skipped, outputs=("report.md",))
+    tree.begin()
+    assert tree.report("a#1", OK).directive == FAILED
+    assert scene.journal(tree)[1]["error_code"] == "PB-COND-OUTPUT"
     again = scene.define(step("a"), skipped, outputs=("report.md",))
     again.begin()
     scene.write("report.md")
@@ -128,23 +128,23 @@ def test_a_last_step_that_is_skipped_answers_for_them(scene: Scene) -> None:
 
 def test_the_last_member_of_a_group_answers_for_them(scene: Scene) -> None:
     members = (step("a", parallel_group="g"), step("b", parallel_group="g"))
-    supervisor = scene.define(*members, outputs=("report.md",))
-    supervisor.begin()
-    supervisor.report("b#1", OK)
-    assert supervisor.report("a#1", OK).directive == FAILED
-    assert ids(scene.journal(supervisor)) == ["a#1 done", "b#1 failed"]
+    tree = scene.define(*members, outputs=("report.md",))
+    tree.begin()
+    tree.report("b#1", OK)
+    assert tree.report("a#1", OK).directive == FAILED
+    assert ids(scene.journal(tree)) == ["a#1 done", "b#1 failed"]
 
 
 def test_a_member_that_runs_again_may_still_make_them(scene: Scene) -> None:
     retried = step(
         "a", parallel_group="g", outputs=("report.md",), error_policy=ErrorPolicy.RETRY_ONCE
     )
-    supervisor = scene.define(retried, step("b", parallel_group="g"), outputs=("report.md",))
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    assert work(supervisor.report("b#1", OK)).id == "a#2"
+    tree = scene.define(retried, step("b", parallel_group="g"), outputs=("report.md",))
+    tree.begin()
+    tree.report("a#1", OK)
+    assert work(tree.report("b#1", OK)).id == "a#2"
     scene.write("report.md")
-    assert supervisor.report("a#2", OK).directive == COMPLETED
+    assert tree.report("a#2", OK).directive == COMPLETED
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
@@ -154,14 +154,14 @@ def test_a_member_that_failed_and_runs_again_may_still_make_them(scene: Scene, f
         step("a", parallel_group="g", error_policy=ErrorPolicy.RETRY_ONCE),
         step("b", parallel_group="g"),
     ]
-    supervisor = scene.define(*members, outputs=("report.md",))
-    supervisor.begin()
+    tree = scene.define(*members, outputs=("report.md",))
+    tree.begin()
     outcomes = {"a": failed("it broke"), "b": OK}
     for name in (first, *(outcomes.keys() - {first})):
-        snapshot = supervisor.report(f"{name}#1", outcomes[name])
+        snapshot = tree.report(f"{name}#1", outcomes[name])
     assert work(snapshot).id == "a#2"
     scene.write("report.md")
-    assert supervisor.report("a#2", OK).directive == COMPLETED
+    assert tree.report("a#2", OK).directive == COMPLETED
 
 
 def test_a_member_that_would_run_again_after_another_error_does_not_keep_the_last_from_answering(
@@ -172,11 +172,11 @@ def test_a_member_that_would_run_again_after_another_error_does_not_keep_the_las
         step("a", parallel_group="g", outputs=("a.md",), error_policy=policy),
         step("b", parallel_group="g"),
     ]
-    supervisor = scene.define(*members, outputs=("report.md",))
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    assert supervisor.report("b#1", OK).directive == FAILED
-    codes = [entry["error_code"] for entry in scene.journal(supervisor)]
+    tree = scene.define(*members, outputs=("report.md",))
+    tree.begin()
+    tree.report("a#1", OK)
+    assert tree.report("b#1", OK).directive == FAILED
+    codes = [entry["error_code"] for entry in scene.journal(tree)]
     assert codes == ["PB-COND-POSTCONDITION", "PB-COND-OUTPUT"]
 
 
@@ -186,14 +186,14 @@ def test_who_accepts_a_failure_at_the_end_accepts_missing_outputs_too(scene: Sce
         step("a", parallel_group="g", outputs=("a.md",), error_policy=ErrorPolicy.GATE),
         step("b", parallel_group="g"),
     ]
-    supervisor = scene.define(*members, outputs=("report.md",))
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    gate = ask(supervisor.report("b#1", OK))
+    tree = scene.define(*members, outputs=("report.md",))
+    tree.begin()
+    tree.report("a#1", OK)
+    gate = ask(tree.report("b#1", OK))
     assert gate.member.id == "a#1"
-    supervisor.answer(gate.id, Resolution.ACCEPT, "accept", Principal("Ana"))
-    assert supervisor.advance().directive == COMPLETED
-    entry, _ = scene.journal(supervisor)
+    tree.answer(gate.id, Resolution.ACCEPT, "accept", Principal("Ana"))
+    assert tree.advance().directive == COMPLETED
+    entry, _ = scene.journal(tree)
     assert "report.md" in entry["error"]
     assert "file_exists=report.md" in entry["waived"]
 
@@ -203,14 +203,14 @@ def test_who_accepts_a_failure_at_the_end_accepts_missing_outputs_too(scene: Sce
 
 def answered(scene: Scene, resolution: Resolution, when: str) -> list[str]:
     gated = step("review", autonomy=Autonomy.GATE_ALWAYS)
-    supervisor = scene.define(gated, step("ship", when=when))
-    snapshot = supervisor.begin()
-    supervisor.answer(ask(snapshot).id, resolution, resolution.value, Principal("Ana"))
-    supervisor.advance()
+    tree = scene.define(gated, step("ship", when=when))
+    snapshot = tree.begin()
+    tree.answer(ask(snapshot).id, resolution, resolution.value, Principal("Ana"))
+    tree.advance()
     if resolution is Resolution.CONTINUE:
-        supervisor.report("review#1", OK)
-    scene.again(supervisor).advance()
-    return ids(scene.journal(supervisor))
+        tree.report("review#1", OK)
+    scene.again(tree).advance()
+    return ids(scene.journal(tree))
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_what_a_person_answered_decides_whether_a_later_step_runs(
 def reviewed(scene: Scene, output: str, when: str) -> dict[str, object]:
     from playbook_supervisor.kernel.vocabulary import OutputFormat
 
-    supervisor = scene.define(step("review", output=OutputFormat.JSON), step("fix", when=when))
-    supervisor.begin()
-    supervisor.report("review#1", Outcome(output=output))
-    entry: dict[str, object] = scene.journal(supervisor)[1]
+    tree = scene.define(step("review", output=OutputFormat.JSON), step("fix", when=when))
+    tree.begin()
+    tree.report("review#1", Outcome(output=output))
+    entry: dict[str, object] = scene.journal(tree)[1]
     return entry
 
 
@@ -254,11 +254,11 @@ def test_what_an_earlier_step_did_not_say_is_an_error_and_never_false(scene: Sce
 
 
 def test_a_when_about_a_skipped_step_s_json_is_an_error(scene: Scene) -> None:
-    supervisor = scene.define(
+    tree = scene.define(
         step("review", autonomy=Autonomy.SKIP), step("fix", when="$review.json.verdict")
     )
-    assert supervisor.begin().directive == FAILED
-    entry = scene.journal(supervisor)[1]
+    assert tree.begin().directive == FAILED
+    entry = scene.journal(tree)[1]
     assert entry["error_code"] == "PB-STEP-DATA"
     assert "review left none" in entry["error"]
 
@@ -270,9 +270,9 @@ def test_a_step_is_passed_over_if_all_of_skip_if_hold(scene: Scene) -> None:
     scene.write("a.md")
     assert scene.define(skipping).begin().directive == FAILED  # its precondition was asked
     scene.write("b.md")
-    supervisor = scene.define(skipping)
-    assert supervisor.begin().directive == COMPLETED
-    (entry,) = scene.journal(supervisor)
+    tree = scene.define(skipping)
+    assert tree.begin().directive == COMPLETED
+    (entry,) = scene.journal(tree)
     assert (entry["status"], entry["decision"]) == ("skipped", "skipped")
     assert entry["evidence"][0].startswith("file_exists: a.md, ")
     assert "file_exists: b.md, " in entry["evidence"][0]
@@ -287,26 +287,26 @@ def test_a_step_whose_gate_was_answered_is_not_passed_over_and_its_preconditions
         preconditions=("file_exists=b.md",),
         error_policy=ErrorPolicy.GATE,
     )
-    supervisor = scene.define(asking)
-    gate = ask(supervisor.begin())
+    tree = scene.define(asking)
+    gate = ask(tree.begin())
     scene.write("a.md")
-    supervisor.answer(gate.id, Resolution.CONTINUE, "continue", Principal("Ann"))
-    again = ask(supervisor.advance())
+    tree.answer(gate.id, Resolution.CONTINUE, "continue", Principal("Ann"))
+    again = ask(tree.advance())
     assert (again.id, again.reason) == ("plan#1?2", "precondition_fail")
 
 
 def test_a_step_that_ran_before_is_not_passed_over(scene: Scene) -> None:
     policy = ErrorPolicy.RETRY_ONCE
     retried = step("plan", skip_if=("file_exists=a.md",), outputs=("b.md",), error_policy=policy)
-    supervisor = scene.define(retried)
-    supervisor.begin()
+    tree = scene.define(retried)
+    tree.begin()
     scene.write("a.md")
-    assert work(supervisor.report("plan#1", OK)).id == "plan#2"
+    assert work(tree.report("plan#1", OK)).id == "plan#2"
 
 
 def test_a_playbook_whose_last_step_is_passed_over_answers_for_its_outputs(scene: Scene) -> None:
     scene.write("a.md")
     skipping = step("plan", skip_if=("file_exists=a.md",))
-    supervisor = scene.define(skipping, outputs=("report.md",))
-    assert supervisor.begin().directive == FAILED
-    assert scene.journal(supervisor)[0]["error_code"] == "PB-COND-OUTPUT"
+    tree = scene.define(skipping, outputs=("report.md",))
+    assert tree.begin().directive == FAILED
+    assert scene.journal(tree)[0]["error_code"] == "PB-COND-OUTPUT"

@@ -15,7 +15,7 @@ from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate.gate_context import gate_context
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 OK = Outcome(output="ok")
@@ -27,15 +27,15 @@ def publishing(name: str = "pr", **more: object) -> dict[str, object]:
     return step(name, postconditions=["pr_created"], **more)
 
 
-def session(project: Project, *steps: dict[str, object] | str) -> Supervisor:
+def session(project: Project, *steps: dict[str, object] | str) -> SessionTree:
     store = DiskStore(checkout.find(project.root))
     text = playbook(*steps)
-    return Supervisor(store, store.create(playbook="sample", text=text, feature=FEATURE, args={}))
+    return SessionTree(store, store.create(playbook="sample", text=text, feature=FEATURE, args={}))
 
 
-def again(supervisor: Supervisor) -> Supervisor:
+def again(tree: SessionTree) -> SessionTree:
     """The same session in a new process."""
-    return Supervisor(DiskStore(supervisor.store.checkout), supervisor.id)
+    return SessionTree(DiskStore(tree.store.checkout), tree.id)
 
 
 def subjects(project: Project) -> list[str]:
@@ -62,15 +62,13 @@ def test_the_journal_is_committed_before_a_step_that_publishes_and_at_the_end(
     """kai FR40: the journal in the pull request knows of the very step that made it."""
     project.gh("open")
     monkeypatch.setenv("PATH", project.env["PATH"])
-    supervisor = session(project, "a", publishing(autonomy="gate_always"))
-    supervisor.begin()
-    snapshot = supervisor.report("a#1", OK)
+    tree = session(project, "a", publishing(autonomy="gate_always"))
+    tree.begin()
+    snapshot = tree.report("a#1", OK)
     assert (snapshot.notices, subjects(project)) == ((), [])
-    snapshot = supervisor.answer(
-        ask(snapshot).id, Resolution.CONTINUE, "continue", Principal("Ana")
-    )
+    snapshot = tree.answer(ask(snapshot).id, Resolution.CONTINUE, "continue", Principal("Ana"))
     assert snapshot.notices == ()
-    snapshot = supervisor.advance()
+    snapshot = tree.advance()
     head = project.git("rev-parse", "--short=7", "HEAD")
     assert (work(snapshot).id, snapshot.notices) == (
         "pr#1",
@@ -78,34 +76,32 @@ def test_the_journal_is_committed_before_a_step_that_publishes_and_at_the_end(
     )
     assert subjects(project) == ["Record session before pr"]
     assert "step_id: pr\n    status: in_progress" in committed(project)
-    assert supervisor.advance().notices == ()
-    assert (
-        supervisor.report("pr#1", OK).notices[0].startswith("the session is committed at its end: ")
-    )
+    assert tree.advance().notices == ()
+    assert tree.report("pr#1", OK).notices[0].startswith("the session is committed at its end: ")
     assert subjects(project) == ["Record session before pr", "Record session: completed"]
     assert "status: completed" in committed(project, "session.yaml")
     body = project.git("log", "-1", "--format=%b").splitlines()
     assert body == [
         f"sample {FEATURE}: 2/2 steps done",
         "",
-        f"Playbook-Session: {supervisor.id}",
+        f"Playbook-Session: {tree.id}",
         "Playbook-Name: sample",
     ]
 
 
 def test_each_settled_step_is_committed_where_that_is_wanted(project: Project) -> None:
     setting(project, "commit_sessions: step")
-    supervisor = session(
+    tree = session(
         project, "a", step("b", autonomy="skip"), step("c", error_policy="retry_once"), "d"
     )
-    supervisor.begin()
-    supervisor.report("a#1", OK)
+    tree.begin()
+    tree.report("a#1", OK)
     assert subjects(project) == ["Record session after a, b"]
-    supervisor.report("c#1", failed())
-    supervisor.report("c#2", OK)
-    supervisor.interrupt()
-    supervisor.advance()
-    supervisor.report("d#2", failed())
+    tree.report("c#1", failed())
+    tree.report("c#2", OK)
+    tree.interrupt()
+    tree.advance()
+    tree.report("d#2", failed())
     assert subjects(project)[1:] == [
         "Record session after c",
         "Record session after c",
@@ -116,10 +112,10 @@ def test_each_settled_step_is_committed_where_that_is_wanted(project: Project) -
 
 def test_nothing_is_committed_where_that_is_not_wanted(project: Project) -> None:
     setting(project, "commit_sessions: never")
-    supervisor = session(project, publishing(), "a")
-    assert supervisor.begin().notices == ()
-    assert supervisor.abort("abort", Principal("Ana")).notices == ()
-    assert supervisor.close().notices == ()
+    tree = session(project, publishing(), "a")
+    assert tree.begin().notices == ()
+    assert tree.abort("abort", Principal("Ana")).notices == ()
+    assert tree.close().notices == ()
     assert subjects(project) == []
 
 
@@ -127,40 +123,40 @@ def test_a_failed_session_is_committed_only_if_git_knows_it(
     project: Project,
 ) -> None:
     """A run that fails at its first step leaves no commit; one that was in git is closed there."""
-    supervisor = session(project, "a", publishing())
-    supervisor.begin()
-    assert supervisor.report("a#1", failed()).notices == ()
-    supervisor.take_up()
-    supervisor.report("a#2", OK)
+    tree = session(project, "a", publishing())
+    tree.begin()
+    assert tree.report("a#1", failed()).notices == ()
+    tree.take_up()
+    tree.report("a#2", OK)
     assert subjects(project) == ["Record session before pr"]
-    assert supervisor.abort("abort", Principal("Ana")).notices
+    assert tree.abort("abort", Principal("Ana")).notices
     assert subjects(project)[1:] == ["Record session: aborted"]
     assert "status: aborted" in committed(project, "session.yaml")
 
 
 def test_a_session_aborted_at_its_gate_in_git_is_closed_there(project: Project) -> None:
     setting(project, "commit_sessions: step")
-    supervisor = session(project, "a", step("b", autonomy="gate_always"))
-    supervisor.begin()
-    snapshot = supervisor.report("a#1", OK)
+    tree = session(project, "a", step("b", autonomy="gate_always"))
+    tree.begin()
+    snapshot = tree.report("a#1", OK)
     assert "b#1?1" in committed(project)  # the gate that waits is in git, for another machine
-    supervisor.answer(ask(snapshot).id, Resolution.ABORT, "abort", Principal("Ana"))
+    tree.answer(ask(snapshot).id, Resolution.ABORT, "abort", Principal("Ana"))
     assert subjects(project) == ["Record session after a", "Record session: aborted"]
 
 
 def test_a_group_that_publishes_twice_is_committed_once(project: Project) -> None:
-    supervisor = session(
+    tree = session(
         project,
         publishing("one", parallel_group="g"),
         publishing("two", parallel_group="g"),
     )
-    supervisor.begin()
+    tree.begin()
     assert subjects(project) == ["Record session before one, two"]
 
 
 def test_the_subject_stays_a_line_of_seventy_two(project: Project) -> None:
-    supervisor = session(project, publishing("p" * 90))
-    supervisor.begin()
+    tree = session(project, publishing("p" * 90))
+    tree.begin()
     (subject,) = project.git("log", "--format=%s", "main..HEAD").splitlines()
     assert (len(subject), subject[-1]) == (72, "…")
 
@@ -174,14 +170,14 @@ def test_our_commit_is_not_shown_as_the_steps_work(
     """A gate shows what has changed since the session began, and in which commits."""
     project.gh("none")
     monkeypatch.setenv("PATH", project.env["PATH"])
-    supervisor = session(project, publishing(error_policy="gate"))
-    supervisor.begin()
-    with supervisor.store.open(supervisor.id) as opened:
+    tree = session(project, publishing(error_policy="gate"))
+    tree.begin()
+    with tree.store.open(tree.id) as opened:
         assert opened.runtime.launches["pr#1"].head == project.git("rev-parse", "HEAD")
-    assert again(supervisor).look().repeated
+    assert again(tree).look().repeated
     project.write("made.py", "1\n")
     project.commit("The work")
-    snapshot = supervisor.report("pr#1", OK)
+    snapshot = tree.report("pr#1", OK)
     context = gate_context(snapshot)
     assert context is not None
     assert [line for line in context.changes if "|" in line] == [" made.py (new) | 1 +"]
@@ -206,8 +202,8 @@ def test_a_refused_commit_is_reported_and_the_run_continues(
     project.write("hooks/pre-commit", "#!/bin/sh\necho not now >&2\nexit 1\n").chmod(0o755)
     project.write("ignored", ".playbooks/sessions\n")
     project.git(*prepare)
-    supervisor = session(project, publishing(), "a")
-    snapshot = supervisor.begin()
+    tree = session(project, publishing(), "a")
+    snapshot = tree.begin()
     (notice,) = snapshot.notices
     assert notice.startswith(f"the session is not committed: {said}")
     assert work(snapshot).id == "pr#1"
@@ -217,9 +213,9 @@ def test_a_refused_commit_is_reported_and_the_run_continues(
 def test_without_git_the_run_continues_too(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    supervisor = session(project, publishing())
+    tree = session(project, publishing())
     monkeypatch.setenv("PATH", str(project.home))
-    (notice,) = supervisor.begin().notices
+    (notice,) = tree.begin().notices
     assert "[PB-IO-PROGRAM]" in notice
 
 
@@ -227,9 +223,9 @@ def test_resuming_commits_what_was_refused_at_the_end(project: Project) -> None:
     """Also what a kill has cut off: the end is journaled first, and committed then."""
     hook = project.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)
-    supervisor = session(project, "a")
-    supervisor.begin()
-    (notice,) = supervisor.report("a#1", OK).notices
+    tree = session(project, "a")
+    tree.begin()
+    (notice,) = tree.report("a#1", OK).notices
     assert "git commit was refused: no message" in notice
     hook.unlink()
     assert resumed(project).why == "completed"
@@ -242,9 +238,9 @@ def resumed(project: Project) -> DriveResult:
 
 
 def test_a_session_that_continues_is_not_closed(project: Project) -> None:
-    supervisor = session(project, "a")
-    supervisor.begin()
-    assert supervisor.close().notices == ()
+    tree = session(project, "a")
+    tree.begin()
+    assert tree.close().notices == ()
     assert subjects(project) == []
 
 
@@ -258,21 +254,21 @@ def upstream(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return remote(project)
 
 
-def published(project: Project, supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
+def published(project: Project, tree: SessionTree, snapshot: Snapshot) -> Snapshot:
     """The step `pr` has pushed the branch, as `/feature.pr` does, and come back."""
     assert work(snapshot).id == "pr#1"
     project.git("push", "-q")
-    return supervisor.report("pr#1", OK)
+    return tree.report("pr#1", OK)
 
 
 def test_the_closing_commit_follows_into_the_pull_request(
     project: Project, upstream: Project
 ) -> None:
     """kai FR14: what is in the pull request does not stay `in_progress` for ever."""
-    supervisor = session(project, publishing())
-    snapshot = published(project, supervisor, supervisor.begin())
+    tree = session(project, publishing())
+    snapshot = published(project, tree, tree.begin())
     assert snapshot.notices[1] == f"its last commit is pushed to origin/{FEATURE}"
-    place = f"{FEATURE}:.playbooks/sessions/{supervisor.id}/session.yaml"
+    place = f"{FEATURE}:.playbooks/sessions/{tree.id}/session.yaml"
     assert "status: completed" in upstream.git("show", place)
 
 
@@ -281,20 +277,20 @@ def test_nothing_is_pushed_where_that_is_not_wanted(
     project: Project, upstream: Project, text: str
 ) -> None:
     setting(project, text)
-    supervisor = session(project, publishing())
-    snapshot = published(project, supervisor, supervisor.begin())
+    tree = session(project, publishing())
+    snapshot = published(project, tree, tree.begin())
     assert not [notice for notice in snapshot.notices if "pushed" in notice]
     subject = upstream.git("log", "-1", "--format=%s", FEATURE)
-    assert subject in ("Begin", f"Record session {supervisor.id} before pr")
+    assert subject in ("Begin", f"Record session {tree.id} before pr")
 
 
 def test_an_unpublished_session_is_not_pushed(project: Project, upstream: Project) -> None:
     """No step that publishes, or none that ran."""
-    supervisor = session(project, "a", publishing(autonomy="gate_always"))
-    supervisor.begin()
-    snapshot = supervisor.report("a#1", OK)
-    supervisor.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
-    snapshot = supervisor.advance()
+    tree = session(project, "a", publishing(autonomy="gate_always"))
+    tree.begin()
+    snapshot = tree.report("a#1", OK)
+    tree.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
+    snapshot = tree.advance()
     assert [notice for notice in snapshot.notices if "pushed" in notice] == []
     assert upstream.git("log", "-1", "--format=%s", FEATURE) == "Begin"
 
@@ -303,12 +299,12 @@ def test_what_follows_the_publishing_step_is_pushed_as_it_is_committed(
     project: Project, upstream: Project
 ) -> None:
     setting(project, "commit_sessions: step")
-    supervisor = session(project, publishing(), "after")
-    published(project, supervisor, supervisor.begin())
-    supervisor.report("after#1", OK)
+    tree = session(project, publishing(), "after")
+    published(project, tree, tree.begin())
+    tree.report("after#1", OK)
     told = upstream.git("log", "-3", "--reverse", "--format=%s", FEATURE)
     assert told.splitlines() == [
-        f"Record session {supervisor.id} {what}".replace(" :", ":")
+        f"Record session {tree.id} {what}".replace(" :", ":")
         for what in ("before pr", "after pr", ": completed")
     ]
 
@@ -316,12 +312,12 @@ def test_what_follows_the_publishing_step_is_pushed_as_it_is_committed(
 def test_a_refused_push_is_reported_and_repeated_by_a_resume(
     project: Project, upstream: Project
 ) -> None:
-    supervisor = session(project, publishing())
-    snapshot = supervisor.begin()
+    tree = session(project, publishing())
+    snapshot = tree.begin()
     project.git("push", "-q")
     hook = upstream.write("hooks/pre-receive", "#!/bin/sh\necho closed today >&2\nexit 1\n")
     hook.chmod(0o755)
-    snapshot = supervisor.report("pr#1", OK)
+    snapshot = tree.report("pr#1", OK)
     assert snapshot.notices[1].startswith("the session is not pushed: git push was refused: ")
     assert "[PB-GIT-PUSH]" in snapshot.notices[1]
     hook.unlink()

@@ -12,7 +12,7 @@ from support.stored_sessions import FEATURE, Scene, ask, finish, playbook, step,
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.sessions.store import selection
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 KAI = """\
 session_id: 20260301-k2b
@@ -36,18 +36,18 @@ def chosen(scene: Scene) -> str:
     return selection.choose(scene.fresh()).session_id
 
 
-def touched(scene: Scene, supervisor: Supervisor) -> None:
+def touched(scene: Scene, tree: SessionTree) -> None:
     """As if its files had just been written."""
-    for folder in (scene.file(supervisor, "x").parent, supervisor.private):
+    for folder in (scene.file(tree, "x").parent, tree.private):
         for file in (folder, *folder.iterdir()):
             os.utime(file, (4_000_000_000, 4_000_000_000))
 
 
-def failed(scene: Scene) -> Supervisor:
-    supervisor = scene.create("a")
-    supervisor.begin()
-    supervisor.report("a#1", Outcome(Failure("PB-AGENT-FAILED", "no")))
-    return supervisor
+def failed(scene: Scene) -> SessionTree:
+    tree = scene.create("a")
+    tree.begin()
+    tree.report("a#1", Outcome(Failure("PB-AGENT-FAILED", "no")))
+    return tree
 
 
 def kai(scene: Scene) -> None:

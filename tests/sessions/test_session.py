@@ -13,7 +13,7 @@ from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.principal import Principal
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 OK = Outcome(output="ok")
 
@@ -24,21 +24,21 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 @pytest.fixture
-def half_way(scene: Scene) -> Supervisor:
+def half_way(scene: Scene) -> SessionTree:
     """The steps a and b are done, c runs, d waits for a human afterwards."""
-    supervisor = scene.create("a", "b", "c", step("d", autonomy="gate_always"))
-    snapshot = supervisor.begin()
+    tree = scene.create("a", "b", "c", step("d", autonomy="gate_always"))
+    snapshot = tree.begin()
     for _ in range(2):
-        snapshot = supervisor.report(work(snapshot).id, OK)
-    with supervisor.store.open(supervisor.id) as opened:
+        snapshot = tree.report(work(snapshot).id, OK)
+    with tree.store.open(tree.id) as opened:
         opened.copy()
-    return supervisor
+    return tree
 
 
-def refusal(scene: Scene, supervisor: Supervisor) -> StateError:
+def refusal(scene: Scene, tree: SessionTree) -> StateError:
     """How a new process refuses to touch the session."""
     with pytest.raises(StateError) as caught:
-        scene.again(supervisor).advance()
+        scene.again(tree).advance()
     assert caught.value.code == "PB-STATE-TAMPERED"
     return caught.value
 
@@ -61,11 +61,11 @@ NOTES = {
 @pytest.mark.parametrize("old_process", [True, False])
 @pytest.mark.parametrize("change", NOTES.values(), ids=NOTES.keys())
 def test_a_reviewers_note_survives_every_later_write(
-    scene: Scene, half_way: Supervisor, change: tuple[str, str], old_process: bool
+    scene: Scene, half_way: SessionTree, change: tuple[str, str], old_process: bool
 ) -> None:
     edited = scene.edit(half_way, "journal.yaml", change)
-    supervisor = half_way if old_process else scene.again(half_way)
-    assert isinstance(finish(supervisor, supervisor.advance()).directive, Finish)
+    tree = half_way if old_process else scene.again(half_way)
+    assert isinstance(finish(tree, tree.advance()).directive, Finish)
     lines = scene.file(half_way, "journal.yaml").read_bytes().splitlines()
     settled, _, open_entry = edited.partition(b"- step_id: c")
     assert lines[: len(settled.splitlines()) - 1] == settled.splitlines()[:-1]
@@ -76,7 +76,7 @@ def test_a_reviewers_note_survives_every_later_write(
 
 
 def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     file = scene.file(half_way, "journal.yaml")
     file.write_bytes(file.read_bytes() + b"  # to be continued")
@@ -88,7 +88,7 @@ def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
 
 
 def test_a_journal_that_a_person_reindented_keeps_their_indentation(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     file = scene.file(half_way, "journal.yaml")
     edited = file.read_text().replace("\n    ", "\n  ").replace("\n  - ", "\n- ")
@@ -101,15 +101,15 @@ def test_a_journal_that_a_person_reindented_keeps_their_indentation(
 
 
 def test_a_note_in_a_journal_without_entries_survives(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    scene.edit(supervisor, "journal.yaml", ("entries: []", "# nothing yet\nentries: []  # soon"))
-    finish(supervisor, supervisor.begin())
-    text = scene.file(supervisor, "journal.yaml").read_text()
+    tree = scene.create("a")
+    scene.edit(tree, "journal.yaml", ("entries: []", "# nothing yet\nentries: []  # soon"))
+    finish(tree, tree.begin())
+    text = scene.file(tree, "journal.yaml").read_text()
     assert text.startswith("schema: 1\n# nothing yet\nentries:  # soon\n  - step_id: a\n")
 
 
 def test_notes_in_the_manifest_survive_every_later_write(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     scene.edit(
         half_way,
@@ -127,7 +127,7 @@ def test_notes_in_the_manifest_survive_every_later_write(
 
 
 def test_comments_in_the_pinned_playbook_are_taken_silently(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     scene.edit(half_way, "playbook.yaml", ("steps:", "# these\nsteps:"))
     assert work(scene.again(half_way).advance()).id == "c#1"
@@ -136,7 +136,7 @@ def test_comments_in_the_pinned_playbook_are_taken_silently(
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"{}"])
 def test_the_compiled_playbook_is_made_again_when_it_is_gone(
-    scene: Scene, half_way: Supervisor, content: bytes | None
+    scene: Scene, half_way: SessionTree, content: bytes | None
 ) -> None:
     compiled = half_way.private / "compiled.json"
     before = compiled.read_bytes()
@@ -163,7 +163,7 @@ LIES = {
 
 @pytest.mark.parametrize(("change", "said"), LIES.values(), ids=LIES.keys())
 def test_changed_data_stop_the_next_command_which_names_the_entry(
-    scene: Scene, half_way: Supervisor, change: tuple[str, str], said: str
+    scene: Scene, half_way: SessionTree, change: tuple[str, str], said: str
 ) -> None:
     """cat FR-7.5."""
     edited = scene.edit(half_way, "journal.yaml", change)
@@ -175,14 +175,14 @@ def test_changed_data_stop_the_next_command_which_names_the_entry(
 
 
 def test_the_process_that_wrote_it_sees_a_change_as_well(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
     with pytest.raises(StateError, match="entry c#1 was changed"):
         half_way.report("c#1", OK)
 
 
-def test_a_removed_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
+def test_a_removed_entry_is_named(scene: Scene, half_way: SessionTree) -> None:
     file = scene.file(half_way, "journal.yaml")
     text = file.read_text()
     file.write_text(text[: text.index("  - step_id: c")])
@@ -191,7 +191,7 @@ def test_a_removed_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
     assert refusal(scene, half_way).message == "the entry a#1 was removed or moved"
 
 
-def test_an_added_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
+def test_an_added_entry_is_named(scene: Scene, half_way: SessionTree) -> None:
     file = scene.file(half_way, "journal.yaml")
     forged = file.read_text().split("  - ")[1].replace("step_id: a", "step_id: d")
     file.write_text(f"{file.read_text()}  - {forged}")
@@ -199,7 +199,7 @@ def test_an_added_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
 
 
 def test_without_a_usable_copy_a_changed_settled_entry_is_still_seen(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     scene.edit(half_way, "journal.yaml", ("status: done", "status: failed"))
     copy = half_way.private / "journal.yaml"
@@ -213,7 +213,7 @@ def test_without_a_usable_copy_a_changed_settled_entry_is_still_seen(
     [("status: in_progress", "status: completed"), ("branch: 013-x", "branch: main")],
 )
 def test_changed_data_of_the_manifest_stop_the_next_command(
-    scene: Scene, half_way: Supervisor, change: tuple[str, str]
+    scene: Scene, half_way: SessionTree, change: tuple[str, str]
 ) -> None:
     scene.edit(half_way, "session.yaml", change)
     error = refusal(scene, half_way)
@@ -226,7 +226,7 @@ def test_changed_data_of_the_manifest_stop_the_next_command(
     "change", [("command: /x", "command: /y"), ("- id: b", "- id: bb"), ("steps:", "steps: 1 #")]
 )
 def test_an_edited_pinned_playbook_stops_the_next_command(
-    scene: Scene, half_way: Supervisor, change: tuple[str, str], cache: str
+    scene: Scene, half_way: SessionTree, change: tuple[str, str], cache: str
 ) -> None:
     compiled = half_way.private / "compiled.json"
     if cache == "gone":
@@ -238,7 +238,7 @@ def test_an_edited_pinned_playbook_stops_the_next_command(
 
 
 def test_a_journal_that_is_no_longer_one_is_reported_with_its_place(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     """cat FR-7.5."""
     scene.edit(half_way, "journal.yaml", ("- step_id: b", "- step_id: [b"))
@@ -250,7 +250,7 @@ def test_a_journal_that_is_no_longer_one_is_reported_with_its_place(
 
 @pytest.mark.parametrize("name", ["journal.yaml", "session.yaml", "playbook.yaml"])
 def test_a_file_of_the_session_that_is_a_link_is_refused(
-    scene: Scene, half_way: Supervisor, name: str
+    scene: Scene, half_way: SessionTree, name: str
 ) -> None:
     file = scene.file(half_way, name)
     file.rename(scene.root / name)
@@ -266,23 +266,23 @@ def test_a_file_of_the_session_that_is_a_link_is_refused(
 
 def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
     """kai FR12, D-ST: status, current step and the end follow from the entries."""
-    supervisor = scene.create("a", step("b", autonomy="gate_always"))
-    assert scene.manifest(supervisor)["status"] == "pending"
-    snapshot = supervisor.begin()
-    assert scene.manifest(supervisor)["current_step"] == "a"
-    snapshot = supervisor.report(work(snapshot).id, OK)
-    gate = scene.manifest(supervisor)["gate"]
+    tree = scene.create("a", step("b", autonomy="gate_always"))
+    assert scene.manifest(tree)["status"] == "pending"
+    snapshot = tree.begin()
+    assert scene.manifest(tree)["current_step"] == "a"
+    snapshot = tree.report(work(snapshot).id, OK)
+    gate = scene.manifest(tree)["gate"]
     assert (gate["id"], gate["reason"]) == ("b#1?1", "gate_always")
     assert gate["question"] == snapshot.question
-    supervisor.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
-    done = scene.manifest(supervisor)
+    tree.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
+    done = scene.manifest(tree)
     assert (done["status"], done["current_step"]) == ("completed", "")
     assert "gate" not in done
-    assert done["completed_at"] == scene.journal(supervisor)[-1]["completed_at"]
+    assert done["completed_at"] == scene.journal(tree)[-1]["completed_at"]
 
 
 def test_a_lagging_manifest_is_repaired_by_the_next_command(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     file = scene.file(half_way, "session.yaml")
     before = file.read_bytes()
@@ -294,7 +294,7 @@ def test_a_lagging_manifest_is_repaired_by_the_next_command(
 
 
 def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     file = scene.file(half_way, "session.yaml")
     before = file.read_bytes()
@@ -305,7 +305,7 @@ def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
     assert scene.manifest(half_way)["current_step"] == "d"
 
 
-def test_opening_an_unchanged_session_writes_nothing(scene: Scene, half_way: Supervisor) -> None:
+def test_opening_an_unchanged_session_writes_nothing(scene: Scene, half_way: SessionTree) -> None:
     def looks() -> dict[Path, int]:
         folders = [scene.file(half_way, "x").parent, half_way.private]
         return {f: f.stat().st_mtime_ns for folder in folders for f in folder.iterdir()}
@@ -315,7 +315,7 @@ def test_opening_an_unchanged_session_writes_nothing(scene: Scene, half_way: Sup
     assert looks() == before
 
 
-def test_an_unexpected_observation_changes_nothing(scene: Scene, half_way: Supervisor) -> None:
+def test_an_unexpected_observation_changes_nothing(scene: Scene, half_way: SessionTree) -> None:
     before = scene.file(half_way, "journal.yaml").read_bytes()
     with pytest.raises(StateError, match="outstanding is the work of c#1"):
         half_way.answer("d#1?1", Resolution.CONTINUE, "continue", Principal("Ana"))
@@ -327,18 +327,18 @@ def test_an_unexpected_observation_changes_nothing(scene: Scene, half_way: Super
 # ── between two writes ──────────────────────────────────────────────────────────────────────
 
 
-def crashed_before_the_journal(scene: Scene, supervisor: Supervisor) -> bytes:
+def crashed_before_the_journal(scene: Scene, tree: SessionTree) -> bytes:
     """As a crash leaves it: the intent is on the disk, the journal that was to come is not."""
     names = ("journal.yaml", "session.yaml")
-    before = {name: scene.file(supervisor, name).read_bytes() for name in names}
-    supervisor.report("c#1", failed())
+    before = {name: scene.file(tree, name).read_bytes() for name in names}
+    tree.report("c#1", failed())
     for name, data in before.items():
-        scene.file(supervisor, name).write_bytes(data)
+        scene.file(tree, name).write_bytes(data)
     return before["journal.yaml"]
 
 
 def test_a_crash_between_intent_and_journal_leaves_the_former_journal_known_as_ours(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     before = crashed_before_the_journal(scene, half_way)
     snapshot = scene.again(half_way).advance()
@@ -347,14 +347,14 @@ def test_a_crash_between_intent_and_journal_leaves_the_former_journal_known_as_o
     assert work(scene.again(half_way).advance()).id == "c#1"
 
 
-def test_comments_are_accepted_after_a_crash(scene: Scene, half_way: Supervisor) -> None:
+def test_comments_are_accepted_after_a_crash(scene: Scene, half_way: SessionTree) -> None:
     crashed_before_the_journal(scene, half_way)
     scene.edit(half_way, "journal.yaml", ("- step_id: c", "- step_id: c  # was it this?"))
     scene.edit(half_way, "session.yaml", ("schema: 1", "# crashed here\nschema: 1"))
     assert work(scene.again(half_way).advance()).id == "c#1"
 
 
-def test_changed_data_are_detected_after_a_crash(scene: Scene, half_way: Supervisor) -> None:
+def test_changed_data_are_detected_after_a_crash(scene: Scene, half_way: SessionTree) -> None:
     crashed_before_the_journal(scene, half_way)
     scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
     assert "entry c#1 was changed" in refusal(scene, half_way).message
@@ -364,7 +364,7 @@ def test_changed_data_are_detected_after_a_crash(scene: Scene, half_way: Supervi
 
 
 def test_on_another_machine_the_files_are_taken_as_they_are(
-    scene: Scene, half_way: Supervisor, tmp_path_factory: pytest.TempPathFactory
+    scene: Scene, half_way: SessionTree, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = Scene(tmp_path_factory.mktemp("elsewhere"))
     theirs = scene.file(half_way, "x").parent
@@ -372,17 +372,17 @@ def test_on_another_machine_the_files_are_taken_as_they_are(
     ours.mkdir(parents=True)
     for file in theirs.iterdir():
         (ours / file.name).write_bytes(file.read_bytes())
-    supervisor = Supervisor(elsewhere.store, half_way.id)
-    snapshot = supervisor.advance()
+    tree = SessionTree(elsewhere.store, half_way.id)
+    snapshot = tree.advance()
     assert work(snapshot).id == "c#1"
-    finish(supervisor, snapshot)
-    assert ids(elsewhere.journal(supervisor))[2:] == ["c#1 done", "d#1 done"]
-    elsewhere.edit(supervisor, "journal.yaml", ("status: done", "status: failed"))
-    assert "a#1" in refusal(elsewhere, supervisor).message
+    finish(tree, snapshot)
+    assert ids(elsewhere.journal(tree))[2:] == ["c#1 done", "d#1 done"]
+    elsewhere.edit(tree, "journal.yaml", ("status: done", "status: failed"))
+    assert "a#1" in refusal(elsewhere, tree).message
 
 
 def test_on_another_machine_an_invalid_playbook_is_refused(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     """cat FR-7.5."""
     scene.cloned(half_way)
@@ -400,7 +400,7 @@ def test_on_another_machine_an_invalid_playbook_is_refused(
     ],
 )
 def test_on_another_machine_a_missing_file_is_named(
-    scene: Scene, half_way: Supervisor, name: str, code: str
+    scene: Scene, half_way: SessionTree, name: str, code: str
 ) -> None:
     scene.cloned(half_way)
     scene.file(half_way, name).unlink()
@@ -411,7 +411,7 @@ def test_on_another_machine_a_missing_file_is_named(
 
 
 def test_a_damaged_runtime_state_is_an_error_with_guidance(
-    scene: Scene, half_way: Supervisor
+    scene: Scene, half_way: SessionTree
 ) -> None:
     with half_way.store.open(half_way.id) as opened:
         opened.runtime.state = {"past": 1}
@@ -422,7 +422,7 @@ def test_a_damaged_runtime_state_is_an_error_with_guidance(
     assert "playbook repair" in caught.value.guidance
 
 
-def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: Supervisor) -> None:
+def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: SessionTree) -> None:
     """The original's tools ended sessions without a journal entry."""
     scene.cloned(half_way)
     scene.edit(half_way, "session.yaml", ("schema: 1\n", ""), ("in_progress", "aborted"))
@@ -433,7 +433,7 @@ def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: Supe
 
 @pytest.mark.parametrize("damage", ["none", "another entry", "cut off", "removed"])
 def test_the_entries_are_those_of_the_journal_even_if_what_is_kept_of_them_was_damaged(
-    scene: Scene, half_way: Supervisor, damage: str, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, half_way: SessionTree, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = half_way.private / "settled.jsonl"
     expected = parse_journal(scene.file(half_way, "journal.yaml").read_bytes(), "").entries

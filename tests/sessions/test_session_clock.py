@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.files.session_clock import NAME, SessionClock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 HOUR = 3_600_000
@@ -42,10 +42,10 @@ def findings(scene: Scene, now: int) -> list[str]:
     ]
 
 
-def elsewhere(scene: Scene, supervisor: Supervisor, *, later: int) -> Supervisor:
+def elsewhere(scene: Scene, tree: SessionTree, *, later: int) -> SessionTree:
     """The session in a clone on a machine whose clock shows a time `later` by so many ms."""
     scene.clock.now += later
-    return scene.cloned(supervisor)
+    return scene.cloned(tree)
 
 
 def minutes_pass(scene: Scene, minutes: int) -> None:
@@ -90,21 +90,21 @@ def test_nothing_is_earlier_than_what_a_machine_with_a_fast_clock_wrote(scene: S
 
 
 def test_a_clock_that_is_set_back_during_a_run_counts_on(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
+    tree = scene.create("a", "b")
+    tree.begin()
     scene.clock.now -= HOUR
-    supervisor.report("a#1", OK)
+    tree.report("a#1", OK)
     minutes_pass(scene, 3)
-    supervisor.report("b#1", OK)
-    assert scene.journal(supervisor)[1]["duration_seconds"] == pytest.approx(180, abs=5)
+    tree.report("b#1", OK)
+    assert scene.journal(tree)[1]["duration_seconds"] == pytest.approx(180, abs=5)
 
 
 def test_small_corrections_of_a_clock_are_no_reason_to_leave_it(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
+    tree = scene.create("a", "b")
+    tree.begin()
     scene.clock.now -= 1500  # a second passes at each look
-    supervisor.report("a#1", OK)
-    assert supervisor.store.clock.ahead == 0
+    tree.report("a#1", OK)
+    assert tree.store.clock.ahead == 0
     assert not (scene.store.checkout.runtime / NAME).exists()
 
 
@@ -119,7 +119,7 @@ def test_children_count_on_from_their_parents_time(scene: Scene) -> None:
         args={},
         children={"child": child.encode()},
     )
-    first = Supervisor(scene.store, made)
+    first = SessionTree(scene.store, made)
     first.begin()
     second = elsewhere(scene, first, later=-HOUR)
     second.advance()
@@ -137,12 +137,12 @@ def test_children_count_on_from_their_parents_time(scene: Scene) -> None:
 def test_sessions_follow_the_clock_that_they_are_given(scene: Scene, other: int) -> None:
     """As the workers of a fleet follow the clock of its database."""
     scene.store.clock.follow(scene.clock.now + other)
-    supervisor = Supervisor(scene.fresh(), scene.create("a").id)
-    began = supervisor.begin().manifest.started_at
+    tree = SessionTree(scene.fresh(), scene.create("a").id)
+    began = tree.begin().manifest.started_at
     assert began - BEGAN == pytest.approx(other, abs=10_000)
     minutes_pass(scene, 1)
-    scene.again(supervisor).report("a#1", OK)
-    (entry,) = scene.journal(supervisor)
+    scene.again(tree).report("a#1", OK)
+    (entry,) = scene.journal(tree)
     assert entry["duration_seconds"] == pytest.approx(60, abs=5)
 
 
@@ -189,9 +189,9 @@ def test_a_commit_of_the_session_is_of_the_sessions_time(project: Project) -> No
     store = DiskStore(checkout.find(project.root))
     store.clock.follow(store.clock() + HOUR)
     name = store.create(playbook="sample", text=playbook("a", "b"), feature=FEATURE, args={})
-    supervisor = Supervisor(store, name)
-    supervisor.begin()
-    snapshot = supervisor.report("a#1", OK)
+    tree = SessionTree(store, name)
+    tree.begin()
+    snapshot = tree.report("a#1", OK)
     assert "the session is committed after a" in " ".join(snapshot.notices)
     committed = int(project.git("log", "-1", "--format=%ct")) * 1000
     assert committed == pytest.approx(store.clock(), abs=60_000)

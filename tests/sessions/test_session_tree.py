@@ -21,7 +21,7 @@ from playbook_supervisor.sessions.files.session_clock import SessionClock
 from playbook_supervisor.sessions.store import selection
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
 from playbook_supervisor.sessions.tree import children
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 ANN = Principal("Ann <ann@x.org>")
 OK = Outcome(output="all green")
@@ -53,13 +53,13 @@ def define(scene: Scene, name: str, *steps: dict[str, object] | str, **top: obje
     scene.write(f".playbooks/playbooks/{name}.yaml", text(name, steps, **top))
 
 
-def parent(scene: Scene, *steps: dict[str, object] | str, **top: object) -> Supervisor:
+def parent(scene: Scene, *steps: dict[str, object] | str, **top: object) -> SessionTree:
     """A session of a playbook with these steps that has not begun."""
     made = text("parent", steps, **top).encode()
     return begun(scene, made, {})
 
 
-def begun(scene: Scene, made: bytes, args: dict[str, str]) -> Supervisor:
+def begun(scene: Scene, made: bytes, args: dict[str, str]) -> SessionTree:
     """A session of this playbook, which keeps those of the project."""
     files = scene.root.glob(".playbooks/playbooks/*.yaml")
     name = scene.store.create(
@@ -69,21 +69,21 @@ def begun(scene: Scene, made: bytes, args: dict[str, str]) -> Supervisor:
         args=args,
         children={file.stem: file.read_bytes() for file in files},
     )
-    return Supervisor(scene.store, name)
+    return SessionTree(scene.store, name)
 
 
 def leaves(snapshot: Snapshot) -> list[str]:
     return [attempt.id for attempt in running(snapshot)]
 
 
-def entry(scene: Scene, supervisor: Supervisor, attempt: str = "release#1") -> dict[str, Any]:
-    entries = scene.journal(supervisor)
+def entry(scene: Scene, tree: SessionTree, attempt: str = "release#1") -> dict[str, Any]:
+    entries = scene.journal(tree)
     return next(e for e in entries if f"{e['step_id']}#{e.get('attempt', 1)}" == attempt)
 
 
-def child_of(scene: Scene, supervisor: Supervisor, attempt: str = "release#1") -> Supervisor:
+def child_of(scene: Scene, tree: SessionTree, attempt: str = "release#1") -> SessionTree:
     """The child that works for an attempt, as a session of its own."""
-    return Supervisor(scene.fresh(), entry(scene, supervisor, attempt)["session"])
+    return SessionTree(scene.fresh(), entry(scene, tree, attempt)["session"])
 
 
 # ── from the beginning of a child to its end ────────────────────────────────────────────────
@@ -440,9 +440,9 @@ def test_several_processes_make_one_child_and_begin_it_once(
     mocker.stopall()
     barrier = threading.Barrier(4)
 
-    def go_on(supervisor: Supervisor) -> list[str]:
+    def go_on(tree: SessionTree) -> list[str]:
         barrier.wait()
-        return leaves(supervisor.advance())
+        return leaves(tree.advance())
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(go_on, [scene.again(top) for _ in range(4)]))
@@ -456,14 +456,14 @@ def test_a_child_that_another_process_begins_at_that_moment_goes_on(
 ) -> None:
     define(scene, "child", "plan")
     top = parent(scene, calls())
-    begin = Supervisor.begin
+    begin = SessionTree.begin
 
-    def begun_elsewhere(child: Supervisor, start: str = "") -> Snapshot:
+    def begun_elsewhere(child: SessionTree, start: str = "") -> Snapshot:
         if child.parent is not None:
-            begin(Supervisor(scene.fresh(), child.id))
+            begin(SessionTree(scene.fresh(), child.id))
         return begin(child, start)
 
-    mocker.patch.object(Supervisor, "begin", begun_elsewhere)
+    mocker.patch.object(SessionTree, "begin", begun_elsewhere)
     assert leaves(top.begin()) == ["release#1/plan#1"]
     assert ids(scene.journal(child_of(scene, top))) == ["plan#1 in_progress"]
 
@@ -473,7 +473,7 @@ def test_a_child_that_was_created_and_did_not_begin_begins(
 ) -> None:
     define(scene, "child", "plan")
     top = parent(scene, calls())
-    mocker.patch.object(Supervisor, "_advanced", side_effect=KeyboardInterrupt)
+    mocker.patch.object(SessionTree, "_advanced", side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         top.begin()
     mocker.stopall()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.stored_sessions import Scene, unsynced, work
 
-from playbook_supervisor.drivers.claude_code.context import client_supervisor
+from playbook_supervisor.drivers.claude_code.context import client_tree
 from playbook_supervisor.kernel.directives import Check, Outcome, Run
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step
@@ -18,7 +18,7 @@ from playbook_supervisor.project.settings.checks import Proof
 from playbook_supervisor.sessions.engine import session_engine
 from playbook_supervisor.sessions.engine.proofs import standings
 from playbook_supervisor.sessions.store.snapshot import for_us
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git.tree import tree_id
 
 SLOW_GIT = """\
@@ -57,7 +57,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowGit:
     return SlowGit(tmp_path / "slow")
 
 
-def begun(scene: Scene) -> tuple[Supervisor, Supervisor]:
+def begun(scene: Scene) -> tuple[SessionTree, SessionTree]:
     """A session as the hooks of a client see it, and as a command does."""
     policy, conditions = ErrorPolicy.read("stop"), ("changes_made=**",)
     steps = [
@@ -65,7 +65,7 @@ def begun(scene: Scene) -> tuple[Supervisor, Supervisor]:
         for name in ("first", "second")
     ]
     command = scene.define(*steps)
-    return client_supervisor(scene.store, command.id), command
+    return client_tree(scene.store, command.id), command
 
 
 def test_a_hook_leaves_the_launch_to_a_command(scene: Scene, slow: SlowGit) -> None:

@@ -22,7 +22,7 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat, Sessio
 from playbook_supervisor.project.playbooks.schema import schema_text
 from playbook_supervisor.sessions.steps import output_files, step_data
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 JSON = OutputFormat.JSON
 SCHEMA = json.dumps({"type": "object", "properties": {"count": {"type": "integer"}}})
@@ -38,13 +38,13 @@ def step(name: str, stdin: str = "", **more: object) -> Step:
     return Step(name, "cli cat" if stdin else "/x", stdin=stdin, **settings)  # type: ignore[arg-type]
 
 
-def session(scene: Scene, *steps: Step) -> Supervisor:
+def session(scene: Scene, *steps: Step) -> SessionTree:
     definition = Playbook("sample", "A sample.", "1.1", (), steps)
     text = playbook(*map(written, steps)).replace(b"'1.0'", b"'1.1'")
     name = scene.store.create(
         playbook="sample", text=text, feature="", args={}, definition=definition
     )
-    return Supervisor(scene.store, name)
+    return SessionTree(scene.store, name)
 
 
 def written(step: Step) -> dict[str, object]:
@@ -58,23 +58,21 @@ def written(step: Step) -> dict[str, object]:
     return shape | ({"stdin": step.stdin} if step.stdin else {})
 
 
-def kept(scene: Scene, supervisor: Supervisor, name: str = "build") -> dict[str, object]:
-    shape: dict[str, object] = json.loads(
-        scene.file(supervisor, f"outputs/{name}.json").read_bytes()
-    )
+def kept(scene: Scene, tree: SessionTree, name: str = "build") -> dict[str, object]:
+    shape: dict[str, object] = json.loads(scene.file(tree, f"outputs/{name}.json").read_bytes())
     Draft7Validator(json.loads(schema_text("outputs"))).validate(shape)
     return shape
 
 
-def read(supervisor: Supervisor, name: str = "test") -> str:
-    with supervisor.store.open(supervisor.id) as opened:
+def read(tree: SessionTree, name: str = "test") -> str:
+    with tree.store.open(tree.id) as opened:
         return step_data.input_of(opened, opened.playbook.step(name))
 
 
-def reported(scene: Scene, outcome: Outcome, *steps: Step) -> tuple[Supervisor, Snapshot]:
-    supervisor = session(scene, *steps)
-    supervisor.begin()
-    return supervisor, supervisor.report("build#1", outcome)
+def reported(scene: Scene, outcome: Outcome, *steps: Step) -> tuple[SessionTree, Snapshot]:
+    tree = session(scene, *steps)
+    tree.begin()
+    return tree, tree.report("build#1", outcome)
 
 
 # ── what is kept ────────────────────────────────────────────────────────────────────────────
@@ -83,90 +81,90 @@ def reported(scene: Scene, outcome: Outcome, *steps: Step) -> tuple[Supervisor, 
 def test_a_later_step_reads_the_whole_text_of_an_earlier_one(scene: Scene) -> None:
     """tyr 19."""
     text = "".join(f"line {number}\n" for number in range(500))
-    supervisor, snapshot = reported(
+    tree, snapshot = reported(
         scene, Outcome(output=text), step("build"), step("test", "$build.stdout")
     )
     assert work(snapshot).id == "test#1"
-    assert read(supervisor) == read(scene.again(supervisor)) == text
-    assert kept(scene, supervisor) == {"schema": 1, "attempt": "build#1", "stdout": text}
-    assert len(scene.journal(supervisor)[0]["output"]) <= 500
+    assert read(tree) == read(scene.again(tree)) == text
+    assert kept(scene, tree) == {"schema": 1, "attempt": "build#1", "stdout": text}
+    assert len(scene.journal(tree)[0]["output"]) <= 500
 
 
 def test_nothing_is_kept_of_a_step_that_no_later_step_names(scene: Scene) -> None:
     """cat NFR-1.1."""
-    supervisor, _ = reported(scene, Outcome(output="x"), step("build"), step("test"))
-    assert not scene.file(supervisor, "outputs").exists()
-    assert read(supervisor) == ""
+    tree, _ = reported(scene, Outcome(output="x"), step("build"), step("test"))
+    assert not scene.file(tree, "outputs").exists()
+    assert read(tree) == ""
 
 
 def test_only_the_part_that_is_named_is_kept(scene: Scene) -> None:
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         Outcome(output='{"count": 3}'),
         step("build", output=JSON),
         step("test", "$build.json"),
     )
-    assert kept(scene, supervisor) == {"schema": 1, "attempt": "build#1", "json": {"count": 3}}
-    assert json.loads(read(supervisor)) == {"count": 3}
+    assert kept(scene, tree) == {"schema": 1, "attempt": "build#1", "json": {"count": 3}}
+    assert json.loads(read(tree)) == {"count": 3}
 
 
 def test_a_condition_of_a_later_step_also_names_output(scene: Scene) -> None:
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         Outcome(output="[1, 2]"),
         step("build", output=JSON),
         step("test", when="$build.json[0] == 1"),
     )
-    assert kept(scene, supervisor)["json"] == [1, 2]
+    assert kept(scene, tree)["json"] == [1, 2]
 
 
 def test_text_beyond_the_cap_is_cut_and_marked(scene: Scene) -> None:
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         Outcome(output="a" * 2000 + "z"),
         step("build", limits=Limits(max_output_bytes=1000)),
         step("test", "$build.stdout"),
     )
-    assert kept(scene, supervisor)["cut"] is True
-    assert "[… 1,001 bytes left out …]" in read(supervisor)
-    assert read(supervisor).endswith("z")
+    assert kept(scene, tree)["cut"] is True
+    assert "[… 1,001 bytes left out …]" in read(tree)
+    assert read(tree).endswith("z")
 
 
 def test_the_output_of_the_last_attempt_counts(scene: Scene) -> None:
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         failed("first"),
         step("build", error_policy=ErrorPolicy.RETRY_ONCE),
         step("test", "$build.stdout"),
     )
-    assert kept(scene, supervisor)["attempt"] == "build#1"
-    supervisor.report("build#2", Outcome(output="second"))
-    assert read(supervisor) == "second"
+    assert kept(scene, tree)["attempt"] == "build#1"
+    tree.report("build#2", Outcome(output="second"))
+    assert read(tree) == "second"
 
 
 def test_a_repeated_report_keeps_nothing(scene: Scene) -> None:
     steps = (step("build"), step("test", "$build.stdout"))
-    supervisor, _ = reported(scene, Outcome(output="first"), *steps)
-    supervisor.report("build#1", Outcome(output="second"))
-    assert read(supervisor) == "first"
+    tree, _ = reported(scene, Outcome(output="first"), *steps)
+    tree.report("build#1", Outcome(output="second"))
+    assert read(tree) == "first"
     with pytest.raises(StateError):
-        supervisor.report("build#7", Outcome(output="third"))
+        tree.report("build#7", Outcome(output="third"))
     with pytest.raises(StateError):
-        supervisor.report("nothing#1", Outcome(output="third"))
-    assert kept(scene, supervisor)["stdout"] == "first"
+        tree.report("nothing#1", Outcome(output="third"))
+    assert kept(scene, tree)["stdout"] == "first"
 
 
 def test_control_characters_and_secrets_of_the_environment_are_not_kept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_TOKEN", "hunter2-hunter2")
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         Outcome(output="\x1b[31mred\ta hunter2-\x1b[0mhunter2 b\x07"),
         step("build"),
         step("test", "$build.stdout"),
     )
-    assert read(supervisor) == "red\ta [redacted] b"
+    assert read(tree) == "red\ta [redacted] b"
 
 
 # ── output that promises JSON ───────────────────────────────────────────────────────────────
@@ -177,14 +175,14 @@ def test_control_characters_and_secrets_of_the_environment_are_not_kept(
 )
 def test_the_last_message_of_an_agent_is_read_as_json(scene: Scene, output: str) -> None:
     """tyr 33."""
-    supervisor, snapshot = reported(
+    tree, snapshot = reported(
         scene,
         Outcome(output=output),
         step("build", output=JSON, output_schema=SCHEMA),
         step("test", "$build.json"),
     )
     assert work(snapshot).id == "test#1"
-    assert json.loads(read(supervisor)) == {"count": 3}
+    assert json.loads(read(tree)) == {"count": 3}
 
 
 @pytest.mark.parametrize(
@@ -208,50 +206,48 @@ def test_a_step_that_breaks_its_promise_of_json_fails_with_the_place(
 ) -> None:
     """tyr 20, 33."""
     limits = Limits(max_output_bytes=1000)
-    supervisor, snapshot = reported(
+    tree, snapshot = reported(
         scene,
         outcome,
         step("build", output=JSON, output_schema=SCHEMA, limits=limits),
         step("test", "$build.json"),
     )
     assert snapshot.directive == Finish(SessionStatus.FAILED)
-    (entry,) = scene.journal(supervisor)
+    (entry,) = scene.journal(tree)
     assert (entry["error_code"], entry["status"]) == ("PB-STEP-OUTPUT", "failed")
     assert said in entry["error"]
 
 
 def test_a_surrogate_in_json_is_kept_as_its_escape(scene: Scene) -> None:
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         Outcome(output='"\\ud800"'),
         step("build", output=JSON),
         step("test", "$build.json"),
     )
-    assert kept(scene, supervisor)["json"] == "\ud800"
+    assert kept(scene, tree)["json"] == "\ud800"
 
 
 def test_json_of_an_executor_is_taken_as_it_is(scene: Scene) -> None:
-    supervisor, _ = reported(
+    tree, _ = reported(
         scene,
         Outcome(output="shown", data={"count": 3}),
         step("build", output=JSON, output_schema=SCHEMA),
         step("test", "$build.json"),
         step("last", "$build.stdout"),
     )
-    assert json.loads(read(supervisor)) == {"count": 3}
-    assert read(supervisor, "last") == "shown"
+    assert json.loads(read(tree)) == {"count": 3}
+    assert read(tree, "last") == "shown"
 
 
 # ── output that is not there ────────────────────────────────────────────────────────────────
 
 
 def test_a_step_that_reads_from_a_skipped_one_fails_with_the_name_of_both(scene: Scene) -> None:
-    supervisor = session(
-        scene, step("build", autonomy=Autonomy.SKIP), step("test", "$build.stdout")
-    )
-    supervisor.begin()
+    tree = session(scene, step("build", autonomy=Autonomy.SKIP), step("test", "$build.stdout"))
+    tree.begin()
     with pytest.raises(StepError) as caught:
-        read(supervisor)
+        read(tree)
     assert caught.value.code == "PB-STEP-DATA"
     assert caught.value.message == "its stdin is $build.stdout, and build left no output"
 
@@ -259,16 +255,16 @@ def test_a_step_that_reads_from_a_skipped_one_fails_with_the_name_of_both(scene:
 def test_a_failed_step_left_text_but_no_json(scene: Scene) -> None:
     outcome = Outcome(output="it broke", error=failed().error)
     reading = (step("test", "$build.json"), step("last", "$build.stdout"))
-    supervisor, _ = reported(scene, outcome, step("build", output=JSON), *reading)
-    assert read(supervisor, "last") == "it broke"
+    tree, _ = reported(scene, outcome, step("build", output=JSON), *reading)
+    assert read(tree, "last") == "it broke"
     with pytest.raises(StepError):
-        read(supervisor)
+        read(tree)
 
 
 def test_the_output_of_an_attempt_that_is_not_the_last_is_not_read(scene: Scene) -> None:
     retried = step("build", error_policy=ErrorPolicy.RETRY_ONCE)
-    supervisor, _ = reported(scene, failed(), retried, step("test", "$build.stdout"))
-    with supervisor.store.open(supervisor.id) as opened:
+    tree, _ = reported(scene, failed(), retried, step("test", "$build.stdout"))
+    with tree.store.open(tree.id) as opened:
         assert step_data.data_of(opened, "build") is None
 
 
@@ -281,13 +277,13 @@ from pathlib import Path
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
-from playbook_supervisor.system import checkout
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
+from playbook_supervisor.system.git import checkout
 
 root, session, place = sys.argv[1:]
 setattr(OpenSession, place, lambda *args, **named: os.kill(os.getpid(), signal.SIGKILL))
 store = DiskStore(checkout.find(Path(root)))
-Supervisor(store, session).report("build#1", Outcome(output="first"))
+SessionTree(store, session).report("build#1", Outcome(output="first"))
 """
 
 
@@ -296,31 +292,29 @@ def test_a_kill_around_the_write_of_an_output_loses_nothing(
     scene: Scene, place: str, left: bool
 ) -> None:
     """cat NFR-2.2: what a later step reads belongs to a return that the journal records."""
-    supervisor = session(scene, step("build"), step("test", "$build.stdout"))
-    supervisor.begin()
-    argv = [sys.executable, "-c", KILLED, str(scene.root), supervisor.id, place]
+    tree = session(scene, step("build"), step("test", "$build.stdout"))
+    tree.begin()
+    argv = [sys.executable, "-c", KILLED, str(scene.root), tree.id, place]
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    assert scene.file(supervisor, "outputs/build.json").exists() is left
-    again = scene.again(supervisor)
+    assert scene.file(tree, "outputs/build.json").exists() is left
+    again = scene.again(tree)
     assert work(again.advance()).id == "build#1"
     again.report("build#1", Outcome(output="second"))
-    assert read(scene.again(supervisor)) == "second"
+    assert read(scene.again(tree)) == "second"
 
 
 @pytest.fixture
-def built(scene: Scene) -> Supervisor:
-    supervisor, _ = reported(
-        scene, Outcome(output="built"), step("build"), step("test", "$build.stdout")
-    )
-    return supervisor
+def built(scene: Scene) -> SessionTree:
+    tree, _ = reported(scene, Outcome(output="built"), step("build"), step("test", "$build.stdout"))
+    return tree
 
 
-def test_a_changed_output_is_tampering_that_repair_undoes(scene: Scene, built: Supervisor) -> None:
+def test_a_changed_output_is_tampering_that_repair_undoes(scene: Scene, built: SessionTree) -> None:
     """cat FR-7.5."""
     scene.edit(built, "outputs/build.json", ("built", "forged"))
-    for supervisor in (built, scene.again(built)):
+    for tree in (built, scene.again(built)):
         with pytest.raises(StateError) as caught:
-            supervisor.look()
+            tree.look()
         assert caught.value.code == "PB-STATE-TAMPERED"
         assert "outputs/build.json was changed by something else" in caught.value.message
     store = scene.fresh()
@@ -330,7 +324,7 @@ def test_a_changed_output_is_tampering_that_repair_undoes(scene: Scene, built: S
     assert read(scene.again(built)) == "built"
 
 
-def test_a_changed_output_can_be_taken(scene: Scene, built: Supervisor) -> None:
+def test_a_changed_output_can_be_taken(scene: Scene, built: SessionTree) -> None:
     scene.edit(built, "outputs/build.json", ("built", "by hand"))
     repair.take(scene.fresh(), built.id)
     assert read(scene.again(built)) == "by hand"
@@ -338,7 +332,7 @@ def test_a_changed_output_can_be_taken(scene: Scene, built: Supervisor) -> None:
     assert read(scene.again(built)) == "by hand"
 
 
-def test_a_copy_that_was_changed_too_is_not_restored(scene: Scene, built: Supervisor) -> None:
+def test_a_copy_that_was_changed_too_is_not_restored(scene: Scene, built: SessionTree) -> None:
     scene.edit(built, "outputs/build.json", ("built", "forged"))
     copy = scene.store.runtime(built.id) / "outputs/build.json"
     copy.write_text(copy.read_text().replace("built", "forged"))
@@ -347,7 +341,7 @@ def test_a_copy_that_was_changed_too_is_not_restored(scene: Scene, built: Superv
         read(scene.again(built))
 
 
-def test_a_missing_output_is_restored_from_its_copy(scene: Scene, built: Supervisor) -> None:
+def test_a_missing_output_is_restored_from_its_copy(scene: Scene, built: SessionTree) -> None:
     scene.file(built, "outputs/build.json").unlink()
     scene.file(built, "outputs").rmdir()
     again = scene.again(built)
@@ -356,7 +350,7 @@ def test_a_missing_output_is_restored_from_its_copy(scene: Scene, built: Supervi
 
 
 def test_an_output_that_is_gone_with_its_copy_fails_the_step_that_reads_it(
-    scene: Scene, built: Supervisor
+    scene: Scene, built: SessionTree
 ) -> None:
     scene.file(built, "outputs/build.json").unlink()
     (scene.store.runtime(built.id) / "outputs/build.json").unlink()
@@ -365,14 +359,14 @@ def test_an_output_that_is_gone_with_its_copy_fails_the_step_that_reads_it(
 
 
 def test_an_output_that_goes_while_the_session_is_open_is_not_there(
-    scene: Scene, built: Supervisor
+    scene: Scene, built: SessionTree
 ) -> None:
     with built.store.open(built.id) as opened:
         scene.file(built, "outputs/build.json").unlink()
         assert step_data.data_of(opened, "build") is None
 
 
-def test_nothing_is_known_of_a_step_that_has_not_run(built: Supervisor) -> None:
+def test_nothing_is_known_of_a_step_that_has_not_run(built: SessionTree) -> None:
     with built.store.open(built.id) as opened:
         facts = step_data.facts(opened)
         assert facts("build", "skipped") is False
@@ -380,7 +374,7 @@ def test_nothing_is_known_of_a_step_that_has_not_run(built: Supervisor) -> None:
             facts("later", "approved")
 
 
-def test_the_driver_restores_what_another_process_removes(scene: Scene, built: Supervisor) -> None:
+def test_the_driver_restores_what_another_process_removes(scene: Scene, built: SessionTree) -> None:
     built.store.hold(built.id)
     scene.file(built, "outputs/build.json").unlink()
     assert read(built) == "built"
@@ -388,7 +382,7 @@ def test_the_driver_restores_what_another_process_removes(scene: Scene, built: S
 
 @pytest.mark.parametrize("name", ["outputs", "outputs/build.json"])
 def test_an_output_behind_a_symbolic_link_is_refused(
-    scene: Scene, built: Supervisor, name: str
+    scene: Scene, built: SessionTree, name: str
 ) -> None:
     """Nothing leaves the session's folder."""
     place = scene.file(built, name)
@@ -402,13 +396,13 @@ def test_an_output_behind_a_symbolic_link_is_refused(
 
 def test_nothing_is_written_through_a_folder_that_is_a_link(scene: Scene) -> None:
     """Nothing leaves the session's folder."""
-    supervisor = session(scene, step("build"), step("test", "$build.stdout"))
-    supervisor.begin()
+    tree = session(scene, step("build"), step("test", "$build.stdout"))
+    tree.begin()
     outside = scene.root / "outside"
     outside.mkdir()
-    scene.file(supervisor, "outputs").symlink_to(outside)
+    scene.file(tree, "outputs").symlink_to(outside)
     with pytest.raises(StorageError) as caught:
-        supervisor.report("build#1", Outcome(output="x"))
+        tree.report("build#1", Outcome(output="x"))
     assert caught.value.code == "PB-IO-ESCAPE"
     assert list(outside.iterdir()) == []
 
@@ -437,7 +431,7 @@ def test_an_output_of_a_newer_version_is_refused() -> None:
     assert caught.value.code == "PB-STATE-NEWER"
 
 
-def test_a_clone_reads_what_was_kept_elsewhere(scene: Scene, built: Supervisor) -> None:
+def test_a_clone_reads_what_was_kept_elsewhere(scene: Scene, built: SessionTree) -> None:
     """tyr 19: the session's folder is all that a resume on another machine has."""
     clone = scene.cloned(built)
     assert read(clone) == "built"
@@ -448,12 +442,12 @@ def test_a_clone_reads_what_was_kept_elsewhere(scene: Scene, built: Supervisor) 
         scene.again(clone).look()
 
 
-def test_a_clone_refuses_an_output_that_is_none(scene: Scene, built: Supervisor) -> None:
+def test_a_clone_refuses_an_output_that_is_none(scene: Scene, built: SessionTree) -> None:
     scene.file(built, "outputs/build.json").write_text('{"schema": 1}')
     with pytest.raises(StateError) as caught:
         scene.cloned(built).look()
     assert caught.value.code == "PB-STATE-CORRUPT"
 
 
-def test_an_output_is_part_of_the_record_of_what_ran(scene: Scene, built: Supervisor) -> None:
+def test_an_output_is_part_of_the_record_of_what_ran(scene: Scene, built: SessionTree) -> None:
     assert ids(scene.journal(built)) == ["build#1 done", "test#1 in_progress"]

@@ -37,7 +37,7 @@ from playbook_supervisor.sessions.files import pinned_inputs
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
@@ -60,24 +60,24 @@ def make(store: DiskStore, text: bytes = b"") -> str:
 
 def test_a_new_session_is_a_folder_with_all_that_it_needs(scene: Scene) -> None:
     """kai FR11, FR12: id, manifest, empty journal and the playbook as it is now."""
-    supervisor = scene.create("a", "b")
-    assert SESSION_ID.match(supervisor.id)
-    assert supervisor.id.startswith("20260219-")
-    folder = scene.file(supervisor, "x").parent
+    tree = scene.create("a", "b")
+    assert SESSION_ID.match(tree.id)
+    assert tree.id.startswith("20260219-")
+    folder = scene.file(tree, "x").parent
     assert sorted(file.name for file in folder.iterdir()) == [
         "config.yaml",
         "journal.yaml",
         "playbook.yaml",
         "session.yaml",
     ]
-    manifest = scene.manifest(supervisor)
-    assert manifest["session_id"] == supervisor.id
+    manifest = scene.manifest(tree)
+    assert manifest["session_id"] == tree.id
     assert (manifest["status"], manifest["feature"]) == ("pending", FEATURE)
     assert (manifest["branch"], manifest["worktree"]) == (FEATURE, "")
-    assert scene.journal(supervisor) == []
-    assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
-    assert scene.store.ids() == [supervisor.id]
-    assert scene.store.drives(supervisor.id)
+    assert scene.journal(tree) == []
+    assert scene.file(tree, "playbook.yaml").read_bytes() == playbook("a", "b")
+    assert scene.store.ids() == [tree.id]
+    assert scene.store.drives(tree.id)
 
 
 def test_the_date_in_an_id_is_that_of_utc(scene: Scene) -> None:
@@ -126,10 +126,10 @@ def test_a_project_without_sessions_has_none(scene: Scene) -> None:
 
 
 def test_other_folders_are_ignored(scene: Scene) -> None:
-    supervisor = scene.create("a")
+    tree = scene.create("a")
     for name in ("notes", "20260219-ABC", "20260219-aaaa", "20260219-zzz"):
         (scene.root / ".playbooks/sessions" / name).mkdir()
-    assert scene.store.ids() == [supervisor.id]
+    assert scene.store.ids() == [tree.id]
 
 
 @pytest.mark.parametrize(
@@ -147,22 +147,22 @@ def test_an_invalid_id_is_refused(scene: Scene, name: str, asked: str) -> None:
 
 
 def test_a_session_can_be_read_without_opening_it(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    finish(supervisor, supervisor.begin())
-    assert scene.store.manifest(supervisor.id).status is SessionStatus.COMPLETED
-    assert [entry.id for entry in scene.store.journal(supervisor.id).entries] == ["a#1"]
+    tree = scene.create("a")
+    finish(tree, tree.begin())
+    assert scene.store.manifest(tree.id).status is SessionStatus.COMPLETED
+    assert [entry.id for entry in scene.store.journal(tree.id).entries] == ["a#1"]
 
 
 def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    other = scene.again(supervisor)
+    tree = scene.create("a", "b")
+    tree.begin()
+    other = scene.again(tree)
     other.advance()
     assert not other.changed()
-    supervisor.report("a#1", OK)
+    tree.report("a#1", OK)
     assert other.changed()
     assert work(other.advance()).id == "b#1"
-    assert scene.fresh().changed(supervisor.id)
+    assert scene.fresh().changed(tree.id)
 
 
 # ── vanishing ───────────────────────────────────────────────────────────────────────────────
@@ -171,60 +171,60 @@ def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
 def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None:
     """A worker's `git clean -fdx` loses nothing."""
     store = DiskStore(checkout.find(project.root))
-    supervisor = Supervisor(store, make(store, playbook("a", "b", "c")))
-    supervisor.begin()
-    supervisor.report("a#1", OK)
+    tree = SessionTree(store, make(store, playbook("a", "b", "c")))
+    tree.begin()
+    tree.report("a#1", OK)
     before = {f.name: f.read_bytes() for f in project.session.iterdir()}
     project.git("clean", "-fdxq")
     assert project.sessions == []
-    assert (store.ids(), store.driven()) == ([], [supervisor.id])
-    assert work(supervisor.report("b#1", OK)).id == "c#1"
+    assert (store.ids(), store.driven()) == ([], [tree.id])
+    assert work(tree.report("b#1", OK)).id == "c#1"
     (notice,) = store.notices
-    assert supervisor.id in notice
+    assert tree.id in notice
     assert "session.yaml, journal.yaml, playbook.yaml, config.yaml had disappeared" in notice
     assert project.journal()[0]["step_id"] == "a"
     assert (project.session / "playbook.yaml").read_bytes() == before["playbook.yaml"]
-    assert store.ids() == [supervisor.id]
+    assert store.ids() == [tree.id]
 
 
 def test_another_process_restores_it_from_the_copies(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    with scene.store.open(supervisor.id) as opened:
+    tree = scene.create("a", "b")
+    tree.begin()
+    tree.report("a#1", OK)
+    with scene.store.open(tree.id) as opened:
         opened.copy()
-    folder = scene.file(supervisor, "x").parent
+    folder = scene.file(tree, "x").parent
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     shutil.rmtree(folder)
-    again = scene.again(supervisor)
+    again = scene.again(tree)
     assert work(again.advance()).id == "b#1"
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     assert len(again.store.notices) == 1
 
 
 def test_a_file_that_a_failing_machine_left_empty_is_restored(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    scene.file(supervisor, "session.yaml").write_bytes(b"")
-    again = scene.again(supervisor)
+    tree = scene.create("a")
+    scene.file(tree, "session.yaml").write_bytes(b"")
+    again = scene.again(tree)
     assert again.look().pending
     assert "session.yaml had disappeared" in again.store.notices[0]
-    assert scene.manifest(supervisor)["status"] == "pending"
+    assert scene.manifest(tree)["status"] == "pending"
 
 
 def test_an_ended_session_that_vanished_is_left_alone(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    finish(supervisor, supervisor.begin())
-    shutil.rmtree(scene.file(supervisor, "x").parent)
+    tree = scene.create("a")
+    finish(tree, tree.begin())
+    shutil.rmtree(scene.file(tree, "x").parent)
     assert scene.fresh().driven() == []
 
 
 def test_a_session_with_a_damaged_runtime_state_counts_as_open(
     scene: Scene,
 ) -> None:
-    supervisor = scene.create("a")
-    with scene.store.open(supervisor.id) as opened:
+    tree = scene.create("a")
+    with scene.store.open(tree.id) as opened:
         opened.place.write(b"nonsense")
-    assert scene.fresh().driven() == [supervisor.id]
+    assert scene.fresh().driven() == [tree.id]
 
 
 # ── hostile surroundings ────────────────────────────────────────────────────────────────────
@@ -234,12 +234,12 @@ def test_a_session_with_a_damaged_runtime_state_counts_as_open(
 def test_a_session_folder_that_is_a_link_is_refused(
     scene: Scene, tmp_path_factory: pytest.TempPathFactory, target: str
 ) -> None:
-    supervisor = scene.create("a")
-    folder = scene.file(supervisor, "x").parent
+    tree = scene.create("a")
+    folder = scene.file(tree, "x").parent
     elsewhere = {"outside": tmp_path_factory.mktemp("e") / "s", "inside": scene.root / "s"}[target]
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
-    for deed in (scene.again(supervisor).advance, lambda: scene.fresh().manifest(supervisor.id)):
+    for deed in (scene.again(tree).advance, lambda: scene.fresh().manifest(tree.id)):
         with pytest.raises(StorageError) as caught:
             deed()
         assert caught.value.code == "PB-IO-ESCAPE"
@@ -257,8 +257,8 @@ def test_a_linked_folder_of_all_sessions_is_refused(scene: Scene, tmp_path: Path
 def test_a_session_held_by_another_process_is_refused_in_time(
     scene: Scene, mocker: MockerFixture
 ) -> None:
-    supervisor = scene.create("a")
-    lock = scene.store.runtime(supervisor.id) / "lock"
+    tree = scene.create("a")
+    lock = scene.store.runtime(tree.id) / "lock"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -266,11 +266,11 @@ def test_a_session_held_by_another_process_is_refused_in_time(
         assert holder.stdout.readline() == b"held\n"
         mocker.patch("time.monotonic", side_effect=iter(range(0, 10_000, 20)))
         with pytest.raises(StateError) as caught:
-            supervisor.begin()
+            tree.begin()
         mocker.stopall()
         holder.kill()
     assert caught.value.code == "PB-STATE-BUSY"
-    assert work(supervisor.begin()).id == "a#1"
+    assert work(tree.begin()).id == "a#1"
 
 
 HOLD = """
@@ -298,13 +298,13 @@ def _reported(
     scene: Scene, mocker: MockerFixture, turn: int, reason: int, *, lasting: bool
 ) -> bool:
     """Whether a report succeeds although its n-th write fails; and then all is as it should be."""
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    journal = scene.file(supervisor, "journal.yaml")
+    tree = scene.create("a", "b")
+    tree.begin()
+    journal = scene.file(tree, "journal.yaml")
     before = journal.read_bytes()
     failing = Failing(mocker, turn, reason, lasting=lasting)
     try:
-        supervisor.report("a#1", OK)
+        tree.report("a#1", OK)
         caught = None
     except PlaybookError as error:
         caught = error
@@ -315,10 +315,10 @@ def _reported(
         assert lasting or journal.read_bytes() == before
     elif failing.left < 0 and lasting:
         assert journal.read_bytes() != before  # only session.yaml, which follows, was refused
-    again = scene.again(supervisor) if turn % 2 else supervisor
+    again = scene.again(tree) if turn % 2 else tree
     assert work(again.report("a#1", OK)).id == "b#1"
-    assert ids(scene.journal(supervisor)) == ["a#1 done", "b#1 in_progress"]
-    assert scene.manifest(supervisor)["current_step"] == "b"
+    assert ids(scene.journal(tree)) == ["a#1 done", "b#1 in_progress"]
+    assert scene.manifest(tree)["current_step"] == "b"
     assert not list(journal.parent.glob(".playbook-tmp-*"))
     return caught is None
 
@@ -340,7 +340,7 @@ def test_a_failed_creation_leaves_no_session(
     made = scene.fresh().ids()
     assert sorted(path.name for path in scene.root.glob(".git/playbook/[0-9]*")) == made
     for session_id in made:
-        assert Supervisor(scene.fresh(), session_id).look().pending
+        assert SessionTree(scene.fresh(), session_id).look().pending
     assert work(scene.create("a").begin()).id == "a#1"
 
 
@@ -358,7 +358,7 @@ def test_what_a_killed_process_left_is_swept_once_no_process_creates_a_session(
         assert (scene.root / aside).exists()
     assert scene.fresh().driven() == [kept]
     assert not list(scene.root.glob(f"**/*{left}*"))
-    assert Supervisor(scene.fresh(), kept).look().pending
+    assert SessionTree(scene.fresh(), kept).look().pending
 
 
 def test_a_vanished_worktree_is_a_clear_error(project: Project) -> None:
@@ -366,10 +366,10 @@ def test_a_vanished_worktree_is_a_clear_error(project: Project) -> None:
     project.git("worktree", "add", "-q", "../other", "-b", "other")
     other = project.root.parent / "other"
     store = DiskStore(checkout.find(other))
-    supervisor = Supervisor(store, make(store))
-    supervisor.begin()
+    tree = SessionTree(store, make(store))
+    tree.begin()
     project.git("worktree", "remove", "--force", "../other")
-    for again in (supervisor, Supervisor(DiskStore(store.checkout), supervisor.id)):
+    for again in (tree, SessionTree(DiskStore(store.checkout), tree.id)):
         with pytest.raises(PlaybookError) as caught:
             again.report("a#1", OK)
         assert caught.value.exit_code == 3
@@ -394,24 +394,24 @@ worktree: ""
 """
 
 
-def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -> Supervisor:
+def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -> SessionTree:
     """A session as the original's tools left it, given the playbook that it ran."""
     scene.write(".playbooks/sessions/20260219-a7k/session.yaml", KAI.format(status=status))
     journal = (GOLDEN / f"{name}.yaml").read_text()
     scene.write(".playbooks/sessions/20260219-a7k/journal.yaml", journal)
     pinned_inputs.write(scene.store.folder("20260219-a7k"), playbook(*steps), None)
-    return Supervisor(scene.store, "20260219-a7k")
+    return SessionTree(scene.store, "20260219-a7k")
 
 
 def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(
     scene: Scene,
 ) -> None:
-    supervisor = kai(scene, "kai-crashed", "in_progress", "plan", "tasks")
-    scene.file(supervisor, "playbook.yaml").unlink()
+    tree = kai(scene, "kai-crashed", "in_progress", "plan", "tasks")
+    scene.file(tree, "playbook.yaml").unlink()
     assert scene.store.ids() == ["20260219-a7k"]
     assert scene.store.manifest("20260219-a7k").feature == "012-playbook-supervisor"
     with pytest.raises(StateError) as caught:
-        supervisor.advance()
+        tree.advance()
     assert caught.value.code == "PB-STATE-NO-PLAYBOOK"
 
 
@@ -419,40 +419,40 @@ def test_a_completed_session_of_the_originals_is_read_with_its_retries(
     scene: Scene,
 ) -> None:
     """A failed entry that another attempt follows was retried: the journal says no more."""
-    supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
-    before = scene.file(supervisor, "journal.yaml").read_bytes()
-    snapshot = supervisor.advance()
+    tree = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    before = scene.file(tree, "journal.yaml").read_bytes()
+    snapshot = tree.advance()
     assert isinstance(snapshot.directive, Finish)
     assert snapshot.directive.status is SessionStatus.COMPLETED
-    entries = scene.store.journal(supervisor.id).entries
+    entries = scene.store.journal(tree.id).entries
     assert [entry.id for entry in entries] == ["plan#1", "implement#1", "implement#2", "pr#1"]
     assert entries[1].resolution is Resolution.RETRY
-    assert scene.file(supervisor, "journal.yaml").read_bytes() == before
-    assert scene.again(supervisor).advance() == snapshot
+    assert scene.file(tree, "journal.yaml").read_bytes() == before
+    assert scene.again(tree).advance() == snapshot
 
 
 def test_a_retry_of_the_originals_keeps_its_stated_resolution(scene: Scene) -> None:
-    supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    tree = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
     said = ('error: "2 tests failed"', 'error: "2 tests failed"\n    resolution: skip')
-    scene.edit(supervisor, "journal.yaml", said)
-    entries = scene.store.journal(supervisor.id).entries
+    scene.edit(tree, "journal.yaml", said)
+    entries = scene.store.journal(tree.id).entries
     assert [entry.resolution for entry in entries] == [None, Resolution.SKIP, None, None]
 
 
 def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     """Its evidence is not there, so the step runs again, and every byte of kai stays."""
     tasks = step("tasks", postconditions=["tasks_exists"])
-    supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
-    before = scene.file(supervisor, "journal.yaml").read_text()
-    snapshot = supervisor.advance()
+    tree = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
+    before = scene.file(tree, "journal.yaml").read_text()
+    snapshot = tree.advance()
     assert work(snapshot).id == "tasks#1"
-    snapshot = supervisor.lose(work(snapshot))
+    snapshot = tree.lose(work(snapshot))
     assert work(snapshot).id == "tasks#2"
     scene.write("specs/012-playbook-supervisor/tasks.md")
-    supervisor.report("tasks#2", OK)
-    snapshot = finish(scene.again(supervisor), scene.again(supervisor).advance())
+    tree.report("tasks#2", OK)
+    snapshot = finish(scene.again(tree), scene.again(tree).advance())
     assert snapshot.manifest.status is SessionStatus.COMPLETED
-    text = scene.file(supervisor, "journal.yaml").read_text()
+    text = scene.file(tree, "journal.yaml").read_text()
     assert text.startswith(before[: before.index("  status: in_progress")])
     assert "# the laptop died here\n- step_id: tasks\n  status: failed\n" in text
     assert [entry["step_id"] for entry in yaml.safe_load(text)["entries"]] == [
@@ -461,33 +461,33 @@ def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
         "tasks",
         "last",
     ]
-    scene.edit(supervisor, "journal.yaml", ("# the laptop", "# as we know: the laptop"))
-    assert scene.again(supervisor).advance().manifest.status is SessionStatus.COMPLETED
+    scene.edit(tree, "journal.yaml", ("# the laptop", "# as we know: the laptop"))
+    assert scene.again(tree).advance().manifest.status is SessionStatus.COMPLETED
 
 
 def test_a_session_of_the_originals_continues_after_its_finished_step(
     scene: Scene,
 ) -> None:
     tasks = step("tasks", postconditions=["tasks_exists"])
-    supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
+    tree = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
     scene.write("specs/012-playbook-supervisor/tasks.md")
-    snapshot = supervisor.lose(work(supervisor.advance()))
+    snapshot = tree.lose(work(tree.advance()))
     assert work(snapshot).id == "last#1"
-    (crashed,) = [e for e in scene.store.journal(supervisor.id).entries if e.step_id == "tasks"]
+    (crashed,) = [e for e in scene.store.journal(tree.id).entries if e.step_id == "tasks"]
     assert crashed.recovered
 
 
 def test_a_pending_session_of_the_originals_begins(scene: Scene) -> None:
-    supervisor = kai(scene, "kai-pending", "pending", step("plan", autonomy="gate_always"))
-    assert supervisor.look().pending
-    assert ask(supervisor.begin()).id == "plan#1?1"
-    assert scene.manifest(supervisor)["status"] == "in_progress"
+    tree = kai(scene, "kai-pending", "pending", step("plan", autonomy="gate_always"))
+    assert tree.look().pending
+    assert ask(tree.begin()).id == "plan#1?1"
+    assert scene.manifest(tree)["status"] == "in_progress"
 
 
 def test_a_journal_that_diverges_from_its_playbook_is_reported_with_its_place(scene: Scene) -> None:
-    supervisor = kai(scene, "kai-crashed", "in_progress", "tasks", "plan")
+    tree = kai(scene, "kai-crashed", "in_progress", "tasks", "plan")
     with pytest.raises(StateError) as caught:
-        supervisor.advance()
+        tree.advance()
     assert caught.value.code == "PB-STATE-DIVERGED"
     assert "plan#1 where the playbook expects tasks" in caught.value.message
 

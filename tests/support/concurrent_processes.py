@@ -21,11 +21,11 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from support.stored_sessions import Scene, step
 
 Told = list[str]
-ScriptAction = Callable[[Supervisor, int, Told], None]
+ScriptAction = Callable[[SessionTree, int, Told], None]
 
 
 def together(scene: Scene, session_id: str, crowd: int, deed: ScriptAction) -> list[Told]:
@@ -39,8 +39,8 @@ def together(scene: Scene, session_id: str, crowd: int, deed: ScriptAction) -> l
             told: Told = []
             try:
                 os.read(start, 1)
-                supervisor = Supervisor(DiskStore(scene.store.checkout), session_id)
-                deed(supervisor, number, told)
+                tree = SessionTree(DiskStore(scene.store.checkout), session_id)
+                deed(tree, number, told)
             except BaseException:
                 told.append(f"! {traceback.format_exc()}")
             with os.fdopen(into, "w") as file:
@@ -64,31 +64,31 @@ def accepted(snapshot: Snapshot, change: Change, attempt: str) -> bool:
     return any(event.change is change and event.entry.id == attempt for event in snapshot.events)
 
 
-def report_ones_own(supervisor: Supervisor, number: int, told: Told) -> None:
+def report_ones_own(tree: SessionTree, number: int, told: Told) -> None:
     """Each reports its own step, three times, and asks in between."""
     attempt = f"s{number}#1"
     for again in range(3):
         outcome = Outcome(output=f"{number} said it {again + 1}")
-        if accepted(supervisor.report(attempt, outcome), Change.RETURNED, attempt):
+        if accepted(tree.report(attempt, outcome), Change.RETURNED, attempt):
             told.append(f"{attempt} {outcome.output}")
-        supervisor.advance()
+        tree.advance()
 
 
-def answer_the_same(supervisor: Supervisor, number: int, told: Told) -> None:
+def answer_the_same(tree: SessionTree, number: int, told: Told) -> None:
     """All answer one gate in words of their own."""
     try:
-        supervisor.answer("last#1?1", Resolution.CONTINUE, f"{number}: go", Principal("Ana"))
+        tree.answer("last#1?1", Resolution.CONTINUE, f"{number}: go", Principal("Ana"))
         told.append(f"last#1?1 {number}: go")
     except StateError as error:
         if error.code != "PB-STATE-REFUSED":
             raise
-    supervisor.advance()
+    tree.advance()
 
 
-def report_the_same(supervisor: Supervisor, number: int, told: Told) -> None:
+def report_the_same(tree: SessionTree, number: int, told: Told) -> None:
     """All report one step."""
     outcome = Outcome(output=f"{number} was it")
-    if accepted(supervisor.report("last#1", outcome), Change.RETURNED, "last#1"):
+    if accepted(tree.report("last#1", outcome), Change.RETURNED, "last#1"):
         told.append(f"last#1 {outcome.output}")
 
 
@@ -96,14 +96,14 @@ def main() -> None:
     folder, crowd = Path(sys.argv[1]), int(sys.argv[2])
     scene = Scene(folder)
     group = [step(f"s{number}", parallel_group="all") for number in range(crowd)]
-    supervisor = scene.create(*group, step("last", autonomy="gate_always"))
-    supervisor.begin()
+    tree = scene.create(*group, step("last", autonomy="gate_always"))
+    tree.begin()
     waves = [
-        together(scene, supervisor.id, crowd, deed)
+        together(scene, tree.id, crowd, deed)
         for deed in (report_ones_own, answer_the_same, report_the_same)
     ]
-    found: dict[str, Any] = {"waves": waves, "journal": scene.journal(supervisor)}
-    print(json.dumps({**found, "status": scene.manifest(supervisor)["status"]}))
+    found: dict[str, Any] = {"waves": waves, "journal": scene.journal(tree)}
+    print(json.dumps({**found, "status": scene.manifest(tree)["status"]}))
 
 
 if __name__ == "__main__":

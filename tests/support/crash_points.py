@@ -51,7 +51,7 @@ from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from support.stored_sessions import FEATURE, Scene, playbook, step
 
 STEPS = (
@@ -140,7 +140,7 @@ class LoggedAgent:
             yield message
 
 
-class LoggedSupervisor(Supervisor):
+class LoggedTree(SessionTree):
     """Puts on record what a human was told to be accepted."""
 
     log: Log
@@ -191,12 +191,12 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     else:
         text = playbook(*STEPS)
         session_id = scene.store.create(playbook="sample", text=text, feature=FEATURE, args={})
-    supervisor = LoggedSupervisor(scene.store, session_id)
-    supervisor.log = log
-    pending = supervisor.look().pending
+    tree = LoggedTree(scene.store, session_id)
+    tree.log = log
+    pending = tree.look().pending
     observer, by = LoggedWatcher(log), Principal("Ana")
-    runner = Runner(supervisor, LoggedAgent(script, log), observer, Ana(), by=by)
-    ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.advance())
+    runner = Runner(tree, LoggedAgent(script, log), observer, Ana(), by=by)
+    ending = runner.drive(lambda: tree.begin() if pending else tree.advance())
     assert ending.why == "completed", ending.snapshot
 
 
@@ -266,16 +266,16 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
     if len(sessions) != 1:
         yield f"{len(sessions)} sessions"
         return
-    supervisor = Supervisor(DiskStore(scene.store.checkout), sessions[0])
-    data = scene.file(supervisor, "journal.yaml").read_bytes()
+    tree = SessionTree(DiskStore(scene.store.checkout), sessions[0])
+    data = scene.file(tree, "journal.yaml").read_bytes()
     entries = parse_journal(data, "journal.yaml").entries
     yield from _in_the_journal(entries)
     yield from _in_the_log(entries, log.lines())
-    if not isinstance(supervisor.look().directive, Finish):
+    if not isinstance(tree.look().directive, Finish):
         yield "the session has not ended"
-    if scene.manifest(supervisor)["status"] != "completed":
+    if scene.manifest(tree)["status"] != "completed":
         yield "the manifest lags"
-    for folder in (scene.file(supervisor, "x").parent, supervisor.private):
+    for folder in (scene.file(tree, "x").parent, tree.private):
         for file in folder.glob(".playbook-tmp-*"):
             yield f"a temporary file is left: {file}"
 
@@ -399,8 +399,8 @@ def _broken_beginning(scene: Scene, begin: Callable[[], object]) -> Iterator[str
         yield f"the resumed run ended with {code}"
         return
     (session_id,) = DiskStore(scene.store.checkout).ids()
-    supervisor = Supervisor(DiskStore(scene.store.checkout), session_id)
-    manifest = supervisor.look().manifest
+    tree = SessionTree(DiskStore(scene.store.checkout), session_id)
+    manifest = tree.look().manifest
     driver = manifest.driver
     if (manifest.status, driver.mode, driver.wall, driver.idle) != (
         SessionStatus.COMPLETED,
@@ -409,7 +409,7 @@ def _broken_beginning(scene: Scene, begin: Callable[[], object]) -> Iterator[str
         40.0,
     ):
         yield f"it was driven otherwise: {manifest}"
-    entries = [(e["step_id"], e["status"]) for e in scene.journal(supervisor)]
+    entries = [(e["step_id"], e["status"]) for e in scene.journal(tree)]
     if ("fix", "skipped") not in entries or ("plan", "done") not in entries:
         yield f"it began elsewhere: {entries}"
 

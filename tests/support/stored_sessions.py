@@ -1,4 +1,4 @@
-"""Sessions for tests: a repository, its store, and a supervisor of one session in it."""
+"""Sessions for tests: a repository, its store, and the tree of one session in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 FEATURE = "013-x"
@@ -76,13 +76,13 @@ class Scene:
         """The store as a new process sees it."""
         return DiskStore(checkout.find(self.root), clock=self.clock)
 
-    def create(self, *steps: dict[str, object] | str) -> Supervisor:
+    def create(self, *steps: dict[str, object] | str) -> SessionTree:
         """A pending session of a playbook with these steps."""
         text = playbook(*steps)
         session_id = self.store.create(playbook="sample", text=text, feature=FEATURE, args={})
-        return Supervisor(self.store, session_id)
+        return SessionTree(self.store, session_id)
 
-    def define(self, *steps: Step, **top: Any) -> Supervisor:
+    def define(self, *steps: Step, **top: Any) -> SessionTree:
         """A pending session of these steps, with other fields of the playbook in `top`."""
         definition = Playbook("sample", "A sample.", "1.1", (), steps, **top)
         session_id = self.store.create(
@@ -92,37 +92,37 @@ class Scene:
             args={},
             definition=definition,
         )
-        return Supervisor(self.store, session_id)
+        return SessionTree(self.store, session_id)
 
-    def again(self, supervisor: Supervisor) -> Supervisor:
+    def again(self, tree: SessionTree) -> SessionTree:
         """The same session in a new process."""
-        return Supervisor(self.fresh(), supervisor.id)
+        return SessionTree(self.fresh(), tree.id)
 
-    def cloned(self, supervisor: Supervisor) -> Supervisor:
+    def cloned(self, tree: SessionTree) -> SessionTree:
         """The session's files in a checkout that did not begin it."""
         git, former = self.root / ".git", self.root / "former.git"
         git.rename(former)
         shutil.copytree(former, git, ignore=shutil.ignore_patterns("playbook"))
         shutil.rmtree(former)
-        return self.again(supervisor)
+        return self.again(tree)
 
-    def file(self, supervisor: Supervisor, name: str) -> Path:
-        return self.root / ".playbooks/sessions" / supervisor.id / name
+    def file(self, tree: SessionTree, name: str) -> Path:
+        return self.root / ".playbooks/sessions" / tree.id / name
 
-    def journal(self, supervisor: Supervisor) -> list[dict[str, Any]]:
+    def journal(self, tree: SessionTree) -> list[dict[str, Any]]:
         """The entries as any YAML reader sees them."""
         entries: list[dict[str, Any]] = yaml.safe_load(
-            self.file(supervisor, "journal.yaml").read_bytes()
+            self.file(tree, "journal.yaml").read_bytes()
         )["entries"]
         return entries
 
-    def manifest(self, supervisor: Supervisor) -> dict[str, Any]:
-        data: dict[str, Any] = yaml.safe_load(self.file(supervisor, "session.yaml").read_bytes())
+    def manifest(self, tree: SessionTree) -> dict[str, Any]:
+        data: dict[str, Any] = yaml.safe_load(self.file(tree, "session.yaml").read_bytes())
         return data
 
-    def edit(self, supervisor: Supervisor, name: str, *changes: tuple[str, str]) -> bytes:
+    def edit(self, tree: SessionTree, name: str, *changes: tuple[str, str]) -> bytes:
         """Edit a file of the session; each change must be possible."""
-        file = self.file(supervisor, name)
+        file = self.file(tree, name)
         text = file.read_text()
         for old, new in changes:
             assert old in text, f"{old!r} is not in {text!r}"
@@ -165,15 +165,15 @@ def failed(message: str = "it broke") -> Outcome:
     return Outcome(error=Failure("PB-AGENT-FAILED", message))
 
 
-def finish(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
+def finish(tree: SessionTree, snapshot: Snapshot) -> Snapshot:
     """Every step succeeds and every gate is continued, to the end."""
     while True:
         if isinstance(snapshot.directive, Ask):
             asked = snapshot.directive
-            supervisor.answer(asked.id, Resolution.CONTINUE, "continue", Principal("Ana"))
-            snapshot = supervisor.advance()
+            tree.answer(asked.id, Resolution.CONTINUE, "continue", Principal("Ana"))
+            snapshot = tree.advance()
         elif running(snapshot):
-            snapshot = supervisor.report(running(snapshot)[0].id, Outcome(output="ok"))
+            snapshot = tree.report(running(snapshot)[0].id, Outcome(output="ok"))
         else:
             return snapshot
 

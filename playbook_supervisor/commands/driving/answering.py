@@ -43,21 +43,19 @@ def answer(
     if person is None:
         locate.require_human(store, session_id, "answer")
         person = principal.local(store.checkout.root, "a command")
-    supervisor = locate.supervisor(store, session_id)
-    snapshot = supervisor.look()
+    tree = locate.tree(store, session_id)
+    snapshot = tree.look()
     asked = snapshot.directive
     if not isinstance(asked, Ask):
-        no_gate = StateError(
-            "PB-STATE-NO-GATE", f"session {supervisor.id} is not waiting at a gate"
-        )
+        no_gate = StateError("PB-STATE-NO-GATE", f"session {tree.id} is not waiting at a gate")
         raise locate.with_waiting_sessions(no_gate, cwd)
     if gate and gate != asked.id:
         wrong = f"the gate {gate} is not open; the open one is {asked.id}"
         raise StateError("PB-STATE-REFUSED", wrong)
     reply, decided = gate_answer.decided(text, asked.choices, snapshot.question)
-    answered = gate_answer.record(supervisor, asked, reply, text, person)
+    answered = gate_answer.record(tree, asked, reply, text, person)
     if decided is Resolution.ABORT and asked.member.within:
-        answered = gate_answer.end_tree(supervisor).after(answered)
+        answered = gate_answer.end_tree(tree).after(answered)
     if said := _notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)

@@ -45,7 +45,7 @@ from playbook_supervisor.sessions.publication import publishing
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 _GATE_TIMEOUT = 60.0  # seconds for the commit at a gate of a session of the fleet
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
@@ -157,10 +157,10 @@ def run(
     observer = observer or Observer()
     for warning in request.warnings:
         observer.on_notice(warning)
-    supervisor = Supervisor(store, session_id)
-    _tell_of_settings(supervisor, observer)
-    agent = agent_for(request.tightened, drive.agent, supervisor.config, root, children)
-    return _drive(supervisor, agent, drive, observer, prompter, start=start)
+    tree = SessionTree(store, session_id)
+    _tell_of_settings(tree, observer)
+    agent = agent_for(request.tightened, drive.agent, tree.config, root, children)
+    return _drive(tree, agent, drive, observer, prompter, start=start)
 
 
 def resume(
@@ -202,29 +202,29 @@ def resume(
     store.moving = on_this_branch
     with store.open(session_id) as opened:
         status, children = machine.status(opened.state), opened.pinned.tightened_children
-    supervisor = Supervisor(store, session_id)
+    tree = SessionTree(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over:
         observer.on_notice(f"session {session_id} is already {status}; nothing to do")
     if over or (status is SessionStatus.FAILED and not retry):
-        return _closed(supervisor, status, observer)
+        return _closed(tree, status, observer)
     if on_this_branch:
-        driver_lock.require_no_runner(supervisor.private)
+        driver_lock.require_no_runner(tree.private)
         _require_no_other(store, session_id)
-        supervisor.move_here(_person(store))
-    supervisor.require_branch()
+        tree.move_here(_person(store))
+    tree.require_branch()
     _require_no_other(store, session_id)
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
-    _tell_of_settings(supervisor, observer, confirm, accept=accept_config)
+    _tell_of_settings(tree, observer, confirm, accept=accept_config)
     asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
-    playbook = supervisor.look().state.playbook
-    if agent := agent_for(playbook, drive.agent, supervisor.config, supervisor.root, children):
+    playbook = tree.look().state.playbook
+    if agent := agent_for(playbook, drive.agent, tree.config, tree.root, children):
         budget.require_enforceable(agent, asked)
         if said := budget.unenforceable(agent, drive.limits or budget.NO_LIMITS):
             observer.on_notice(said)
     result = _drive(
-        supervisor,
+        tree,
         agent,
         drive,
         observer,
@@ -243,19 +243,19 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
     """End the open or failed session, journaled; a runner is asked to stop what runs first."""
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "abort")
-    supervisor = locate.supervisor(store, session_id)
-    before = supervisor.look()
+    tree = locate.tree(store, session_id)
+    before = tree.look()
     session_control.require_open(before, or_failed=True)
     words, by = text or Resolution.ABORT.value, _person(store)
-    if driver_lock.living(supervisor.private) is not None:
+    if driver_lock.living(tree.private) is not None:
         request = Request("abort", words, by.name)
-        driver_lock.send_request(supervisor.private, request, timeout=_ABORT_TIMEOUT)
-        snapshot = supervisor.look()
+        driver_lock.send_request(tree.private, request, timeout=_ABORT_TIMEOUT)
+        snapshot = tree.look()
         if isinstance(snapshot.directive, Finish):
             return _let_go(snapshot)
-    with driver_lock.driving(supervisor.private, "abort"):  # so that no runner begins meanwhile
-        snapshot = session_control.abort(supervisor, words, by)
-    authorization.release_aborted(store.checkout, supervisor.private, gates.asked_in(before))
+    with driver_lock.driving(tree.private, "abort"):  # so that no runner begins meanwhile
+        snapshot = session_control.abort(tree, words, by)
+    authorization.release_aborted(store.checkout, tree.private, gates.asked_in(before))
     return _let_go(snapshot)
 
 
@@ -268,17 +268,17 @@ def pause(
     """Unbind the driver, leave the session open; `on_wait` is told which steps are waited for."""
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "pause")
-    supervisor = locate.supervisor(store, session_id)
-    snapshot = supervisor.look()
+    tree = locate.tree(store, session_id)
+    snapshot = tree.look()
     session_control.require_open(snapshot)
-    if driver_lock.living(supervisor.private) is not None:
+    if driver_lock.living(tree.private) is not None:
         at_work = ", ".join(member.id for member in running(snapshot))
         if at_work and on_wait is not None:
             on_wait(f"waiting until {at_work} has ended (`playbook abort` does not wait)")
         request = Request("pause", by=_person(store).name)
-        driver_lock.send_request(supervisor.private, request, timeout=inf)
-        snapshot = supervisor.look()  # what the runner did until it stopped
-    authorization.release(store.checkout, supervisor.private)
+        driver_lock.send_request(tree.private, request, timeout=inf)
+        snapshot = tree.look()  # what the runner did until it stopped
+    authorization.release(store.checkout, tree.private)
     return _let_go(snapshot)
 
 
@@ -286,7 +286,7 @@ def pause(
 
 
 def _drive(
-    supervisor: Supervisor,
+    tree: SessionTree,
     agent: Agent | None,
     drive: DriveOptions,
     observer: Observer,
@@ -296,8 +296,8 @@ def _drive(
     retry: bool = False,
     before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
-    store, private, began_under = supervisor.store, supervisor.private, supervisor.config
-    observer = _with_absent_people(observer, supervisor)
+    store, private, began_under = tree.store, tree.private, tree.config
+    observer = _with_absent_people(observer, tree)
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
@@ -307,15 +307,15 @@ def _drive(
         def choose(snapshot: Snapshot) -> Agent | None:
             if agent is None or snapshot.config == began_under:
                 return agent
-            return registry.choose(drive.agent, snapshot.config, supervisor.root)
+            return registry.choose(drive.agent, snapshot.config, tree.root)
 
         def first() -> Snapshot:
-            supervisor.hold()
-            snapshot = supervisor.remember(driver_of(drive, supervisor.root, start))
-            return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
+            tree.hold()
+            snapshot = tree.remember(driver_of(drive, tree.root, start))
+            return session_control.go_on(tree, snapshot, start=start, retry=retry)
 
         runner = Runner(
-            supervisor,
+            tree,
             agent,
             observer,
             prompter,
@@ -326,16 +326,16 @@ def _drive(
             limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
             by=_person(store) if prompter else NO_ONE,
-            patience=supervisor.config.patience if drive.patience is None else drive.patience,
+            patience=tree.config.patience if drive.patience is None else drive.patience,
             before_launch=before_launch,
             choose=choose,
         )
         return runner.drive(first)
 
 
-def _closed(supervisor: Supervisor, status: SessionStatus, observer: Observer) -> DriveResult:
+def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> DriveResult:
     """How a session stands that is not driven on."""
-    snapshot = supervisor.close()
+    snapshot = tree.close()
     for notice in snapshot.notices:
         observer.on_notice(notice)
     return DriveResult(snapshot, status.value)
@@ -354,15 +354,15 @@ def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
 
 
 def _tell_of_settings(
-    supervisor: Supervisor,
+    tree: SessionTree,
     observer: Observer,
     confirm: Callable[[str], bool] | None = None,
     *,
     accept: bool = False,
 ) -> None:
     """Say how the project's settings differ from the session's; take them if a person confirms."""
-    store, session_id = supervisor.store, supervisor.id
-    driver_lock.require_no_runner(supervisor.private)
+    store, session_id = tree.store, tree.id
+    driver_lock.require_no_runner(tree.private)
     if pinned := settings_in_force.pin_missing(store, session_id):
         observer.on_notice(pinned)
     told, shown = settings_in_force.difference(store, session_id)
@@ -388,12 +388,12 @@ def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
     )
 
 
-def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
+def _with_absent_people(observer: Observer, tree: SessionTree) -> Observer:
     """Also observe for people who are not at this terminal."""
-    root, private = supervisor.root, supervisor.private
+    root, private = tree.root, tree.private
     each: tuple[Observer, ...] = (observer, LiveOutput(private))
-    if supervisor.config.notify:
-        each = (*each, Notifier(supervisor.config, root, private, observer.on_notice))
+    if tree.config.notify:
+        each = (*each, Notifier(tree.config, root, private, observer.on_notice))
     return CompositeObserver(*each)
 
 

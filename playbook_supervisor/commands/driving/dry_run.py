@@ -172,7 +172,7 @@ def _pending_session(store: DiskStore, request: RunRequest, refusals: list[Playb
         pending = creation.pending_session(store, request)
         if pending:
             authorization.refuse_living_client(store.runtime(pending))
-            locate.client_supervisor(store, pending)
+            locate.client_tree(store, pending)
         else:
             store.require_room()
     return pending

@@ -23,7 +23,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.serialize import outcome_from_json
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents, for_us, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 _INTERVAL = 0.1  # seconds between two looks at a journal that others write
 
@@ -51,9 +51,9 @@ def begin(
 
         permissions.require_allowed(request.all_playbooks, root, conversation=True)
     session_id = creation.begin(store, request, start=start, exports=False)
-    supervisor = locate.admitted_supervisor(store, session_id)
-    snapshot = supervisor.begin(start)
-    return _reply(supervisor, replace(snapshot, notices=request.warnings))
+    tree = locate.admitted_tree(store, session_id)
+    snapshot = tree.begin(start)
+    return _reply(tree, replace(snapshot, notices=request.warnings))
 
 
 def next_directive(
@@ -64,15 +64,15 @@ def next_directive(
     With `wait`, steps without an agent are carried out, and the project's own checks are made, in
     a process that outlives this one.
     """
-    supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
-    snapshot = supervisor.advance()
+    tree = locate.admitted_tree(*locate.select(session, cwd))
+    snapshot = tree.advance()
     known, ours = _running_ids(snapshot), False
     while wait and _nothing_new(snapshot, known, ours=ours):
         ours = bool(for_us(snapshot))
-        _await_change(supervisor, snapshot)
-        supervisor = locate.admitted_supervisor(supervisor.store, supervisor.id)
-        snapshot = supervisor.advance()
-    return _reply(supervisor, snapshot)
+        _await_change(tree, snapshot)
+        tree = locate.admitted_tree(tree.store, tree.id)
+        snapshot = tree.advance()
+    return _reply(tree, snapshot)
 
 
 def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
@@ -90,19 +90,19 @@ def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
     return not ours and snapshot.repeated and _running_ids(snapshot) <= known
 
 
-def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
-    if delay := supervisor.delay(snapshot):
+def _await_change(tree: SessionTree, snapshot: Snapshot) -> None:
+    if delay := tree.delay(snapshot):
         until = monotonic() + delay
-        while not supervisor.changed() and (left := until - monotonic()) > 0:
-            binding.require_driver(supervisor.private)
+        while not tree.changed() and (left := until - monotonic()) > 0:
+            binding.require_driver(tree.private)
             sleep(min(left, _INTERVAL))
     elif for_us(snapshot):
         from playbook_supervisor.drivers import detached
 
-        detached.attend(supervisor)
+        detached.attend(tree)
     else:
-        while not supervisor.changed():
-            binding.require_driver(supervisor.private)
+        while not tree.changed():
+            binding.require_driver(tree.private)
             sleep(_INTERVAL)
 
 
@@ -123,20 +123,20 @@ def report(
     if error:
         failure = Failure("PB-AGENT-FAILED", printable(error).strip())
         reported = Outcome(failure, reported.output, reported.agent)
-    supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
-    given = binding.launched_attempts(supervisor.private)
-    _require_an_agents(supervisor.look(), attempt)
+    tree = locate.admitted_tree(*locate.select(session, cwd))
+    given = binding.launched_attempts(tree.private)
+    _require_an_agents(tree.look(), attempt)
     if given is not None:
-        snapshot = supervisor.advance()
-        supervisor.require_known(attempt)
-        return _with_details(supervisor, snapshot, given)
-    place = supervisor.place_of(attempt)
-    snapshot = supervisor.report(attempt, reported)
+        snapshot = tree.advance()
+        tree.require_known(attempt)
+        return _with_details(tree, snapshot, given)
+    place = tree.place_of(attempt)
+    snapshot = tree.report(attempt, reported)
     if place and any(event.id == attempt for event in snapshot.events):
         from playbook_supervisor.sessions.steps.attempt_log import keep_words, secret_values
 
         keep_words(*place, reported.output, secret_values(os.environ))
-    return _reply(supervisor, snapshot)
+    return _reply(tree, snapshot)
 
 
 def _require_an_agents(snapshot: Snapshot, attempt: str) -> None:
@@ -168,20 +168,20 @@ def _in_tree(
                 yield from _in_tree(store, entry.session, f"{above}{entry.id}/", seen)
 
 
-def _reply(supervisor: Supervisor, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:
+def _reply(tree: SessionTree, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:
     """The snapshot with details; at the end, a conversation that drives by commands is unbound."""
     if locate.in_claude_code() and isinstance(snapshot.directive, Finish):
         from playbook_supervisor.drivers.claude_code import authorization
 
-        authorization.release_ended(supervisor.store.checkout, supervisor.private)
-    return _with_details(supervisor, snapshot, binding.launched_attempts(supervisor.private))
+        authorization.release_ended(tree.store.checkout, tree.private)
+    return _with_details(tree, snapshot, binding.launched_attempts(tree.private))
 
 
 def _with_details(
-    supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
+    tree: SessionTree, snapshot: Snapshot, given: frozenset[str] | None
 ) -> tuple[Snapshot, DirectiveDetails]:
-    snapshot = prepared(supervisor, snapshot)
-    details = directive_details(supervisor, snapshot, given)
+    snapshot = prepared(tree, snapshot)
+    details = directive_details(tree, snapshot, given)
     return locate.with_store_notices(snapshot), details
 
 

@@ -70,7 +70,7 @@ def _session(token: str, cwd: Path | None) -> tuple[DiskStore, str]:
 
 def _decide(store: DiskStore, session_id: str, text: str, *, approve: bool) -> Snapshot:
     """Record the decision, with the token first: a request that dies here can be repeated."""
-    private, supervisor = store.runtime(session_id), locate.supervisor(store, session_id)
+    private, tree = store.runtime(session_id), locate.tree(store, session_id)
     decision = "approve" if approve else "deny"
     with tokens.opened(private) as known:
         token = known.find(text)
@@ -78,18 +78,18 @@ def _decide(store: DiskStore, session_id: str, text: str, *, approve: bool) -> S
             raise tokens.used()
         driver_lock.require_no_runner(private)
         authorization.refuse_living_client(private)
-        snapshot = supervisor.look()
+        snapshot = tree.look()
         if not token.decision:
             _require_waiting(snapshot, token)
             if approve:
                 _require_approvable(snapshot)
-                supervisor.require_branch()
+                tree.require_branch()
             known.put(replace(token, decision=decision))
     if approve and token.gate and _gate(snapshot) == token.gate:
         by = principal.local(store.checkout.root, "a token")
         try:
             word = _approval(snapshot)
-            return supervisor.answer(token.gate, word, f"{word}, by token", by)
+            return tree.answer(token.gate, word, f"{word}, by token", by)
         except PlaybookError:
             with tokens.opened(private) as known:
                 known.put(token)

@@ -24,7 +24,7 @@ from playbook_supervisor.drivers.claude_code import (
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.context import (
     HookReply,
-    client_supervisor,
+    client_tree,
     interactive,
     process,
 )
@@ -38,7 +38,7 @@ from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_us, running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process.process_groups import worker_alive
@@ -150,11 +150,11 @@ def _run(typed: TypedCommand) -> HookReply:
     require_executable(request, root, start=start, machine=root)
     permissions.require_allowed(request.all_playbooks, root, conversation=True)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
-    supervisor = client_supervisor(typed.store, session_id)
-    snapshot = supervisor.begin(start)
+    tree = client_tree(typed.store, session_id)
+    snapshot = tree.begin(start)
     typed.bind(snapshot)
-    remarks = (*request.warnings, *filter(None, _settings(typed, supervisor, accepts=False)))
-    return _begun(supervisor, snapshot, remarks)
+    remarks = (*request.warnings, *filter(None, _settings(typed, tree, accepts=False)))
+    return _begun(tree, snapshot, remarks)
 
 
 def _resume(typed: TypedCommand) -> HookReply:
@@ -168,35 +168,35 @@ def _resume(typed: TypedCommand) -> HookReply:
             f"{_ACCEPT} and {_HERE}.",
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
-    supervisor = client_supervisor(typed.store, chosen.session_id)
-    driver_lock.require_no_runner(supervisor.private)
-    with binding.exclusive(supervisor.private):
-        former = typed.former(supervisor.private)
-        snapshot = supervisor.look()
+    tree = client_tree(typed.store, chosen.session_id)
+    driver_lock.require_no_runner(tree.private)
+    with binding.exclusive(tree.private):
+        former = typed.former(tree.private)
+        snapshot = tree.look()
         failed = snapshot.manifest.status is SessionStatus.FAILED
         if not (failed and retry):
             session_control.require_open(snapshot)
         if moves and typed.interactive:
-            supervisor.move_here(principal.local(supervisor.root, "Claude Code"))
-        supervisor.require_branch()
+            tree.move_here(principal.local(tree.root, "Claude Code"))
+        tree.require_branch()
         if not (failed or snapshot.pending):
-            _recover(supervisor, snapshot, former, typed)
-        settings = _settings(typed, supervisor, accepts=accepts)
-        snapshot = session_control.go_on(supervisor, snapshot, retry=retry)
+            _recover(tree, snapshot, former, typed)
+        settings = _settings(typed, tree, accepts=accepts)
+        snapshot = session_control.go_on(tree, snapshot, retry=retry)
         typed.bind(snapshot, former)
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
     remarks = (others, *settings)
     at_work = frozenset() if former is None else frozenset(former.workers)
-    return _begun(supervisor, snapshot, list(filter(None, remarks)), at_work)
+    return _begun(tree, snapshot, list(filter(None, remarks)), at_work)
 
 
-def _settings(typed: TypedCommand, supervisor: Supervisor, *, accepts: bool) -> Iterable[str]:
+def _settings(typed: TypedCommand, tree: SessionTree, *, accepts: bool) -> Iterable[str]:
     """Remarks about settings that changed since the session began; only a person accepts them."""
-    store, session_id = typed.store, supervisor.id
+    store, session_id = typed.store, tree.id
     pinned = settings_in_force.pin_missing(store, session_id)
     told, shown = settings_in_force.difference(store, session_id)
     if told and accepts and typed.interactive:
-        by = principal.local(supervisor.root, "Claude Code")
+        by = principal.local(tree.root, "Claude Code")
         settings_in_force.accept(store, session_id, by, shown)
         told = f"{told}; accepted"
     elif told:
@@ -205,7 +205,7 @@ def _settings(typed: TypedCommand, supervisor: Supervisor, *, accepts: bool) -> 
 
 
 def _recover(
-    supervisor: Supervisor, snapshot: Snapshot, former: Binding | None, typed: TypedCommand
+    tree: SessionTree, snapshot: Snapshot, former: Binding | None, typed: TypedCommand
 ) -> None:
     """Judge by evidence the attempts that an earlier driver launched and that have no report.
 
@@ -214,33 +214,31 @@ def _recover(
     """
     waits = former is not None and former.pid == typed.pid and not former.stalled
     given = set() if former is None else set(former.workers)
-    detached = driver_lock.detached_works(supervisor.private)
+    detached = driver_lock.detached_works(tree.private)
     for member in running(snapshot):
-        if not member.step.needs_agent and (
-            detached or not supervisor.worker_file(member).exists()
-        ):
+        if not member.step.needs_agent and (detached or not tree.worker_file(member).exists()):
             continue  # `playbook next --wait` waits for it, or begins it
-        if worker_alive(supervisor.worker_file(member)):
+        if worker_alive(tree.worker_file(member)):
             raise StateError(
                 "PB-STATE-DRIVEN",
                 f"the worker of {member.id} is still running",
-                guidance=f"Wait for it, or `playbook resume {supervisor.id} --kill` in a terminal.",
+                guidance=f"Wait for it, or `playbook resume {tree.id} --kill` in a terminal.",
             )
         if former is None or (member.id in given and not waits):
-            supervisor.lose(member)
+            tree.lose(member)
     if former is not None and not waits:
         former.dismiss()
 
 
 def _pause(typed: TypedCommand) -> HookReply:
-    supervisor = _open_session(typed, typed.words[0] if typed.words else "")
-    with binding.exclusive(supervisor.private):
-        former = typed.former(supervisor.private)
-        binding.unbind(typed.store.checkout, supervisor.private)
+    tree = _open_session(typed, typed.words[0] if typed.words else "")
+    with binding.exclusive(tree.private):
+        former = typed.former(tree.private)
+        binding.unbind(typed.store.checkout, tree.private)
         at_work = [] if former is None else list(former.workers)
         if former is not None:
             typed.leave(former)
-    message = f"Session {supervisor.id} is paused; /playbook.resume continues it."
+    message = f"Session {tree.id} is paused; /playbook.resume continues it."
     if at_work:
         message += f"\nStill running, but no longer supervised: {', '.join(at_work)}."
     return HookReply(_EVENT, note=message, shown=message)
@@ -248,20 +246,20 @@ def _pause(typed: TypedCommand) -> HookReply:
 
 def _abort(typed: TypedCommand) -> HookReply:
     """End the session. Further calls of this client's agents are refused, and so is its gate."""
-    supervisor = _open_session(typed, "", or_failed=True)
-    with binding.exclusive(supervisor.private):
-        former = typed.former(supervisor.private)
-        by = principal.local(supervisor.root, "Claude Code")
-        asked = gates.asked_in(supervisor.look())
-        snapshot = session_control.abort(supervisor, " ".join(typed.words), by)
+    tree = _open_session(typed, "", or_failed=True)
+    with binding.exclusive(tree.private):
+        former = typed.former(tree.private)
+        by = principal.local(tree.root, "Claude Code")
+        asked = gates.asked_in(tree.look())
+        snapshot = session_control.abort(tree, " ".join(typed.words), by)
         ours = former is not None and former.pid == typed.pid
         if former is not None and ours and (former.workers or asked):
             typed.leave(former)
             former.turn, former.ended = "human", asked
-            binding.save(supervisor.private, former)
+            binding.save(tree.private, former)
         else:
-            binding.unbind(typed.store.checkout, supervisor.private)
-    lines = [f"Session {supervisor.id} is {snapshot.manifest.status}.", *snapshot.notices]
+            binding.unbind(typed.store.checkout, tree.private)
+    lines = [f"Session {tree.id} is {snapshot.manifest.status}.", *snapshot.notices]
     return HookReply(_EVENT, note="\n".join(lines), shown="\n".join(lines))
 
 
@@ -273,21 +271,21 @@ _COMMANDS = {
 }
 
 
-def _open_session(typed: TypedCommand, named: str, *, or_failed: bool = False) -> Supervisor:
-    supervisor = client_supervisor(typed.store, selection.choose(typed.store, named).session_id)
-    session_control.require_open(supervisor.look(), or_failed=or_failed)
-    driver_lock.require_no_runner(supervisor.private)
-    return supervisor
+def _open_session(typed: TypedCommand, named: str, *, or_failed: bool = False) -> SessionTree:
+    tree = client_tree(typed.store, selection.choose(typed.store, named).session_id)
+    session_control.require_open(tree.look(), or_failed=or_failed)
+    driver_lock.require_no_runner(tree.private)
+    return tree
 
 
 def _begun(
-    supervisor: Supervisor,
+    tree: SessionTree,
     snapshot: Snapshot,
     remarks: Sequence[str],
     at_work: frozenset[str] = frozenset(),
 ) -> HookReply:
-    snapshot = prepared(supervisor, snapshot)
-    details = directive_details(supervisor, snapshot, at_work)
+    snapshot = prepared(tree, snapshot)
+    details = directive_details(tree, snapshot, at_work)
     return HookReply(_EVENT, snapshot=snapshot, details=details, shown=_headline(snapshot, remarks))
 
 

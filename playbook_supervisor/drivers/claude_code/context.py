@@ -14,7 +14,7 @@ from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 
@@ -61,14 +61,14 @@ class HookContext(Record, frozen=False):
     payload: dict[str, Any]
     environment: dict[str, str]
     released: bool = False
-    _supervisor: Supervisor | None = field(default=None, init=False)
+    _tree: SessionTree | None = field(default=None, init=False)
 
     @property
-    def supervisor(self) -> Supervisor:
+    def tree(self) -> SessionTree:
         """Made when it is first needed: most hooks do not open the session."""
-        if self._supervisor is None:
-            self._supervisor = client_supervisor(self.store, self.bound.session)
-        return self._supervisor
+        if self._tree is None:
+            self._tree = client_tree(self.store, self.bound.session)
+        return self._tree
 
     @property
     def worker(self) -> bool:
@@ -109,10 +109,10 @@ class HookContext(Record, frozen=False):
         self.released = True
 
 
-def client_supervisor(store: DiskStore, session_id: str) -> Supervisor:
+def client_tree(store: DiskStore, session_id: str) -> SessionTree:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
     options = EngineOptions(exports=False, runs_programs=False, runs_checks=False, copies=True)
-    return Supervisor(store, session_id, options)
+    return SessionTree(store, session_id, options)
 
 
 def process(environment: Mapping[str, str]) -> int:

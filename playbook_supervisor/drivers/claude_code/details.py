@@ -12,7 +12,7 @@ from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files.serialize import WorkItem
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.disk.locks import locked
 
@@ -58,32 +58,32 @@ def _kept_mark(private: Path) -> str:
     return mark if len(mark) == _LENGTH and mark.isalnum() else ""
 
 
-def prepared(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
+def prepared(tree: SessionTree, snapshot: Snapshot) -> Snapshot:
     """What is outstanding once each prompt that cannot be made has failed its attempt."""
     prompts = [attempt for attempt in for_agents(snapshot) if attempt.step.namespace != SLASH]
     for attempt in prompts:
         try:
-            supervisor.work(snapshot, attempt)
+            tree.work(snapshot, attempt)
         except PlaybookError as error:
             from playbook_supervisor.drivers.jobs import without_prompt
 
             outcome = without_prompt(error, "claude-code")
-            return prepared(supervisor, supervisor.report(attempt.id, outcome).after(snapshot))
+            return prepared(tree, tree.report(attempt.id, outcome).after(snapshot))
     return snapshot
 
 
 def directive_details(
-    supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
+    tree: SessionTree, snapshot: Snapshot, given: frozenset[str] | None
 ) -> DirectiveDetails:
     """The details of the directive; also points the project's own tools at the feature."""
-    mark = mark_of(supervisor.private)
+    mark = mark_of(tree.private)
     if isinstance(snapshot.directive, Ask):
         from playbook_supervisor.sessions.gate.gate_context import gate_context
 
         return DirectiveDetails({}, gate_context(snapshot), given, mark)
     work_items = {}
     for attempt in for_agents(snapshot):
-        work = supervisor.work(snapshot, attempt)
-        supervisor.environment(snapshot, work)
+        work = tree.work(snapshot, attempt)
+        tree.environment(snapshot, work)
         work_items[attempt.id] = WorkItem(work.command, work.args, work.prompt)
     return DirectiveDetails(work_items, None, given, mark)

@@ -122,7 +122,7 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     shown, question = hook.bound.dialogs.pop(hook.text("tool_use_id"), ("", ""))
     if not shown or not hook.interactive:
         return None
-    snapshot = hook.supervisor.look()
+    snapshot = hook.tree.look()
     gate = snapshot.directive
     if not isinstance(gate, Ask) or gate.id != shown:
         aborted = snapshot.manifest.status is SessionStatus.ABORTED
@@ -156,17 +156,17 @@ def record_answer(
 
     by = principal.local(hook.here.root, "Claude Code")
     try:
-        before = gate_answer.record(hook.supervisor, gate, reply, text, by)
+        before = gate_answer.record(hook.tree, gate, reply, text, by)
     except (PolicyError, *_NOT_SEEN) as refused:
         if reply.settings is None and not isinstance(refused, PolicyError):
             raise
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
     if gate.place is Place.DURING and reply.resolution is not Resolution.ABORT:
-        before = hook.supervisor.lose(gate.member).after(before)
+        before = hook.tree.lose(gate.member).after(before)
     hook.progress()
     hook.bound.turn = "supervised"
-    return HookReply(event, snapshot=hook.supervisor.advance().after(before))
+    return HookReply(event, snapshot=hook.tree.advance().after(before))
 
 
 def _late(gate: str) -> str:

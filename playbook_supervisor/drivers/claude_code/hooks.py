@@ -135,8 +135,8 @@ def _carried_out(hook: HookContext, event: str) -> tuple[HookReply | None, Notic
 def _detailed(hook: HookContext, reply: HookReply, given: frozenset[str]) -> HookReply:
     if reply.snapshot is None:
         return replace(reply, details=DirectiveDetails({}, None, None, mark_of(hook.private)))
-    snapshot = prepared(hook.supervisor, reply.snapshot)
-    details = directive_details(hook.supervisor, snapshot, given)
+    snapshot = prepared(hook.tree, reply.snapshot)
+    details = directive_details(hook.tree, snapshot, given)
     return replace(reply, snapshot=snapshot, details=details)
 
 
@@ -171,12 +171,12 @@ def _notice(hook: HookContext, reply: HookReply | None) -> Notice | None:
     if reply.event == "PermissionRequest":  # one notice for each worker, however often it asks
         about = f"dialog of {hook.text('agent_id') or 'the conversation'}"
         return Notice(hook.bound.session, about, first_line(reply.ring))
-    return notifications.notice_for(reply.snapshot or hook.supervisor.look())
+    return notifications.notice_for(reply.snapshot or hook.tree.look())
 
 
 def _notify(hook: HookContext, notice: Notice) -> None:
     with suppress(PlaybookError):  # a full disk is reported by the journal's own writes
-        config = hook.supervisor.config
+        config = hook.tree.config
         if config.notify and notifications.claim(notice, hook.private, config.remind_after):
             notifications.send_detached(config, notice, hook.here.root, hook.private)
 
@@ -195,7 +195,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
     root = str(hook.here.root)
     supervised = hook.bound.turn == "supervised" and hook.text("invoked_by") != "user"
     ours = not hook.worker and (supervised or tool in _THE_PLAYBOOKS)
-    snapshot = hook.supervisor.look() if ours else None
+    snapshot = hook.tree.look() if ours else None
     ruling = allowlist.rule(
         allowlist.ToolCall(
             tool,
@@ -275,7 +275,7 @@ def _started(hook: HookContext) -> HookReply | None:
     if hook.text("source") != "compact":
         hook.bound.at_work = False  # Esc has ended any running turn
     binding.bind(hook.here, hook.private, hook.bound)
-    snapshot = hook.supervisor.advance()
+    snapshot = hook.tree.advance()
     asked = isinstance(snapshot.directive, Ask) and hook.text("source") != "compact"
     shown = gates.reminder(snapshot) if asked else ""  # the screen is empty
     return HookReply("SessionStart", snapshot=snapshot, shown=shown)

@@ -46,8 +46,8 @@ def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
     """Allow an agent's call and replace its whole input: prompt, description, type, model."""
     assert isinstance(snapshot.directive, Run)  # noqa: S101 - only a member of a run is due
     (member,) = (each for each in snapshot.directive.members if each.id == attempt_id)
-    hook.supervisor.require_branch()
-    work = hook.supervisor.work(snapshot, member)
+    hook.tree.require_branch()
+    work = hook.tree.work(snapshot, member)
     tools = None if work.tools is None else list(work.tools)
     hook.bound.workers[attempt_id] = Subagent(
         work.skill, work.args, hook.text("tool_use_id"), tools=tools
@@ -118,7 +118,7 @@ def prompted(hook: HookContext) -> HookReply | None:
     if notices.is_automatic(prompt) or prompt in bound.crons:
         return None
     if end == notices.INTERRUPTED:
-        hook.supervisor.interrupt()
+        hook.tree.interrupt()
         bound.dismiss()
     bound.at_work = True
     request_limit.reset(str(hook.private))
@@ -139,7 +139,7 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
         hook.bound.told = True
         note, shown = gates.late_answer(hook.bound.ended, hook.bound.session, prompt)
         return HookReply("UserPromptSubmit", note=note, shown=shown)
-    gate = hook.supervisor.look().directive
+    gate = hook.tree.look().directive
     if not isinstance(gate, Ask):
         return None
     reply = read_answer(prompt, gate.choices, typed_at_prompt=True)
@@ -256,10 +256,10 @@ def _report(hook: HookContext, attempt: str, reason: str, text: str) -> Snapshot
         typed = f"/{worker.skill} {worker.args}".rstrip()
         error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without running {typed}")
     agent = {key: value for key, value in known.items() if value}
-    if place := hook.supervisor.place_of(attempt):
+    if place := hook.tree.place_of(attempt):
         keep_words(*place, text or reason, secret_values(hook.environment))
     outcome = Outcome(error, text, agent, silent=ending.silent and not text.strip())
-    snapshot = hook.supervisor.report(attempt, outcome)
+    snapshot = hook.tree.report(attempt, outcome)
     del bound.workers[attempt]
     bound.forget(worker.agent)
     hook.progress()
@@ -278,7 +278,7 @@ def refuse(hook: HookContext, reason: str, snapshot: Snapshot | None = None) -> 
         message = _stalled(hook, f"{_MAX_REFUSALS} calls were refused, without progress")
         return HookReply("PreToolUse", decision="deny", reason=reason, end=message, ring=message)
     return HookReply(
-        "PreToolUse", decision="deny", reason=reason, snapshot=snapshot or hook.supervisor.look()
+        "PreToolUse", decision="deny", reason=reason, snapshot=snapshot or hook.tree.look()
     )
 
 
@@ -298,7 +298,7 @@ def round_over(hook: HookContext) -> HookReply | None:
     if requests < request_limit.WARNED:
         return None
     note = f"Your last {requests} requests made no progress: do what is outstanding, or stop."
-    return HookReply("PostToolBatch", note=note, snapshot=hook.supervisor.look())
+    return HookReply("PostToolBatch", note=note, snapshot=hook.tree.look())
 
 
 def stop(hook: HookContext) -> HookReply | None:
@@ -309,7 +309,7 @@ def stop(hook: HookContext) -> HookReply | None:
     if not busy:  # an allowed agent that never started is due again
         bound.workers = {id_: each for id_, each in bound.workers.items() if each.agent}
     late, on_its_way = _report_missed(hook)
-    snapshot = late or hook.supervisor.advance()
+    snapshot = late or hook.tree.advance()
     expected = not_launched(hook, snapshot) or for_us(snapshot)
     match snapshot.directive:
         case Run() if (busy or on_its_way) and not expected:
@@ -356,7 +356,7 @@ def failed(hook: HookContext) -> HookReply | None:
     hook.bound.at_work = False
     if hook.worker or hook.bound.workers:
         return None  # the end of an agent begins another turn
-    snapshot = hook.supervisor.look()
+    snapshot = hook.tree.look()
     ring = snapshot.question
     if isinstance(snapshot.directive, Run | Check):
         error = first_line(hook.text("last_assistant_message") or hook.text("error"), _ERROR_LENGTH)

@@ -50,7 +50,7 @@ from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.selection import OPEN
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import ensure_folder, remove, require_space
 from playbook_supervisor.system.process.leash_process import now
 from playbook_supervisor.system.process.processes import Worker
@@ -338,8 +338,8 @@ class _Child:
 
     def journal(self, answer: StoredAnswer) -> str:
         """Record the answer at the gate that it was given to; why it does not count, or nothing."""
-        supervisor = self._supervisor()
-        snapshot = supervisor.look()
+        tree = self._tree()
+        snapshot = tree.look()
         asked = snapshot.directive
         if not isinstance(asked, Ask) or asked.id != answer.gate:
             return ""  # it is in the journal already
@@ -347,7 +347,7 @@ class _Child:
         person = Principal(answer.by, vouching, via=answer.via or "fleet", role=answer.role)
         try:
             decided = gate_answer.resolution(answer.text, asked.choices, snapshot.question)
-            supervisor.answer(asked.id, decided, answer.text, person, answer.at)
+            tree.answer(asked.id, decided, answer.text, person, answer.at)
         except (ArgumentError, PolicyError) as error:
             return f"the answer of {first_line(answer.by, 80)} does not count: {error.message}"
         return ""
@@ -357,7 +357,7 @@ class _Child:
 
         `cleared` is called before each launch; it returns why not, or nothing.
         """
-        snapshot = self._supervisor().look()
+        snapshot = self._tree().look()
         going_on = snapshot.manifest.status in OPEN or self._retries(snapshot)
         if going_on and not (self._keeper.cancelled[0] or self._station.stopping.is_set()):
             self._require_admitted(snapshot)
@@ -367,11 +367,11 @@ class _Child:
 
     def _abort(self, cleared: Callable[[], str]) -> None:
         """End the session, unless its child has; a second child commits that."""
-        supervisor, (words, by) = self._supervisor(), self._keeper.cancelled
-        if supervisor.look().manifest.status not in OPEN:
+        tree, (words, by) = self._tree(), self._keeper.cancelled
+        if tree.look().manifest.status not in OPEN:
             return
-        with driver_lock.driving(supervisor.private, "abort"):
-            supervisor.abort(words, Principal(by, via="fleet"))
+        with driver_lock.driving(tree.private, "abort"):
+            tree.abort(words, Principal(by, via="fleet"))
         if not self._station.stopping.is_set():
             self._run(self._resume, cleared)
 
@@ -445,7 +445,7 @@ class _Child:
 
     def _end(self, process: Worker, request: Request) -> None:
         try:
-            private = self._supervisor().private
+            private = self._tree().private
             driver_lock.send_request(private, request, timeout=_ABORTING)
         except PlaybookError as error:
             self._log(f"not aborted, and ended instead: {error.message}")
@@ -455,18 +455,18 @@ class _Child:
 
     def became(self) -> Became:
         """What the session is now."""
-        supervisor = self._supervisor()
-        snapshot = supervisor.look()
-        entries = supervisor.store.journal(self._session).entries
+        tree = self._tree()
+        snapshot = tree.look()
+        entries = tree.store.journal(self._session).entries
         return outcome.of_session(snapshot, entries, self._ended)
 
-    def _supervisor(self) -> Supervisor:
+    def _tree(self) -> SessionTree:
         """The session as the worker looks at it: it starts no program in the clone, for an agent
         may have chosen it, and it would run without a leash."""
         options = EngineOptions(
             exports=False, runs_programs=False, runs_checks=False, copies=True, commits=False
         )
-        return Supervisor(DiskStore(self._clone.here()), self._session, options)
+        return SessionTree(DiskStore(self._clone.here()), self._session, options)
 
 
 def _in_background(work: Callable[..., None], *arguments: object) -> None:

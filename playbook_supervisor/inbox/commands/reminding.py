@@ -46,7 +46,7 @@ class Reminders:
             return
         if seconds_left(Notice(row.session_id, gate.id, "", waits=True), private, every):
             return
-        snapshot = locate.supervisor(store, row.session_id).look()
+        snapshot = locate.tree(store, row.session_id).look()
         notice = notice_for(snapshot)
         if notice is not None and notice.waits and claim(notice, private, every):
             deliver(snapshot.config, notice, row.seen.root)

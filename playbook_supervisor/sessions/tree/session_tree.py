@@ -1,4 +1,4 @@
-"""The supervisor of a session and of its children: what is outstanding in all of them, as one.
+"""A session and its children as one: what is outstanding in all of them.
 
 A driver asks for a snapshot, carries out its directive, and reports. A step can be a playbook of
 its own, which a child session runs. A child is a session like any other, with a journal of its own;
@@ -68,10 +68,10 @@ class _Untold(Record, frozen=False):
     below: dict[str, Snapshot] = field(default_factory=dict)
 
 
-class Supervisor:
-    """Supervises a session of one worktree, and its children. Never talks to people or agents.
+class SessionTree:
+    """A session of one worktree, and its children. Never talks to people or agents.
 
-    `parent` supervises the session that a child works for.
+    `parent` is the tree of the session that a child works for.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Supervisor:
         session_id: str,
         options: EngineOptions = DEFAULT_OPTIONS,
         *,
-        parent: Supervisor | None = None,
+        parent: SessionTree | None = None,
         max_depth: int = 0,
     ) -> None:
         self.store, self.id, self.root = store, session_id, store.checkout.root
@@ -89,7 +89,7 @@ class Supervisor:
         self.engine: SessionEngine = SessionEngine(
             store, session_id, options, depth=depth, max_depth=max_depth
         )
-        self._children: dict[str, Supervisor] = {}
+        self._children: dict[str, SessionTree] = {}
         """Those of the attempts that are under way, by the attempt's own id."""
         self._untold = _Untold()
         self._held = self._exists = False
@@ -290,15 +290,15 @@ class Supervisor:
     # ── the sessions of the tree ────────────────────────────────────────────────────────────
 
     @property
-    def top(self) -> Supervisor:
-        """The supervisor of the session that a person began."""
+    def top(self) -> SessionTree:
+        """The tree of the session that a person began."""
         return self.parent.top if self.parent else self
 
-    def of(self, attempt: Attempt) -> Supervisor:
-        """The supervisor of the session whose attempt it is: this one, or a child's."""
+    def of(self, attempt: Attempt) -> SessionTree:
+        """The tree of the session whose attempt it is: this one, or a child's."""
         return self._at(attempt.within.split("/") if attempt.within else ())
 
-    def _at(self, places: Iterable[str]) -> Supervisor:
+    def _at(self, places: Iterable[str]) -> SessionTree:
         found = self
         for place in places:
             found = found.child(place)
@@ -311,8 +311,8 @@ class Supervisor:
     def _lineage(self) -> tuple[str, ...]:
         return (*(self.parent._lineage() if self.parent else ()), self.id)
 
-    def child(self, place: str) -> Supervisor:
-        """The supervisor of the session that works for an attempt of this one that is under way.
+    def child(self, place: str) -> SessionTree:
+        """The tree of the session that works for an attempt of this one that is under way.
 
         It may still be to be created. StateError PB-STATE-REFUSED if there is none.
         """
@@ -323,7 +323,7 @@ class Supervisor:
             max_depth = self.engine.max_depth or opened.playbook.max_depth
         if not sessions.get(place):
             raise StateError("PB-STATE-REFUSED", f"no child session works for {place}")
-        child = Supervisor(
+        child = SessionTree(
             self.store,
             sessions[place],
             self.engine.options,
@@ -347,12 +347,12 @@ class Supervisor:
             machine.require_known(opened.state, attempt_id)
             return machine.has_returned(opened.state, attempt_id)
 
-    def _family(self) -> Iterator[Supervisor]:
+    def _family(self) -> Iterator[SessionTree]:
         yield self
         for child in self._children.values():
             yield from child._family()
 
-    def _below(self, path: str, act: Callable[[Supervisor, str], Snapshot]) -> bool:
+    def _below(self, path: str, act: Callable[[SessionTree, str], Snapshot]) -> bool:
         """Let a child act on what it knows by the rest of the path; False if it names none.
 
         StateError PB-STATE-REFUSED if it is no attempt of this session. Nothing happens if the
@@ -421,7 +421,7 @@ class Supervisor:
                     raise
         return self.advance()
 
-    def _made(self, own: Snapshot, member: Attempt) -> Supervisor | Failure:
+    def _made(self, own: Snapshot, member: Attempt) -> SessionTree | Failure:
         """The member's child, which exists from now on; or why there cannot be one."""
         from playbook_supervisor.sessions.tree import children
 

@@ -1,4 +1,4 @@
-"""The supervisor: every call journals an observation and returns what is due next."""
+"""The tree of one session: every call journals an observation and returns what is due next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from playbook_supervisor.sessions.gate.gate_context import gate_context
 from playbook_supervisor.sessions.gate.gate_text import lines
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import running
-from playbook_supervisor.sessions.tree.session_tree import Supervisor
+from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.processes import Worker
 
@@ -48,24 +48,24 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def session_in(project: Project, *steps: dict[str, object] | str, feature: str = "") -> Supervisor:
+def session_in(project: Project, *steps: dict[str, object] | str, feature: str = "") -> SessionTree:
     store = DiskStore(checkout.find(project.root))
     args = {"what": "the spec"}
     text = playbook(*steps).replace(
         b"args: []", b'args: [{name: what, description: "-", required: false}]'
     )
     name = store.create(playbook="sample", text=text, feature=feature or SPECIFIED, args=args)
-    return Supervisor(store, name)
+    return SessionTree(store, name)
 
 
 # ── what is outstanding ─────────────────────────────────────────────────────────────────────
 
 
 def test_a_session_goes_from_step_to_step_to_its_end(scene: Scene) -> None:
-    supervisor = scene.create("a", step("never", autonomy="skip"), "b")
-    snapshot = supervisor.begin()
+    tree = scene.create("a", step("never", autonomy="skip"), "b")
+    snapshot = tree.begin()
     assert (work(snapshot).id, snapshot.done, snapshot.total) == ("a#1", 0, 3)
-    snapshot = supervisor.report("a#1", OK)
+    snapshot = tree.report("a#1", OK)
     assert [(event.change, event.entry.id) for event in snapshot.events] == [
         (Change.RETURNED, "a#1"),
         (Change.DONE, "a#1"),
@@ -73,35 +73,35 @@ def test_a_session_goes_from_step_to_step_to_its_end(scene: Scene) -> None:
         (Change.LAUNCHED, "b#1"),
     ]
     assert (snapshot.done, snapshot.question) == (2, "")
-    snapshot = supervisor.report("b#1", OK)
+    snapshot = tree.report("b#1", OK)
     assert snapshot.directive == Finish(SessionStatus.COMPLETED)
     assert running(snapshot) == ()
-    assert ids(scene.journal(supervisor)) == ["a#1 done", "never#1 skipped", "b#1 done"]
+    assert ids(scene.journal(tree)) == ["a#1 done", "never#1 skipped", "b#1 done"]
 
 
 def test_asking_twice_answers_the_same_and_writes_nothing(scene: Scene) -> None:
-    supervisor = scene.create("a", step("b", autonomy="gate_always"))
-    first = supervisor.begin()
-    before = scene.file(supervisor, "journal.yaml").stat()
-    assert supervisor.advance() == first.without_events() == scene.again(supervisor).advance()
-    assert supervisor.look() == first.without_events()
-    after = scene.file(supervisor, "journal.yaml").stat()
+    tree = scene.create("a", step("b", autonomy="gate_always"))
+    first = tree.begin()
+    before = scene.file(tree, "journal.yaml").stat()
+    assert tree.advance() == first.without_events() == scene.again(tree).advance()
+    assert tree.look() == first.without_events()
+    after = scene.file(tree, "journal.yaml").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert (first.repeated, supervisor.advance().repeated) == (False, True)
+    assert (first.repeated, tree.advance().repeated) == (False, True)
 
 
 def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    assert supervisor.look().pending
-    assert scene.journal(supervisor) == []
-    assert not supervisor.begin().pending
+    tree = scene.create("a")
+    assert tree.look().pending
+    assert scene.journal(tree) == []
+    assert not tree.begin().pending
 
 
 def test_beginning_in_the_middle_journals_the_skipped_steps(scene: Scene) -> None:
-    supervisor = scene.create("a", "b", "c")
-    snapshot = supervisor.begin("c")
+    tree = scene.create("a", "b", "c")
+    snapshot = tree.begin("c")
     assert work(snapshot).id == "c#1"
-    assert [entry.get("human_response") for entry in scene.journal(supervisor)] == [
+    assert [entry.get("human_response") for entry in scene.journal(tree)] == [
         "--from c",
         "--from c",
         None,
@@ -112,76 +112,76 @@ def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
     scene: Scene,
 ) -> None:
     """No entry begins before its session does."""
-    supervisor = scene.create("a")
+    tree = scene.create("a")
     scene.clock.now -= 3_600_000
-    snapshot = supervisor.begin()
+    snapshot = tree.begin()
     began = snapshot.manifest.started_at
     (entry,) = snapshot.state.entries
     assert entry.started_at == entry.launched_at
     assert began <= entry.started_at < began + 60_000
-    ended = supervisor.report("a#1", OK).manifest.completed_at or 0
+    ended = tree.report("a#1", OK).manifest.completed_at or 0
     assert began <= ended < began + 60_000
 
 
 def test_a_session_begins_once(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    supervisor.begin()
+    tree = scene.create("a")
+    tree.begin()
     with pytest.raises(StateError) as caught:
-        supervisor.begin()
+        tree.begin()
     assert caught.value.code == "PB-STATE-REFUSED"
-    assert work(supervisor.advance()).id == "a#1"
+    assert work(tree.advance()).id == "a#1"
 
 
 def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scene) -> None:
     """Chapter 3, property 4."""
-    supervisor = scene.create("a", "b", "c")
-    supervisor.begin()
-    supervisor.report("a#1", OK)
-    before = scene.file(supervisor, "journal.yaml").read_bytes()
-    snapshot = supervisor.report("a#1", failed("no, it broke"))
+    tree = scene.create("a", "b", "c")
+    tree.begin()
+    tree.report("a#1", OK)
+    before = scene.file(tree, "journal.yaml").read_bytes()
+    snapshot = tree.report("a#1", failed("no, it broke"))
     assert (work(snapshot).id, snapshot.events) == ("b#1", ())
-    assert scene.file(supervisor, "journal.yaml").read_bytes() == before
+    assert scene.file(tree, "journal.yaml").read_bytes() == before
 
 
 def test_an_unexpected_observation_is_refused_and_changes_nothing(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    before = scene.file(supervisor, "journal.yaml").read_bytes()
+    tree = scene.create("a", "b")
+    tree.begin()
+    before = scene.file(tree, "journal.yaml").read_bytes()
     for attempt in ("b#1", "a#2", "zzz#1", ""):
         with pytest.raises(StateError, match="outstanding is the work of a#1"):
-            supervisor.report(attempt, OK)
-    assert scene.file(supervisor, "journal.yaml").read_bytes() == before
-    assert work(supervisor.report("a#1", OK)).id == "b#1"
+            tree.report(attempt, OK)
+    assert scene.file(tree, "journal.yaml").read_bytes() == before
+    assert work(tree.report("a#1", OK)).id == "b#1"
 
 
 def test_a_workers_outcome_is_written_before_anything_is_judged(
     scene: Scene, mocker: MockerFixture
 ) -> None:
     """An agent's work is expensive and must not be repeated because a check was lost."""
-    supervisor = scene.create(step("plan", postconditions=["plan_exists"]))
-    supervisor.begin()
+    tree = scene.create(step("plan", postconditions=["plan_exists"]))
+    tree.begin()
     broken = RuntimeError("the disk fell out")
     mocker.patch("playbook_supervisor.project.conditions.conditions.probe", side_effect=broken)
     with pytest.raises(RuntimeError):
-        supervisor.report("plan#1", OK)
+        tree.report("plan#1", OK)
     mocker.stopall()
-    (entry,) = scene.journal(supervisor)
+    (entry,) = scene.journal(tree)
     assert (entry["status"], entry["output"]) == ("in_progress", "all green")
     assert "returned_at" in entry
     scene.write(f"specs/{FEATURE}/plan.md")
-    assert isinstance(scene.again(supervisor).advance().directive, Finish)
+    assert isinstance(scene.again(tree).advance().directive, Finish)
 
 
-@pytest.mark.parametrize("report", [Supervisor.report, Supervisor.note_return])
+@pytest.mark.parametrize("report", [SessionTree.report, SessionTree.note_return])
 def test_a_huge_outcome_is_shortened_in_the_journal(
-    scene: Scene, report: Callable[[Supervisor, str, Outcome], object]
+    scene: Scene, report: Callable[[SessionTree, str, Outcome], object]
 ) -> None:
     """A worker cannot fill the journal, which is read whole again and again (cat NFR-1.1)."""
-    supervisor = scene.create("a")
-    supervisor.begin()
+    tree = scene.create("a")
+    tree.begin()
     giant = Failure("PB-AGENT-FAILED", "m" * 1_000_000, "g" * 2_001, "c" * 2_000)
-    report(supervisor, "a#1", Outcome(giant, "\n" + "o" * 500 + "\nand more"))
-    (entry,) = scene.store.journal(supervisor.id).entries
+    report(tree, "a#1", Outcome(giant, "\n" + "o" * 500 + "\nand more"))
+    (entry,) = scene.store.journal(tree.id).entries
     assert entry.output == "…" + "o" * 490 + "\nand more"
     assert entry.error == "m" * 1_999 + "…"
     assert entry.error_guidance == "g" * 1_999 + "…"
@@ -189,29 +189,29 @@ def test_a_huge_outcome_is_shortened_in_the_journal(
 
 
 def test_a_return_can_be_noted_without_launching_anything(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    supervisor.note_return("a#1", OK)
-    assert ids(scene.journal(supervisor)) == ["a#1 in_progress"]
-    assert work(supervisor.advance()).id == "b#1"
+    tree = scene.create("a", "b")
+    tree.begin()
+    tree.note_return("a#1", OK)
+    assert ids(scene.journal(tree)) == ["a#1 in_progress"]
+    assert work(tree.advance()).id == "b#1"
 
 
 def test_a_retry_follows_at_once(scene: Scene) -> None:
-    supervisor = scene.create(step("a", error_policy="retry_once"))
-    supervisor.begin()
-    assert work(supervisor.report("a#1", failed())).id == "a#2"
-    assert supervisor.report("a#2", failed()).directive == Finish(SessionStatus.FAILED)
+    tree = scene.create(step("a", error_policy="retry_once"))
+    tree.begin()
+    assert work(tree.report("a#1", failed())).id == "a#2"
+    assert tree.report("a#2", failed()).directive == Finish(SessionStatus.FAILED)
 
 
 def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
     group = [step(name, parallel_group="g") for name in "ab"]
-    supervisor = scene.create(*group, "c")
-    snapshot = supervisor.begin()
+    tree = scene.create(*group, "c")
+    snapshot = tree.begin()
     assert [member.id for member in running(snapshot)] == ["a#1", "b#1"]
-    snapshot = supervisor.report("b#1", OK)
+    snapshot = tree.report("b#1", OK)
     assert [member.id for member in running(snapshot)] == ["a#1"]
     assert snapshot.repeated
-    assert work(supervisor.report("a#1", OK)).id == "c#1"
+    assert work(tree.report("a#1", OK)).id == "c#1"
 
 
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
@@ -219,22 +219,20 @@ def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
 
 def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
     """cat PL-6: however long it takes; chapter 3, property 6."""
-    supervisor = scene.create(step("a", autonomy="gate_always"))
-    snapshot = supervisor.begin()
+    tree = scene.create(step("a", autonomy="gate_always"))
+    snapshot = tree.begin()
     assert "Run /x (step a) now" in snapshot.question
     assert snapshot.entry(ask(snapshot).member).id == "a#1"
     with pytest.raises(StateError):
-        supervisor.answer("a#1?2", Resolution.CONTINUE, "yes", Principal("Ana"))
+        tree.answer("a#1?2", Resolution.CONTINUE, "yes", Principal("Ana"))
     with pytest.raises(StateError):
-        supervisor.answer("a#1?1", Resolution.RETRY, "again", Principal("Ana"))
+        tree.answer("a#1?1", Resolution.RETRY, "again", Principal("Ana"))
     scene.clock.now += 365 * 86_400_000
-    answered = supervisor.answer(
-        "a#1?1", Resolution.CONTINUE, "yes", Principal("Ana <ana@example.org>")
-    )
+    answered = tree.answer("a#1?1", Resolution.CONTINUE, "yes", Principal("Ana <ana@example.org>"))
     assert not running(answered)
-    snapshot = supervisor.advance().after(answered)
+    snapshot = tree.advance().after(answered)
     assert [event.change for event in snapshot.events] == [Change.ANSWERED, Change.LAUNCHED]
-    (entry,) = scene.journal(supervisor)
+    (entry,) = scene.journal(tree)
     assert (entry["human_response"], entry["decision"]) == ("yes", "gate")
     assert entry["gates"][0]["by"] == "Ana <ana@example.org>"
 
@@ -242,11 +240,11 @@ def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
 def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> None:
     """The agent's last words, evidence, and what has changed since the beginning."""
     both = ["spec_exists", "plan_exists"]
-    supervisor = session_in(project, step("plan", postconditions=both, error_policy="gate"))
-    supervisor.begin()
-    assert gate_context(supervisor.look()) is None
+    tree = session_in(project, step("plan", postconditions=both, error_policy="gate"))
+    tree.begin()
+    assert gate_context(tree.look()) is None
     project.write("README.md", "# Another\n")
-    snapshot = supervisor.report("plan#1", OK)
+    snapshot = tree.report("plan#1", OK)
     said, spec, branch, *changed = lines(gate_context(snapshot))
     assert spec.startswith(f"✓ spec_exists: specs/{SPECIFIED}/spec.md")
     assert said == "plan#1 said last: all green"
@@ -260,19 +258,19 @@ def test_the_context_of_a_gate_contains_specific_guidance(project: Project) -> N
         ("PB-AGENT-PERMISSION", "Write this line.", ["to fix it: Write this line."]),
         ("PB-AGENT-FAILED", CODES["PB-AGENT-FAILED"], []),
     ):
-        supervisor = session_in(project, step("plan", error_policy="gate"))
-        supervisor.begin()
+        tree = session_in(project, step("plan", error_policy="gate"))
+        tree.begin()
         failure = Failure(code, "it went wrong", guidance)
-        shown = lines(gate_context(supervisor.report("plan#1", Outcome(failure))))
+        shown = lines(gate_context(tree.report("plan#1", Outcome(failure))))
         assert shown[:-1] == told
-        supervisor.abort("", Principal(""))
+        tree.abort("", Principal(""))
 
 
 def test_the_context_of_a_gate_before_the_first_step_says_that_nothing_has_changed(
     project: Project,
 ) -> None:
-    supervisor = session_in(project, step("pr", autonomy="gate_always"))
-    (branch,) = lines(gate_context(supervisor.begin()))
+    tree = session_in(project, step("pr", autonomy="gate_always"))
+    (branch,) = lines(gate_context(tree.begin()))
     assert branch == f"branch {SPECIFIED}, no commits, no changes since the session began"
 
 
@@ -280,34 +278,34 @@ def test_the_context_of_a_gate_before_the_first_step_says_that_nothing_has_chang
 
 
 def test_an_aborted_session_has_ended(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    snapshot = supervisor.abort("enough", Principal("Ana"))
+    tree = scene.create("a", "b")
+    tree.begin()
+    snapshot = tree.abort("enough", Principal("Ana"))
     assert snapshot.directive == Finish(SessionStatus.ABORTED)
-    assert scene.journal(supervisor)[0]["human_response"] == "enough"
-    assert scene.manifest(supervisor)["status"] == "aborted"
+    assert scene.journal(tree)[0]["human_response"] == "enough"
+    assert scene.manifest(tree)["status"] == "aborted"
 
 
 def test_an_interrupted_session_stays_open(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    supervisor.begin()
-    supervisor.interrupt()
-    assert scene.manifest(supervisor)["status"] == "in_progress"
-    assert scene.journal(supervisor)[0]["error_code"] == "PB-STATE-INTERRUPTED"
-    assert work(scene.again(supervisor).advance()).id == "a#2"
+    tree = scene.create("a")
+    tree.begin()
+    tree.interrupt()
+    assert scene.manifest(tree)["status"] == "in_progress"
+    assert scene.journal(tree)[0]["error_code"] == "PB-STATE-INTERRUPTED"
+    assert work(scene.again(tree).advance()).id == "a#2"
 
 
 def test_a_failed_session_can_be_resumed(scene: Scene) -> None:
-    supervisor = scene.create("a", "b")
-    supervisor.begin()
-    assert supervisor.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
-    snapshot = supervisor.take_up()
+    tree = scene.create("a", "b")
+    tree.begin()
+    assert tree.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
+    snapshot = tree.take_up()
     assert work(snapshot).id == "a#2"
     said = [text.event_line(event, snapshot, 1_771_496_426_000) for event in snapshot.events]
     assert said[0] == "2026-02-19T10:20:26Z a#1 is retried"  # now, and not when it failed
-    assert scene.journal(supervisor)[0]["resolution"] == "retry"
-    finish(supervisor, supervisor.advance())
-    assert scene.manifest(supervisor)["status"] == "completed"
+    assert scene.journal(tree)[0]["resolution"] == "retry"
+    finish(tree, tree.advance())
+    assert scene.manifest(tree)["status"] == "completed"
 
 
 # ── what a worker needs ─────────────────────────────────────────────────────────────────────
@@ -318,46 +316,46 @@ def test_work_names_the_command_as_it_is_installed(project: Project) -> None:
     (project.root / ".claude/commands/speckit.plan.md").rename(
         project.root / ".claude/commands/speckit-plan.md"
     )
-    supervisor = session_in(
+    tree = session_in(
         project,
         step("plan", command="/speckit.plan", args="read {{what}}, \n"),
         step("other", command="/unheard-of"),
     )
-    snapshot = supervisor.begin()
-    ready = supervisor.work(snapshot, work(snapshot))
+    snapshot = tree.begin()
+    ready = tree.work(snapshot, work(snapshot))
     assert (ready.command, ready.args) == ("/speckit-plan", "read the spec,")
     assert ready.typed == "/speckit-plan read the spec,"
-    snapshot = supervisor.report("plan#1", OK)
-    assert supervisor.work(snapshot, work(snapshot)).typed == "/unheard-of"
+    snapshot = tree.report("plan#1", OK)
+    assert tree.work(snapshot, work(snapshot)).typed == "/unheard-of"
 
 
 def test_only_spec_kits_own_commands_are_pointed_at_the_feature(project: Project) -> None:
-    supervisor = session_in(project, step("plan", command="/speckit.plan"), step("b"))
-    snapshot = supervisor.begin()
-    pointed = supervisor.environment(snapshot, supervisor.work(snapshot, work(snapshot)))
+    tree = session_in(project, step("plan", command="/speckit.plan"), step("b"))
+    snapshot = tree.begin()
+    pointed = tree.environment(snapshot, tree.work(snapshot, work(snapshot)))
     assert all(SPECIFIED in value for value in pointed.values())
-    snapshot = supervisor.report("plan#1", OK)
-    assert supervisor.environment(snapshot, supervisor.work(snapshot, work(snapshot))) == {}
+    snapshot = tree.report("plan#1", OK)
+    assert tree.environment(snapshot, tree.work(snapshot, work(snapshot))) == {}
 
 
 def test_without_a_feature_the_branch_names_it(project: Project) -> None:
     """A step may switch branches: HEAD is read each time."""
     store = DiskStore(checkout.find(project.root))
     text = playbook("a", step("b", preconditions=["spec_exists"]))
-    supervisor = Supervisor(store, store.create(playbook="s", text=text, feature="", args={}))
-    supervisor.begin()
+    tree = SessionTree(store, store.create(playbook="s", text=text, feature="", args={}))
+    tree.begin()
     project.git("switch", "-q", "-c", "014-elsewhere")
-    supervisor.report("a#1", OK)
+    tree.report("a#1", OK)
     assert "specs/014-elsewhere/spec.md" in project.journal()[1]["error"]
 
 
 def test_agent_and_mode_are_remembered(scene: Scene) -> None:
-    supervisor = scene.create("a")
+    tree = scene.create("a")
     driver = Driver("script:x.yaml", Mode.AUTONOMOUS, wall=60.0, limits={"max_turns": 3})
-    supervisor.remember(driver)
-    with scene.fresh().open(supervisor.id) as opened:
+    tree.remember(driver)
+    with scene.fresh().open(tree.id) as opened:
         assert opened.manifest.driver == driver
-    assert scene.manifest(supervisor)["driver"] == {
+    assert scene.manifest(tree)["driver"] == {
         "agent": "script:x.yaml",
         "mode": "autonomous",
         "timeout": 60.0,
@@ -366,14 +364,12 @@ def test_agent_and_mode_are_remembered(scene: Scene) -> None:
 
 
 def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:
-    supervisor = scene.create("a")
-    attempt = work(supervisor.begin())
-    left = Worker(
-        ["sleep", "600"], cwd=scene.root, worker_file=supervisor.worker_file(attempt), env=None
-    )
+    tree = scene.create("a")
+    attempt = work(tree.begin())
+    left = Worker(["sleep", "600"], cwd=scene.root, worker_file=tree.worker_file(attempt), env=None)
     ended = threading.Thread(target=lambda: list(left.lines()))
     ended.start()
-    supervisor.end_workers()
+    tree.end_workers()
     ended.join(120)
     assert not ended.is_alive()
     assert left.returncode != 0
@@ -393,17 +389,17 @@ def test_a_check_that_starts_a_program_does_not_hold_the_lock(
     (folder / "gh").write_text(f"#!/bin/sh\n[ -e {folder}/slow ] && cat {fifo}\necho '{answer}'\n")
     (folder / "gh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    supervisor = scene.create(step("pr", postconditions=["pr_created"]), "next")
-    supervisor.begin()
-    supervisor.note_return("pr#1", OK)
+    tree = scene.create(step("pr", postconditions=["pr_created"]), "next")
+    tree.begin()
+    tree.note_return("pr#1", OK)
     (folder / "slow").touch()
     seen: list[str] = []
-    slow = threading.Thread(target=lambda: seen.append(work(scene.again(supervisor).advance()).id))
+    slow = threading.Thread(target=lambda: seen.append(work(scene.again(tree).advance()).id))
     slow.start()
     with fifo.open("w") as release:  # opens when the slow one reads, that is, is asking
         (folder / "slow").unlink()
-        assert work(supervisor.advance()).id == "next#1"
+        assert work(tree.advance()).id == "next#1"
         release.write("")
     slow.join(120)
     assert seen == ["next#1"]
-    assert ids(scene.journal(supervisor)) == ["pr#1 done", "next#1 in_progress"]
+    assert ids(scene.journal(tree)) == ["pr#1 done", "next#1 in_progress"]
