@@ -5,13 +5,15 @@ BIN := .venv/bin
 # An installation makes the validator of playbooks out of these: docs/decisions/0266.
 VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/playbook.json
 
-.PHONY: help test test-long test-all lint format demo recording bench fuzz fleet-chaos fleet-soak clean
+.PHONY: help test test-core test-long test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak clean
 
 help:
 	@echo 'make demo       watch the main job run in a scratch repository'
 	@echo 'make test       the tests, without the long families: a few minutes'
+	@echo 'make test-core  the tests of the core alone, without the fleet, the inbox and the dialects'
 	@echo 'make test-long  the long families: the real client, the whole walk, kills, a browser'
-	@echo 'make test-all   both, with coverage and all examples of the property tests'
+	@echo 'make coverage   the tests again, measured; keeps the figures, which are to be committed'
+	@echo 'make test-all   all of them, with all examples of the property tests'
 	@echo 'make lint       style, types and the directions of imports'
 	@echo 'make format     apply the formatter and the automatic fixes'
 	@echo 'make recording  make the animation and the pictures of the documents again'
@@ -27,24 +29,24 @@ unexport PYTHONDONTWRITEBYTECODE
 # A failed test is repeated once, at most one in each process: docs/decisions/0070.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --second-tries=1
 
-# COVERAGE=1 takes longer. The long families would add nothing to it.
-ifdef COVERAGE
-MEASURED := --cov --cov-report= --cov-report=json:.coverage.json
-export HYPOTHESIS_PROFILE := full
-endif
-
 test: .venv/installed-dev
-	$(PYTEST) -m 'not long' $(MEASURED)
-ifdef COVERAGE
+	$(PYTEST) -m 'not long'
+
+test-core: .venv/installed-dev
+	$(PYTEST) -m 'not long' --ignore=tests/fleet --ignore=tests/inbox --ignore=tests/dialects
+
+# The long families would add nothing to it. docs/decisions/0269 says when it is due.
+coverage: export HYPOTHESIS_PROFILE := full
+coverage: .venv/installed-dev
+	$(PYTEST) -m 'not long' --cov --cov-report= --cov-report=json:.coverage.json
 	$(BIN)/python tools/coverage_gates.py .coverage.json
-endif
 
 test-long: export HYPOTHESIS_PROFILE := full
 test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos
 	$(PYTEST) -m long
 
 test-all:
-	$(MAKE) test COVERAGE=1
+	$(MAKE) coverage
 	$(MAKE) test-long
 
 lint: .venv/installed-dev

@@ -36,6 +36,7 @@ def judge(
 ) -> Judge:
     """Run the gates over a report of these modules, `__` standing for `/`."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
 
     def judge(*, branches: bool = True, **files: dict[str, Any]) -> tuple[int, str]:
         report: dict[str, Any] = {"meta": {"branch_coverage": branches}, "files": {}}
@@ -113,6 +114,70 @@ def test_a_measurement_without_branches_is_refused(judge: Judge) -> None:
     with pytest.raises(SystemExit, match="branches were not measured"):
         judge(branches=False, wire=measured(10, 10))
 
+
+# ── since the last measurement ──────────────────────────────────────────────────────────────
+
+CODE = "A = 1\n\n\ndef run():\n    return A\n"
+MORE = "def more():\n    if A:\n        return 1\n    return 2\n"
+
+
+@pytest.fixture
+def package(tmp_path: Path, judge: Judge) -> Path:
+    """A package whose figures were kept: 99 of 99 and 100 of 100. One module needs 100 %."""
+    (tmp_path / "pyproject.toml").write_text('[tool.coverage.run]\nomit = ["*/generated/*"]\n')
+    assert judge(kernel__gates=measured(99, 99), lint=measured(100, 100))[0] == 0
+    return tmp_path / "playbook_supervisor"
+
+
+def uncertain(package: Path) -> list[str]:
+    return coverage_gates.uncertain(package.parent)
+
+
+def test_a_measurement_applies_until_the_code_has_changed(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert coverage_gates.main([]) == 0
+    assert capsys.readouterr().out == "The last measurement of coverage applies.\n"
+    (package / "kernel/gates.py").write_text("line\n" * 9 + "# said\nline\n")
+    assert uncertain(package) == [], "a comment changes nothing"
+    (package / "kernel/gates.py").write_text("line\n" * 11)
+    assert coverage_gates.main([]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "Coverage has to be measured by `make coverage`:",
+        "kernel/gates.py has changed, and needs 100%",
+    ]
+
+
+def test_what_has_been_added_counts_as_not_run(package: Path) -> None:
+    (package / "lint.py").write_text(CODE)
+    assert uncertain(package) == [], "100 of 102 are more than 90 %"
+    (package / "lint.py").write_text(CODE + MORE + MORE)
+    assert uncertain(package) == [
+        "lint.py: at least 88%, needs 90%",
+        "playbook_supervisor: at least 93%",
+    ]
+
+
+def test_a_new_module_was_not_measured(package: Path) -> None:
+    (package / "imports.py").write_text("A = 1\n")
+    (package / "generated").mkdir()
+    (package / "generated/validator.py").write_text(CODE + MORE)
+    assert uncertain(package) == [], "a module without functions runs when it is imported"
+    (package / "new.py").write_text(CODE)
+    assert uncertain(package)[0] == "new.py: at least 0%, needs 90%"
+
+
+def test_figures_below_a_limit_are_not_kept(package: Path, judge: Judge) -> None:
+    file = package.parent / coverage_gates.MEASURED
+    before = file.read_bytes()
+    assert judge(lint=measured(10, 20, (3,)))[0] == 1
+    assert file.read_bytes() == before
+    file.unlink()
+    (package / "lint.py").write_text(CODE)
+    assert uncertain(package)[-1] == "playbook_supervisor: at least 0%"
+
+
+# ── processes ───────────────────────────────────────────────────────────────────────────────
 
 RETURNS = """
 def run():
