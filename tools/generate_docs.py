@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tables_of_errors import codes, warnings
 from tables_of_keys import keys, options
-from tables_of_packages import graph, packages, way_down, way_to_disk
+from tables_of_packages import graph, packages, rooms, way_down, way_to_disk
 from tables_of_rules import journals, rules
 from tables_of_words import (
     choices,
@@ -42,6 +42,7 @@ _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOT
 PARTS: Mapping[str, Callable[[], str]] = {
     "packages": packages,
     "package-graph": graph,
+    "rooms": rooms,
     "way-down": way_down,
     "way-to-disk": way_to_disk,
     "vocabulary": vocabulary,

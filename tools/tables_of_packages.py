@@ -25,12 +25,26 @@ def layers() -> list[list[str]]:
 
 def packages() -> str:
     """A row for each package: its layer and the docstring of its `__init__`."""
+    houses, *core = layers()
     rows = [
         (str(number), f"`{name}`", _docstring(name))
-        for number, layer in enumerate(reversed(layers()), 1)
+        for number, layer in enumerate(reversed(core), 1)
         for name in layer
     ]
+    rows += [("house", f"`{name}`", _docstring(name)) for name in reversed(houses)]
     return table(("layer", "package", "what belongs there, and what does not"), reversed(rows))
+
+
+def rooms() -> str:
+    """A row for each folder inside a package: the docstring of its `__init__`."""
+    top = REPOSITORY / PACKAGE
+    found = [
+        file.parent.relative_to(top).as_posix()
+        for layer in layers()
+        for name in layer
+        for file in sorted((top / name).rglob("*/__init__.py"))
+    ]
+    return table(("folder", "what is there"), [(f"`{each}/`", _docstring(each)) for each in found])
 
 
 def graph() -> str:
