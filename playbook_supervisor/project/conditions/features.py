@@ -10,16 +10,16 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from os.path import normpath
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line, nearest
+from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import contained, read_bytes, write_atomically
 from playbook_supervisor.system.git.checkout import find
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
 
@@ -38,8 +38,7 @@ _POINTER_KEY = "feature_directory"
 _SCRIPT_BYTES = 262_144
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Record):
     """A resolved feature; `warning` is a sentence or empty."""
 
     name: str

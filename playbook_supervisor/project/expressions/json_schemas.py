@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from playbook_supervisor.formats.sanitize import one_line, suggestion
+from playbook_supervisor.records import Record
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -37,8 +34,7 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Record):
     """Where a value breaks its schema, by keys and indexes, and how.
 
     `unknown` is a key of the value at `path` that the schema does not have, if that is what is
@@ -63,6 +59,8 @@ def find_mismatch(value: Any, schema: Mapping[str, Any]) -> Mismatch | None:
     """The mismatch that says most, as `mismatch` tells it; None if the value conforms."""
     from jsonschema import exceptions
     from jsonschema.validators import Draft7Validator, validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
 
     validator = validator_for(schema, default=Draft7Validator)(schema, registry=Registry())
     try:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project.conditions.conditions import verdicts
 from playbook_supervisor.project.settings.checks import Proof, duration
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system.git import tree
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.process.cancellation import within
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.sessions.files.local_state import Runtime
@@ -36,8 +35,7 @@ _PATIENCE = 5.0  # seconds for git, as a hook may wait
 _VERDICT = "verdict "
 
 
-@dataclass(frozen=True, slots=True)
-class SessionProofs:
+class SessionProofs(Record):
     """The proofs of one session, read and written under its lock."""
 
     store: DiskStore
@@ -120,8 +118,7 @@ def is_verdict(proof: Proof) -> bool:
     return proof.key.startswith(_VERDICT)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Record):
     """A proof, and the files that differ from its tree now; None if git cannot tell."""
 
     proof: Proof

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.sanitize import last_words
@@ -18,18 +16,15 @@ from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
-from playbook_supervisor.project import commit_files
-from playbook_supervisor.project.conditions import conditions, features
-from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.policies.session_policy import Policy
-from playbook_supervisor.sessions.engine import proofs
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files import preview
-from playbook_supervisor.sessions.gate import report_words
-from playbook_supervisor.sessions.steps import attempt_log, step_data
-from playbook_supervisor.sessions.store import session_changes, settings_in_force
+from playbook_supervisor.sessions.steps import attempt_log
+from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.git import checkout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.conditions.conditions import Workspace
     from playbook_supervisor.project.settings.config import Config
@@ -49,8 +44,7 @@ _MOST_COMMITS = 3
 _POLICY = "the error policy"
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
+class Waiver(Record):
     """What counts although it failed: conditions, triggers and error codes, at which attempt.
 
     `by` is the person who accepted it, or the error policy `ignore`.
@@ -62,8 +56,7 @@ class Waiver:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Record):
     """The last words of an attempt's agent or program; empty if there are none."""
 
     attempt: str = ""
@@ -71,8 +64,7 @@ class Words:
     by_agent: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class GateContext:
+class GateContext(Record):
     """What helps to answer the open gate of the attempt `entry`.
 
     `people` says who may answer, a line for each policy. `preview` is what the step is going to
@@ -167,6 +159,8 @@ def _settings(
     """None for a gate in the middle of a step, whose agent began under those that are kept."""
     if gate.place is Place.DURING:
         return None
+    from playbook_supervisor.sessions.store import settings_in_force
+
     folder = store.folder(manifest.session_id)
     return settings_in_force.change(store.checkout.root, folder, kept)
 
@@ -183,6 +177,8 @@ def _preview(
         return preview.requested(gate.request)
     if not preview.shows_preview(gate):
         return ()
+    from playbook_supervisor.sessions.steps import step_data
+
     step, stdin = playbook.step(entry.step_id), ""
     if step.stdin and history.runtime is not None:
         folder = store.folder(manifest.session_id)
@@ -195,6 +191,9 @@ def _announced(
     store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, gate: Gate
 ) -> tuple[str, ...]:
     """The files that the step is going to commit or publish, if it is one that does."""
+    from playbook_supervisor.project import commit_files
+    from playbook_supervisor.project.expressions import references
+
     step = playbook.step(entry.step_id)
     if gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
         return ()
@@ -245,11 +244,15 @@ def _verdicts(
 ) -> tuple[Probed, ...]:
     if not judged:
         return ()
+    from playbook_supervisor.project.conditions import conditions
+
     workspace = _workspace(manifest, here, settings)
     return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
 
 
 def _workspace(manifest: Manifest, here: Checkout, settings: Config) -> Workspace:
+    from playbook_supervisor.project.conditions import conditions, features
+
     feature = manifest.feature or features.current(here.root, here.branch, settings).name
     return conditions.Workspace(here.root, feature, here.branch, settings)
 
@@ -261,6 +264,8 @@ def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> t
         names.append(gate.reason.value)
     if not names:
         return ()
+    from playbook_supervisor.sessions.gate import report_words
+
     return report_words.against(names, workspace, _MOST_FAULTS_REPORTED)
 
 
@@ -268,12 +273,16 @@ def _dated(verdicts: Sequence[Probed], runtime: Runtime | None, root: Path) -> M
     held = [each.name for each in verdicts if each.held]
     if not held:
         return {}
+    from playbook_supervisor.sessions.engine import proofs
+
     return proofs.since_verdicts(runtime, held, root, seconds=_PATIENCE)
 
 
 def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
     if runtime is None or not runtime.proofs:
         return ()
+    from playbook_supervisor.sessions.engine import proofs
+
     made = [each for each in proofs.known(runtime) if not proofs.is_verdict(each)]
     return proofs.standings(made, root, runtime.pinned, seconds=_PATIENCE)
 

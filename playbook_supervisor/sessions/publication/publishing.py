@@ -7,7 +7,6 @@ ever. If git refuses, the person is told; no step and no session fails because o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -17,11 +16,10 @@ from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.publication.session_commits import SessionInGit
-from playbook_supervisor.sessions.store.selection import top_of
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.process.cancellation import Interrupted
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook, Step
     from playbook_supervisor.kernel.state import Entry
@@ -93,6 +91,8 @@ def _when(occasion: str) -> str:
 
 
 def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
+    from playbook_supervisor.sessions.publication.session_commits import SessionInGit
+
     top, *children = _tree(snapshot)
     store = snapshot.store
     now = store.clock() if store.clock.ahead else None
@@ -121,6 +121,8 @@ def _tree(snapshot: Snapshot) -> tuple[str, ...]:
     """The session that a person began, and all its children, those of each after it."""
     if not snapshot.manifest.parent and not _has_children(snapshot.state.playbook):
         return (snapshot.session_id,)
+    from playbook_supervisor.sessions.store.selection import top_of
+
     return tuple(_with_children(snapshot.store, top_of(snapshot.store, snapshot.session_id)))
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.records import Record
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.git_commit import committing, make_up
 from playbook_supervisor.system.git.git_process import understood
@@ -41,6 +40,7 @@ from playbook_supervisor.system.git.git_unattended import (
 from playbook_supervisor.system.process.cancellation import Interrupted, uncancellable
 from playbook_supervisor.system.process.processes import Completed, run
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.system.git.git_unattended import Git
 
@@ -54,16 +54,14 @@ _LEAST = 2.0  # seconds for a git command when time is up, to see what the last 
 _NEXT_COMMIT = "; the next commit has all of {folder}."
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Record):
     """A commit of one parent."""
 
     id: str
     parent: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Record):
     """The state of the folder and of HEAD. `head` and `branch` are empty if there is none.
 
     `known`: the last commit contains the folder.

@@ -9,15 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.kernel.directives import Outcome, possible_usage
-from playbook_supervisor.project.settings import checks
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.disk.log_file import LogFile, last_part
-from playbook_supervisor.system.process.capture import redact
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.system.disk.log_file import LogFile
@@ -50,6 +47,8 @@ def logged_attempts(private: Path) -> tuple[str, ...]:
 
 def new_log(private: Path, attempt_id: str) -> LogFile:
     """An empty log, for what the attempt's agent says."""
+    from playbook_supervisor.system.disk.log_file import LogFile
+
     return LogFile(log_path(private, attempt_id))
 
 
@@ -57,6 +56,8 @@ def keep_words(private: Path, attempt_id: str, text: str, secrets: Iterable[str]
     """Log what a client's agent told us, which is its last message, unless it said nothing."""
     if not text.strip():
         return
+    from playbook_supervisor.system.process.capture import redact
+
     log = new_log(private, attempt_id)
     log.add(redact(printable(text, keep_newlines=True), secrets))
     log.close()
@@ -64,6 +65,8 @@ def keep_words(private: Path, attempt_id: str, text: str, secrets: Iterable[str]
 
 def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
     """The last lines with visible text of an attempt's log; empty if there is none."""
+    from playbook_supervisor.system.disk.log_file import last_part
+
     text = last_part(log_path(private, attempt_id), _PART)
     lines = (printable(line).rstrip() for line in text.split("\n"))
     return tuple([line for line in lines if line][-count:])
@@ -78,6 +81,8 @@ def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
     """What the log of a failed attempt says of each check that its error names, in few lines."""
     if not (failed := re.findall(_FAILED_CHECK, entry.error)):
         return ()
+    from playbook_supervisor.project.settings import checks
+
     logged, found = last_lines(private, entry.id, _MOST_LINES), list[str]()
     for name in dict.fromkeys(failed):
         begins = [at for at, line in enumerate(logged) if line == f"check {name}:"]

@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.kernel.directives import (
     Answer,
@@ -31,13 +29,14 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, T
 from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
-from playbook_supervisor.records import replace
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.files.local_state import Launch, Runtime
 from playbook_supervisor.sessions.steps import loops, playbook_outputs, step_data
 from playbook_supervisor.sessions.steps.beginnings import tree_of, wants
 from playbook_supervisor.system.disk.files import digest
 from playbook_supervisor.system.disk.stamps import rewritten
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.when import Facts
     from playbook_supervisor.project.conditions.probes import Since
@@ -79,8 +78,7 @@ def empty_answer(check: Check, at: int) -> Checked:
     return Checked(at, check.id, reports)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckInputs:
+class CheckInputs(Record):
     """Where to look for the answer to a check, and what is known from earlier.
 
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.

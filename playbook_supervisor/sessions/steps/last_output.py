@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.disk.files import read_bytes, write_atomically
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any

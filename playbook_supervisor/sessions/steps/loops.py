@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Attempt, Check, Probed
@@ -20,8 +19,8 @@ from playbook_supervisor.project.expressions.bound_conditions import bound_step
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.steps import step_data
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
-from playbook_supervisor.system.process.capture import redact
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -102,5 +101,7 @@ def shown(step: Step) -> str:
     """What the journal says of an item: its first line, without secrets; empty for other steps."""
     if not step.item:
         return ""
+    from playbook_supervisor.system.process.capture import redact
+
     (_, text), *_ = step.item
     return first_line(redact(text, secret_values(os.environ)), _SHOWN)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -21,9 +19,11 @@ from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.kernel.when import JSON
 from playbook_supervisor.project.expressions.references import named_outputs
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import integrity
 from playbook_supervisor.system.disk.files import digest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -36,8 +36,7 @@ MOST = 16_000_000
 """Bytes of the outputs of all items of a loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepData:
+class StepData(Record):
     """The output of one attempt. `stdout` is None, and `has_json` false, where it is not kept.
 
     `cut`: bytes in the middle of `stdout` are left out; a mark says so.
@@ -73,16 +72,14 @@ class StepData:
         return shape
 
 
-@dataclass(frozen=True, slots=True)
-class LoopData:
+class LoopData(Record):
     """The outputs of the items of a loop: each of its last attempt, by the item's number."""
 
     loop: str
     items: Mapping[int, StepData]
 
 
-@dataclass(frozen=True, slots=True)
-class LoopFile:
+class LoopFile(Record):
     """The file of a loop as it is to be written; empty before its first output."""
 
     loop: str

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel import machine
@@ -21,7 +20,6 @@ from playbook_supervisor.kernel.state import DATA, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
 from playbook_supervisor.kernel.when import ARG, JSON
 from playbook_supervisor.project.expressions.arguments import value_of
-from playbook_supervisor.project.expressions.json_schemas import mismatch, parsed
 from playbook_supervisor.project.expressions.references import output_reference
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import integrity, settled_entries
@@ -29,8 +27,8 @@ from playbook_supervisor.sessions.files.local_state import JOURNAL
 from playbook_supervisor.sessions.steps import last_output, output_files
 from playbook_supervisor.sessions.steps.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
-from playbook_supervisor.system.process.capture import Capture
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -126,6 +124,8 @@ def harmless(outcome: Outcome) -> Outcome:
 
 def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
     """The outcome with its output as data, or the failure of a step that broke its promise."""
+    from playbook_supervisor.project.expressions.json_schemas import mismatch, parsed
+
     data = outcome.data
     if data is None:
         try:
@@ -156,6 +156,8 @@ def _broken(outcome: Outcome, message: str) -> Outcome:
 
 
 def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap: int) -> StepData:
+    from playbook_supervisor.system.process.capture import Capture
+
     has_data = step.has_child and outcome.data is not None  # of one that has failed, too
     has_json = "json" in named and (has_data or (_promises_json(step) and outcome.ok))
     capture = Capture(cap)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.project.commit_files import Before
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.beginnings import UNCOMMITTED
 from playbook_supervisor.system.disk.files import read_bytes
-from playbook_supervisor.system.git import git_process, tree
 from playbook_supervisor.system.git.checkout import NOW
 from playbook_supervisor.system.process.cancellation import within
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.files.local_state import Launch
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = "the session began on another machine, and did not record its beginning"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionChanges:
+class SessionChanges(Record):
     """Lines of git about what has come since a session began.
 
     `unknown` are sentences about what is not known, each with the command that would tell.
@@ -44,6 +42,8 @@ class SessionChanges:
 
 def never_committed(root: Path, settings: Config) -> tuple[str, str] | tuple[()]:
     """Why the settings ask in vain for sessions to be committed, and the cure; empty if not."""
+    from playbook_supervisor.system.git import git_process
+
     folder = f"{git_process.SESSIONS_FOLDER}/"
     if settings.commit_sessions == "never" or not git_process.is_ignored(root, folder):
         return ()
@@ -75,6 +75,8 @@ def before(store: DiskStore, session_id: str) -> Before:
 
 def base_of(root: Path, begun: Launch | None) -> str:
     """The tree with which the session's changes are compared. GitError with the cure if unknown."""
+    from playbook_supervisor.system.git import tree
+
     if begun is None:
         guidance = "`git log` and `git diff` show what is here."
         raise GitError("PB-GIT-FAILED", _ELSEWHERE, guidance=guidance)
@@ -91,6 +93,8 @@ def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> Se
 
     Git has so many seconds for each.
     """
+    from playbook_supervisor.system.git import git_process, tree
+
     commits, files, unreadable = list[str](), list[str](), list[str]()
     unknown: dict[str, list[str]] = {}
     with _telling(unknown, "commits", seconds):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.project.settings import config, session_settings
+from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.files import pinned_inputs
 from playbook_supervisor.sessions.files.manifest import Confirmation
 from playbook_supervisor.system.disk.files import digest, read_bytes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,8 +31,7 @@ _CONFIDENTIAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsChange:
+class SettingsChange(Record):
     """How the project's settings differ from those that a session keeps, for a person at a gate.
 
     `lines` are those of a unified diff, without values that look like secrets; none if there are
@@ -69,6 +67,8 @@ def change(root: Path, folder: Path, kept: Config) -> SettingsChange | None:
 
 
 def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
+    from difflib import unified_diff
+
     old, new = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
     marked = list(unified_diff(old, new, n=0, lineterm=""))[2:]
     lines = [f"{line[0]} {line[1:]}" for line in marked if not line.startswith("@@")]

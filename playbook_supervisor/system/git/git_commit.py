@@ -12,11 +12,10 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
     read_bytes,
@@ -27,6 +26,7 @@ from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git.git_unattended import patiently
 from playbook_supervisor.system.process.cancellation import uncancellable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.system.git.git_unattended import Git
 
@@ -36,8 +36,7 @@ _ABSENT = "0"
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"  # of a name that is not UTF-8
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
+class _Taken(Record):
     """What a commit takes: `named` are files, and folders with a slash at the end.
 
     `base` is HEAD before, empty before the first commit. Git did not know the `new` ones. `staged`

@@ -9,14 +9,13 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.sanitize import last_words, printable
+from playbook_supervisor.records import Record
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
-from playbook_supervisor.system.process.processes import run
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
@@ -95,6 +94,8 @@ def quiet_ssh(git: Git) -> dict[str, str]:
 def fetch(root: Path) -> None:
     """Fetch from every remote as a person does; from one that cannot be reached, nothing comes."""
 
+    from playbook_supervisor.system.process.processes import run
+
     def git(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Completed:
         argv = [*command(root, Runs.ALL), *arguments]
         around = {**environment(Runs.ALL), **(env or {})}
@@ -121,8 +122,7 @@ def lock_held(done: Completed) -> str:
     return printable(held[1]) if held else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Record):
     """What git or its hooks said when they refused: at least one line, without credentials."""
 
     lines: tuple[str, ...]

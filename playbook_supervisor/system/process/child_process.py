@@ -7,17 +7,15 @@ standard three descriptors. Commands that only read are started together.
 from __future__ import annotations
 
 import os
-import select
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.process.cancellation import Interrupted, cancel_requested
 from playbook_supervisor.system.process.process_groups import signal_group, until
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from selectors import BaseSelector, SelectorKey
@@ -44,6 +42,8 @@ def spawn(
 
     Its standard input is a descriptor, or a pipe through which the caller feeds the bytes.
     """
+    import subprocess
+
     try:
         return subprocess.Popen(
             [*argv] or [""],
@@ -77,6 +77,8 @@ def read_outputs(
     TimeoutError if they take longer than that many seconds, OSError if one writes more than `cap`
     bytes, and Interrupted if a person asks to stop; they are then ended.
     """
+    import select
+
     ends = time.monotonic() + timeout
     started: list[int] = []
     pipes: dict[int, bytearray] = {}
@@ -132,6 +134,8 @@ def start_apart(argv: Sequence[str], cwd: Path, output: IO[bytes]) -> subprocess
 
     It reads nothing, prints into the file `output`, and has no terminal. The caller waits for it.
     """
+    import subprocess
+
     try:
         return subprocess.Popen(
             [*argv],

@@ -19,14 +19,12 @@ process that the worker has left behind, and that was ended or could not be ende
 
 from __future__ import annotations
 
-import _socket
 import marshal
 import os
-import select
 import sys
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -62,6 +60,9 @@ def now() -> float:
 
 def _serve() -> NoReturn:
     """Fork a leash for each message, until the runner is gone."""
+    import _socket
+    import warnings  # noqa: F401 - for os.execvpe; a leash shall not import it anew
+
     os.closerange(3, _MOST)  # what others have let us inherit
     signal = _signals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the leashes
@@ -197,6 +198,8 @@ class _Leash:
 
     def wait(self, seconds: float | None) -> None:
         """Wait for a child's end or a request, and reap what has ended."""
+        import select
+
         ready, _, _ = select.select(self.sources, [], [], seconds)
         if self.woken in ready:
             self.asked |= _signals().SIGTERM in os.read(self.woken, 1 << 10)

@@ -7,17 +7,14 @@ its worker file, and its captured output is bounded.
 from __future__ import annotations
 
 import os
-import selectors
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StorageError
+from playbook_supervisor.records import Record
 from playbook_supervisor.system.process import leash_process
 from playbook_supervisor.system.process.cancellation import (
     Interrupted,
@@ -41,6 +38,7 @@ from playbook_supervisor.system.process.process_groups import (
     until,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from typing import Literal, NoReturn
@@ -52,8 +50,7 @@ _DRAIN = 0.5  # seconds to go on reading after the leader has ended, if others h
 _CHUNK, _ENDLESS = 1 << 16, 1 << 27  # bytes read at once, and printed by a short command at most
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Record):
     """The result of a short command; `truncated` if either output was cut, with a mark there."""
 
     returncode: int
@@ -154,6 +151,8 @@ class Worker:
         idle: float | None = None,
         cap: int = 1_000_000,
     ) -> None:
+        import threading
+
         self._stopped_by: Literal["", "wall", "idle", "stop"] = ""
         self._wall, self._idle, self._cap = wall, idle, cap
         self._stdin = stdin
@@ -274,6 +273,8 @@ class Worker:
         self, splitters: Mapping[Capture, LineSplitter]
     ) -> Iterator[list[tuple[Capture, str]]]:
         """Feed and read the child until it has ended; yield the lines of each round."""
+        import selectors
+
         process = self._process
         unfed = memoryview(self._stdin if isinstance(self._stdin, bytes) else b"")
         last_output = self._started
