@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kernel.world import AGENT_FAILED, Scene, book, held, missing, step, without_output
@@ -47,9 +49,17 @@ def test_a_step_that_needs_approval_asks_before_it_runs() -> None:
     assert scene.running == ("send#1",)
 
 
-def test_a_failure_after_an_approval_does_not_ask_for_it_again() -> None:
-    """An approval is a lasting fact of the session."""
-    scene = Scene(book(step("send", approval=True, policy=ErrorPolicy.RETRY_ONCE)))
+ASKED_BEFORE: list[dict[str, Any]] = [
+    {"approval": True},
+    {"tools": ("Write",)},
+    {"autonomy": Autonomy.GATE_ALWAYS},
+]
+
+
+@pytest.mark.parametrize("asks", ASKED_BEFORE)
+def test_what_was_allowed_before_a_step_holds_for_its_later_attempts(asks: dict[str, Any]) -> None:
+    """Neither a retry nor a lost attempt nor a resume asks again in the session."""
+    scene = Scene(book(step("send", policy=ErrorPolicy.RETRY_ONCE, **asks)))
     scene.checked()
     scene.says("continue")
     scene.worked(AGENT_FAILED)
@@ -62,24 +72,21 @@ def test_a_failure_after_an_approval_does_not_ask_for_it_again() -> None:
     scene.taken_up()
     scene.checked()
     assert scene.running == ("send#3",)
+    scene.lost("send#3")
+    scene.checked()
+    assert scene.running == ("send#4",)
 
 
-def test_one_approval_covers_gate_always() -> None:
-    scene = Scene(book(step("send", approval=True, autonomy=Autonomy.GATE_ALWAYS)))
+@pytest.mark.parametrize("asks", ASKED_BEFORE[:2])
+def test_one_question_covers_gate_always(asks: dict[str, Any]) -> None:
+    scene = Scene(book(step("send", autonomy=Autonomy.GATE_ALWAYS, **asks)))
     scene.checked()
     scene.says("continue")
     scene.checked()
     assert scene.running == ("send#1",)
-    assert [gate.reason for gate in scene.last.gates] == [GateReason.APPROVAL]
-
-
-def test_a_step_that_is_not_approved_is_skipped() -> None:
-    scene = Scene(book(step("send", approval=True), step("b")))
-    scene.checked()
-    scene.says("skip")
-    assert scene.entry("send#1").status is EntryStatus.SKIPPED
-    scene.checked()
-    assert scene.running == ("b#1",)
+    assert [gate.reason for gate in scene.last.gates] == [
+        GateReason.APPROVAL if "approval" in asks else GateReason.TOOLS
+    ]
 
 
 def test_an_approval_in_a_group_comes_before_any_of_it_runs() -> None:

@@ -138,25 +138,6 @@ def test_under_ignore_a_failed_step_is_done_and_its_error_code_waived(
     assert failures(scene.state) == 0
 
 
-@pytest.mark.parametrize("policy", [CONTINUE, IGNORE, RETRY_TWICE])
-def test_a_trigger_still_asks_whatever_the_policy_forgives(policy: ErrorPolicy) -> None:
-    """kai FR27; property 7."""
-    scene = Scene(book(step(policy=policy, triggers=(Trigger.VERDICT_FAIL,))))
-    scene.worked(STEP_FAILED)
-    scene.checked(a=Report(findings=(verdict(),)))
-    assert scene.gate.reason is GateReason.VERDICT_FAIL
-
-
-@pytest.mark.parametrize("policy", [CONTINUE, IGNORE, RETRY_TWICE])
-def test_a_check_again_asks_again_whatever_the_policy_forgives(policy: ErrorPolicy) -> None:
-    scene = Scene(book(step(policy=policy, triggers=(Trigger.SUBAGENT_ERROR,))))
-    scene.worked(AGENT_FAILED)
-    scene.checked()
-    scene.says("continue")
-    scene.checked(a=missing("plan_exists"))
-    assert scene.gate.reason is GateReason.POSTCONDITION_FAIL
-
-
 # ── retry:N ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -172,13 +153,6 @@ def test_a_retry_waits_twice_as_long_each_time_and_the_last_failure_stops() -> N
     scene.checked()
     assert scene.ended is SessionStatus.FAILED
     assert [entry.attempt for entry in scene.journal] == [1, 2, 3, 4]
-
-
-def test_retry_once_does_not_wait() -> None:
-    scene = Scene(book(step(policy=ErrorPolicy.RETRY_ONCE)))
-    scene.worked(STEP_FAILED)
-    scene.checked()
-    assert scene.check.not_before is None
 
 
 def test_the_retries_of_a_group_run_together_after_the_longest_wait() -> None:
@@ -208,16 +182,6 @@ def test_a_retry_that_a_human_or_a_crash_asks_for_does_not_wait_and_uses_up_none
     scene.worked(STEP_FAILED)
     scene.checked()
     assert scene.check.not_before == (scene.last.completed_at or 0) + 2000
-
-
-def test_neither_a_precondition_nor_a_lasting_error_is_retried() -> None:
-    scene = Scene(book(step(policy=RETRY_TWICE)))
-    scene.checked(a=missing("spec_exists"))
-    assert scene.ended is SessionStatus.FAILED
-    scene = Scene(book(step(policy=RETRY_TWICE)))
-    scene.worked(Failure("PB-STEP-PROGRAM", "not found", lasts=True))
-    scene.checked()
-    assert scene.ended is SessionStatus.FAILED
 
 
 def test_a_session_that_was_taken_up_again_does_not_wait() -> None:

@@ -123,18 +123,6 @@ def test_abort_before_a_step_leaves_it_skipped_and_the_session_aborted() -> None
     assert steps_done(scene.state) == 0
 
 
-def test_continue_at_gate_always_holds_for_every_later_attempt() -> None:
-    """Neither a retry nor a resume asks again in the session."""
-    scene = always()
-    scene.says("continue")
-    scene.worked(AGENT_FAILED)
-    scene.checked()
-    assert scene.ended is SessionStatus.FAILED
-    scene.taken_up()
-    scene.checked()
-    assert scene.running == ("pr#2",)
-
-
 def test_preconditions_come_before_the_gate_of_gate_always() -> None:
     scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
     scene.checked(a=missing("spec_exists"))

@@ -1,9 +1,10 @@
-"""The ten properties of every playbook and every history, tested on generated ones."""
+"""The laws of every playbook and every history, tested on generated ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,110 +64,22 @@ def history(playbook: Playbook, choices: list[int]) -> Iterator[Moment]:
         return
 
 
-def holds(law: laws.Law, playbook: Playbook, choices: list[int]) -> None:
+def refuses(now: Moment) -> None:
+    laws.refuses(now.after, now.written, now.observation.at)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [*laws.LAWS, laws.a_query, laws.nothing_else_counts, laws.rows, refuses],
+    ids=lambda law: law.__name__,
+)
+@given(playbooks(), CHOICES)
+def test_every_law_holds(
+    law: Callable[[Moment], object], playbook: Playbook, choices: list[int]
+) -> None:
+    """kai FR27, FR37, FR39, NFR1, NFR2, NFR4, S-M2, D-JT; cat FR-3.2, FR-6.2, FR-7.1, SC-2."""
     for now in history(playbook, choices):
         law(now)
-
-
-@given(playbooks(), CHOICES)
-def test_a_session_is_never_stuck(playbook: Playbook, choices: list[int]) -> None:
-    """Property 1."""
-    holds(laws.never_stuck, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_the_journal_replays_to_the_state_after_every_write(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 2; kai NFR1, NFR2; cat FR-7.1."""
-    holds(laws.replayable, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_asking_twice_gives_the_same_directive(playbook: Playbook, choices: list[int]) -> None:
-    """Property 3."""
-    holds(laws.a_query, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_an_unexpected_observation_is_refused_and_changes_nothing(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 4."""
-    for now in history(playbook, choices):
-        laws.refuses(now.after, now.written, now.observation.at)
-
-
-@given(playbooks(), CHOICES)
-def test_no_step_starts_early_or_is_skipped_without_a_reason(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 5; cat FR-3.2."""
-    holds(laws.in_order, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_a_gate_is_passed_only_by_an_answer_that_names_it(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 6; cat FR-6.2, SC-2."""
-    holds(laws.passed_by_a_human, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_a_trigger_that_fires_raises_a_gate_and_escalated_entries_name_theirs(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 7; kai FR27, FR39, S-M2."""
-    holds(laws.escalated, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_a_policy_begins_no_more_automatic_attempts_than_it_says(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 8."""
-    holds(laws.retried_as_allowed, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_a_retry_waits_until_a_time_that_the_journal_knows(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    holds(laws.waits, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_only_a_policy_forgives_a_failure_and_every_one_is_counted(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    holds(laws.forgiven, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_entries_are_in_the_order_of_their_start_and_never_end_before_it(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """Property 9."""
-    holds(laws.in_time, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_only_playbook_journal_and_observation_decide(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """The kernel's part of property 10; kai NFR4."""
-    holds(laws.nothing_else_counts, playbook, choices)
-
-
-@given(playbooks(), CHOICES)
-def test_the_keys_of_every_entry_agree_and_every_transition_is_in_the_table(
-    playbook: Playbook, choices: list[int]
-) -> None:
-    """kai FR37, D-JT."""
-    for now in history(playbook, choices):
-        laws.well_formed(now)
-        laws.rows(now)
 
 
 @given(playbooks(), CHOICES)

@@ -164,16 +164,6 @@ def test_an_interrupt_leaves_an_open_gate_open_with_the_same_id() -> None:
     assert scene.gate == before
 
 
-def test_an_interrupted_step_that_had_passed_its_gate_does_not_ask_again() -> None:
-    scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS)))
-    scene.checked()
-    scene.says("continue")
-    scene.checked()
-    scene.cancelled(Cancellation.INTERRUPT)
-    scene.checked()
-    assert scene.running == ("a#2",)
-
-
 # ── lost work ─────────────────────────────────────────────────────────────────────────────
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel.world import AGENT_FAILED, Scene, book, missing, step
+from kernel.world import Scene, book, missing, step
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import question
@@ -20,7 +20,6 @@ from playbook_supervisor.kernel.vocabulary import (
     GateReason,
     Place,
     Resolution,
-    SessionStatus,
 )
 
 CONTINUE, SKIP, ABORT = Resolution.CONTINUE, Resolution.SKIP, Resolution.ABORT
@@ -112,38 +111,6 @@ def test_a_step_that_was_skipped_at_its_gate_allows_nothing() -> None:
     assert begun.entry("a#1").status is EntryStatus.SKIPPED
     begun.checked()
     assert (begun.gate.id, begun.gate.reason) == ("b#1?1", GateReason.TOOLS)
-
-
-def test_a_failure_does_not_ask_for_the_tools_again() -> None:
-    begun = scene(uses("a", "Write", policy=ErrorPolicy.RETRY_ONCE))
-    begun.says("continue")
-    begun.worked(AGENT_FAILED)
-    begun.checked()
-    begun.checked()
-    assert begun.running == ("a#2",)
-    begun.returned(error=AGENT_FAILED)
-    begun.checked()
-    assert begun.ended is SessionStatus.FAILED
-    begun.taken_up()
-    begun.checked()
-    assert begun.running == ("a#3",)
-
-
-def test_an_interrupted_step_does_not_ask_for_its_tools_again() -> None:
-    begun = scene(uses("a", "Write"))
-    begun.says("continue")
-    begun.checked()
-    begun.lost("a#1")
-    begun.checked()
-    assert begun.running == ("a#2",)
-
-
-def test_one_question_covers_gate_always() -> None:
-    begun = scene(uses("a", "Write", autonomy=Autonomy.GATE_ALWAYS))
-    assert begun.gate.reason is GateReason.TOOLS
-    begun.says("continue")
-    begun.checked()
-    assert begun.running == ("a#1",)
 
 
 def test_gate_always_asks_where_the_tools_are_allowed_already() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, combinations, combinations_with_replacement, product
@@ -221,12 +221,19 @@ def composed(kinds: Iterable[str], groups: str) -> Playbook:
     )
 
 
-def print_figures(capsys: pytest.CaptureFixture[str], what: str, figures: Figures) -> None:
+@pytest.fixture
+def figures(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Figures]:
+    """What the walks of a test have found. It is printed at the end."""
+    figures = Figures()
+    yield figures
     with capsys.disabled():
         print(
-            f"\nkernel walk, {what}: {figures.states} states, "
+            f"\nkernel walk, {request.node.name}: {figures.states} states, "
             f"{figures.transitions} transitions, {figures.refused} refused"
         )
+    assert figures.states > 0
 
 
 @pytest.mark.long
@@ -236,8 +243,7 @@ def print_figures(capsys: pytest.CaptureFixture[str], what: str, figures: Figure
 def test_one_step_obeys_every_law(
     policy: ErrorPolicy,
     autonomy: Autonomy,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
+    figures: Figures,
 ) -> None:
     """Every condition and set of triggers; every observation, until no state is new.
 
@@ -245,7 +251,6 @@ def test_one_step_obeys_every_law(
 
     kai FR2, FR5, FR6, FR18, FR19, FR29, FR31; properties 1 to 10.
     """
-    figures = Figures()
     for pre, post, triggers in product(((), PRE), ((), POST), subsets(Trigger)):
         breaking = not triggers or Trigger.AGREEMENT_BREAKING in triggers
         if autonomy is Autonomy.GATE_ON_BREAKING and not breaking:
@@ -255,8 +260,6 @@ def test_one_step_obeys_every_law(
             figures += walk(book(only), EVERYTHING)
         else:
             figures += walk(book(only), WITHOUT_SYNONYMS, stride=9)
-    print_figures(capsys, f"one step, {request.node.callspec.id}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.unmeasured
@@ -287,100 +290,71 @@ def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond(
     ],
 )
 def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
-    groups: str, endings: Iterable[str], capsys: pytest.CaptureFixture[str]
+    groups: str, endings: Iterable[str], figures: Figures
 ) -> None:
     """One representative per kind of ending, every pair of them (kai FR7)."""
-    figures = Figures()
     for kinds in product(endings, repeat=2):
         figures += walk(composed(kinds, groups), FEW, stride=3)
-    print_figures(capsys, f"two steps {groups}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.parametrize("groups", ["..", "gg"])
-def test_steps_that_ask_a_person_obey_every_law(
-    groups: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    figures = Figures()
+def test_steps_that_ask_a_person_obey_every_law(groups: str, figures: Figures) -> None:
     for kinds in product(PEOPLE, ("failed", "gate", *PEOPLE)):
         figures += walk(composed(kinds, groups), FEWEST, stride=9)
-    print_figures(capsys, f"people are asked {groups}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["..", "gg"])
-def test_steps_whose_agents_ask_obey_every_law(
-    groups: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_whose_agents_ask_obey_every_law(groups: str, figures: Figures) -> None:
     """A gate during a step, of one member or of both."""
-    figures = Figures()
     for kinds in combinations_with_replacement(("failed", "gate", "asked", "retry"), 2):
         figures += walk(composed(kinds, groups), ASKING, stride=9)
-    print_figures(capsys, f"agents ask {groups}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.parametrize("groups", ["..", "gg"])
-def test_steps_with_a_child_session_obey_every_law(
-    groups: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_with_a_child_session_obey_every_law(groups: str, figures: Figures) -> None:
     """The child is interrupted or lost, and not the step; an error policy can name its error."""
-    figures = Figures()
     for kinds in product(CHILDREN, ("failed", "gate", *CHILDREN)):
         figures += walk(composed(kinds, groups), FEWEST, stride=9)
-    print_figures(capsys, f"child sessions {groups}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("at_once", [1, 2])
 @pytest.mark.parametrize("kind", ["failed", "gate", "asked", "approved", "skip"])
-def test_loops_obey_every_law(kind: str, at_once: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_loops_obey_every_law(kind: str, at_once: int, figures: Figures) -> None:
     """Up to three items, before another step."""
     ending = replace((ENDINGS | PEOPLE)[kind], id="a", for_each=Loop("$x", "y", 3, at_once))
     done = replace(ENDINGS["done"], id="z")
-    figures = walk(book(ending, done), FEWEST, stride=9)
-    print_figures(capsys, f"a loop, {kind}, {at_once} at once", figures)
-    assert figures.states > 0
+    figures += walk(book(ending, done), FEWEST, stride=9)
 
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.default.word)
-def test_rounds_obey_every_law(policy: ErrorPolicy, capsys: pytest.CaptureFixture[str]) -> None:
-    figures = Figures()
+def test_rounds_obey_every_law(policy: ErrorPolicy, figures: Figures) -> None:
     for triggers in ((), (Trigger.POSTCONDITION_FAIL,)):
         repeated = step(policy=policy, pre=(), triggers=triggers, until=UNTIL_DONE, rounds=3)
         figures += walk(book(repeated), FEW, stride=9)
-    print_figures(capsys, f"rounds, {policy.default.word}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.long
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
 def test_three_steps_obey_every_law_in_sequence_and_after_a_group(
-    groups: str, capsys: pytest.CaptureFixture[str]
+    groups: str, figures: Figures
 ) -> None:
-    figures = Figures()
     for kinds in product(FIVE, FIVE, FIVE if groups == "..." else ("done", "gate")):
         figures += walk(composed(kinds, groups), FEWEST, stride=5)
-    print_figures(capsys, f"three steps {groups}", figures)
-    assert figures.states > 0
 
 
 @pytest.mark.long
 @pytest.mark.unmeasured
-def test_a_group_of_three_obeys_every_law(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_of_three_obeys_every_law(figures: Figures) -> None:
     """kai FR22: all run at once, and the phase waits for every one.
 
     The ending `done` is left out: every step that can fail can also end as done.
     """
-    figures = Figures()
     for kinds in combinations_with_replacement(FIVE[1:], 3):
         figures += walk(composed(kinds, "ggg"), FEWEST, stride=11)
-    print_figures(capsys, "a group of three", figures)
-    assert figures.states > 0
 
 
 @cache
@@ -460,11 +434,11 @@ def random_book(dice: random.Random) -> Playbook:
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("sessions", [100, pytest.param(2000, marks=pytest.mark.long)])
 def test_random_sessions_of_larger_playbooks_obey_every_law(
-    sessions: int, capsys: pytest.CaptureFixture[str]
+    sessions: int, figures: Figures
 ) -> None:
     """Beyond any walk: long histories, groups of four, clocks that step back."""
     dice = random.Random(20260219)  # noqa: S311 - every run has the same sessions
-    figures, ends = Figures(), Counter[str]()
+    ends = Counter[str]()
     for number in range(sessions):
         state, at = State(random_book(dice)), 0
         journal: Journal = ()
@@ -480,5 +454,4 @@ def test_random_sessions_of_larger_playbooks_obey_every_law(
                 figures.refused += refuses(state, journal, at, first=number % 9, stride=9)
         ends[status(state).value] += 1
     figures.states = sessions
-    print_figures(capsys, f"{sessions} random sessions {dict(ends)}", figures)
     assert set(ends) >= {"completed", "failed", "aborted", "in_progress"}
