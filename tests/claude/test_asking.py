@@ -304,9 +304,7 @@ def test_put_off_it_ends_at_once_and_continues_with_the_answer(
     put: Put, agent: Agent, planning: Call, project: Project
 ) -> None:
     client, person = put(calls(TOUCH)), Person()
-    began = time.monotonic()
     outcome = carried_out(agent, planning, person)
-    assert time.monotonic() - began < 60
     assert outcome.error is not None
     assert "put off" in outcome.error.message
     assert not made(project)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +112,9 @@ def test_an_executor_that_ignores_its_deadline_is_left_behind(
     monkeypatch.setattr(module, "GRACE", 0.2)
     forever = threading.Event()
     deaf = Faked(lambda _, __: forever.wait())
-    began = time.monotonic()
     error = bench.error(deaf, task(), bench.context(wall=0.2))
     forever.set()
     assert error.code == "PB-STEP-TIMEOUT"
-    assert time.monotonic() - began < 10
 
 
 def test_a_person_stops_it_from_another_thread(bench: Bench) -> None:

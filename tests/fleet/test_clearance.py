@@ -428,16 +428,14 @@ def test_a_connection_that_waits_for_the_end_outlasts_others(tmp_path: Path) -> 
     """As that of `playbook abort` does, which waits for a runner to end."""
     listener = Listener(tmp_path, lambda _: "", lambda line: line.decode())
     first, second = Connection(tmp_path), Connection(tmp_path)
-    began = time.monotonic()
     assert first.ask(b"one") == b"one"
     assert second.ask(b"two") == b"two"
-    assert time.monotonic() - began < 2
+    began = time.monotonic()
     first.wait(0.2)
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - began >= 0.2, "it is open still"
     second.close()
     listener.close()
-    first.wait(60)
-    assert time.monotonic() - began < 30
+    first.wait(float("inf"))
     first.close()
 
 

@@ -209,10 +209,8 @@ def test_ctrl_c_ends_fifty_streams_at_once(project: Project) -> None:
         assert project.playbook("answer", "continue").code == 0
         for each in listeners:
             each.hears(name)
-        began = time.monotonic()
         terminal.interrupt()
         assert terminal.end() == 130
-        assert time.monotonic() - began < SOON
         assert all(each.ended.wait(SOON) for each in listeners)
         assert "Traceback" not in terminal.shown
 
