@@ -18,13 +18,13 @@ from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.file_changes import Changes, FileChange, visible
 from playbook_supervisor.formats.sanitize import counted, first_line
-from playbook_supervisor.inbox.commands.gate_facts import changes_since_beginning
 from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.answers import meanings_of, read_answer
 from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext
+from playbook_supervisor.sessions.store.session_changes import changes_since_beginning
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _QUESTION = (Resolution.ANSWER, Resolution.ABORT)

@@ -22,7 +22,6 @@ from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, 
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.views import session_diff
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.fleet.engine.session_tip import FOLDERS, HEADS
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.policies import session_policy
 from playbook_supervisor.sessions.files import projection
@@ -30,6 +29,7 @@ from playbook_supervisor.sessions.files.journal import MAX_BYTES
 from playbook_supervisor.sessions.files.local_state import NAME, Runtime
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
+from playbook_supervisor.sessions.files.session_ids import REF_FOLDERS
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import read_bytes
@@ -39,7 +39,7 @@ from playbook_supervisor.system.git.git_process import ask
 
 _JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
 _PLAYBOOK_NAME = r"[a-z0-9][a-z0-9-]*\Z"
-_FETCHED = f"refs/remotes/*/{FOLDERS[1].removeprefix(HEADS)}*"
+_FETCHED = f"refs/remotes/*/{REF_FOLDERS[1].removeprefix('refs/heads/')}*"
 _ENTRY = re.compile(r"(1[0-9]{5}) (?:blob|commit) ([0-9a-f]{40,64}) +([0-9]+|-)\t(.*)", re.DOTALL)
 _LINK = "120000"
 
@@ -341,7 +341,7 @@ def _references(repository: Path) -> Sequence[tuple[str, str, str]]:
     """Session, reference and commit of each, in the order of the ids; each session once."""
     form = "--format=%(objecttype) %(objectname) %(refname)"
     try:
-        listed = ask(repository, "for-each-ref", form, "--", *FOLDERS, _FETCHED)
+        listed = ask(repository, "for-each-ref", form, "--", *REF_FOLDERS, _FETCHED)
     except PlaybookError:
         return ()
     found: dict[str, tuple[str, str, str]] = {}
@@ -350,7 +350,7 @@ def _references(repository: Path) -> Sequence[tuple[str, str, str]]:
         name = ref.rpartition("/")[2]
         if kind == "commit" and SESSION_ID.match(name):
             known = found.setdefault(name, (name, ref, commit))
-            if ref.startswith(FOLDERS[0]) and not known[1].startswith(FOLDERS[0]):
+            if ref.startswith(REF_FOLDERS[0]) and not known[1].startswith(REF_FOLDERS[0]):
                 found[name] = (name, ref, commit)
     return sorted(found.values())
 

@@ -31,12 +31,13 @@ from playbook_supervisor.errors import (
 from playbook_supervisor.fleet.engine import session_tip
 from playbook_supervisor.fleet.engine.remote_refs import RefusedError, RemoteRefs
 from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
-from playbook_supervisor.fleet.engine.session_tip import FALLBACK, FOLDERS, HEADS, REF, is_branch
+from playbook_supervisor.fleet.engine.session_tip import HEADS, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import SessionClock
+from playbook_supervisor.sessions.files.session_ids import FALLBACK_REF, REF, REF_FOLDERS
 from playbook_supervisor.system.disk.files import (
     TEMPORARY,
     ensure_folder,
@@ -119,7 +120,7 @@ class Mirror:
     def tip(self, session_id: str) -> Tip:
         """The newest commit of a session at the remote as it is now."""
         if SESSION_ID.match(session_id):
-            refs = [each.format(id=session_id) for each in (REF, FALLBACK)]
+            refs = [each.format(id=session_id) for each in (REF, FALLBACK_REF)]
             self._fetch(*_BRANCHES, f"+{refs[0]}*:{refs[0]}*")  # a pattern may match nothing
             for ref, commit, message in self._commits(*refs):
                 return session_tip.read(ref, commit, message)
@@ -131,10 +132,10 @@ class Mirror:
 
     def tips(self) -> list[Tip]:
         """The newest commits of all sessions at the remote as it is now; `notices` has the rest."""
-        self._fetch(*_BRANCHES, f"+{FOLDERS[0]}*:{FOLDERS[0]}*")
+        self._fetch(*_BRANCHES, f"+{REF_FOLDERS[0]}*:{REF_FOLDERS[0]}*")
         found: dict[str, Tip] = {}
         notices = []
-        for ref, commit, message in self._commits(*FOLDERS):
+        for ref, commit, message in self._commits(*REF_FOLDERS):
             try:
                 tip = session_tip.read(ref, commit, message)
                 found.setdefault(tip.session, tip)
@@ -266,7 +267,7 @@ class Mirror:
             about, _, message = entry.partition("\n")
             kind, commit, ref = about.split(" ", 2)
             found.append((ref, commit, message if kind == "commit" else ""))
-        return sorted(found, key=lambda each: each[0].startswith(FOLDERS[1]))
+        return sorted(found, key=lambda each: each[0].startswith(REF_FOLDERS[1]))
 
     def _prepare(self) -> None:
         """Clone the remote, unless that was done; one process at a time."""
@@ -368,13 +369,13 @@ class SessionClone:
         """Push the first snapshot of a session, whose reference must not exist yet.
 
         FleetError PB-FLEET-TAKEN if it does, GitError PB-GIT-REMOTE if the remote cannot be reached
-        or takes neither `REF` nor `FALLBACK`; it may be tried again.
+        or takes neither `REF` nor `FALLBACK_REF`; it may be tried again.
         """
         heads = self._heads("")
         if heads.head:
             self._bring(heads)
         tree = self._tree((session_id,))
-        for form in (REF, FALLBACK):
+        for form in (REF, FALLBACK_REF):
             ref = form.format(id=session_id)
             made = self._mirror.add(
                 Tip(ref, "", "snapshot", session_id, 0, "", heads.branch, heads.head, __version__),

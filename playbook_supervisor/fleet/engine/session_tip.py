@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.session_ids import REF_FOLDERS
 
 if TYPE_CHECKING:
     from typing import Literal
 
     Kind = Literal["claim", "snapshot"]
 
-REF = "refs/playbook/sessions/{id}"
-FALLBACK = "refs/heads/playbook-sessions/{id}"
-"""Where a session is if the forge refuses the namespace of `REF`."""
-FOLDERS = (REF.removesuffix("{id}"), FALLBACK.removesuffix("{id}"))
 HEADS = "refs/heads/"
 
 _TRAILER = r"Playbook-([A-Z][A-Za-z]*): (.+)"
@@ -92,7 +89,7 @@ def read(ref: str, commit: str, message: str) -> Tip:
 
 def session_of(ref: str) -> str:
     """The session that a reference belongs to. StateError PB-STATE-CORRUPT if to none."""
-    for folder in FOLDERS:
+    for folder in REF_FOLDERS:
         session = ref.removeprefix(folder)
         if session != ref and SESSION_ID.match(session):
             return session
@@ -106,7 +103,7 @@ def is_branch(name: str) -> bool:
         and not re.search(_NO_BRANCH, name)
         and printable(name) == name
         and name not in ("@", "HEAD")
-        and not f"{HEADS}{name}/".startswith(FOLDERS[1])
+        and not f"{HEADS}{name}/".startswith(REF_FOLDERS[1])
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from playbook_supervisor.commands.views.view import SessionView, view_of
-from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel import gates
@@ -20,10 +19,7 @@ from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.gate.gate_text import ContextLine
 from playbook_supervisor.sessions.steps.attempt_log import last_lines
-from playbook_supervisor.sessions.store import session_changes
-from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.system.git.checkout import NOW
-from playbook_supervisor.system.git.git_diff import changes_of
+from playbook_supervisor.sessions.store.session_changes import changes_since_beginning
 
 LOG_LINES = 40
 
@@ -125,16 +121,6 @@ def _call(given: str) -> ExactCall:
                 }
                 return ExactCall(shown, whole=not closing)
     return ExactCall({"arguments": given}, whole=not given.endswith("…"))
-
-
-def changes_since_beginning(store: DiskStore, session_id: str) -> Changes:
-    """Those since the session began, in its work tree."""
-    root = store.checkout.root
-    with suppress(PlaybookError):
-        begun = session_changes.beginning(store, session_id)
-        base = session_changes.base_of(root, begun)
-        return changes_of(root, base, begun.pinned if begun else NOW)
-    return Changes(exact=False)
 
 
 def _digest(

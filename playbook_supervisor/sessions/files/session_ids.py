@@ -1,4 +1,4 @@
-"""Session ids: their form, reserving a new one, and listing those of a folder."""
+"""Session ids: reserving a new one, listing those of a folder, and the references of sessions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.timestamps import from_time, to_time
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.system.disk.files import ensure_folder, reserve_folder
+
+REF = "refs/playbook/sessions/{id}"
+"""The reference of a session's snapshots at a remote."""
+FALLBACK_REF = "refs/heads/playbook-sessions/{id}"
+"""Where a session is if the forge refuses the namespace of `REF`."""
+REF_FOLDERS = (REF.removesuffix("{id}"), FALLBACK_REF.removesuffix("{id}"))
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _TWO_DAYS = 2 * 86_400  # seconds
