@@ -320,8 +320,8 @@ def _fleet(folder: Path) -> Iterator[Row]:
         *(f"{database:.1f} %", "10.0 %", database <= 10),
         f"a worker {loaded['a worker, %']:.1f} %, {loaded['a worker, MiB']:.0f} MiB",
     )
-    took = loaded["status --fleet, s"]
-    yield Row("`playbook status --fleet` of these", f"{took:.2f} s", "1.00 s", took <= 1, "")
+    took = loaded["fleet status, s"]
+    yield Row("`playbook fleet status` of these", f"{took:.2f} s", "1.00 s", took <= 1, "")
     for what, key, bar in (
         ("from an answer until the next agent is at work", "answer to agent at work, s", 5.0),
         ("from the kill of a worker until its session is claimed", "kill to next claim, s", 18.0),

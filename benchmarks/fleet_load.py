@@ -124,7 +124,9 @@ def loaded(folder: Path, server: postgres.Server, seconds: float) -> dict[str, o
         desk = site.machines[0]
         for number in range(RUNNING):
             url = urls[number % len(urls)]
-            made = desk.playbook("submit", "six", "--repo", url, "--agent", "exec:sleep 3000")
+            made = desk.playbook(
+                "fleet", "submit", "six", "--repo", url, "--agent", "exec:sleep 3000"
+            )
             assert made.code == 0, made.err
         started(machines)
         query = "SELECT count(*) FROM fleet.session WHERE state = 'running'"
@@ -135,9 +137,9 @@ def loaded(folder: Path, server: postgres.Server, seconds: float) -> dict[str, o
         times = []
         for _ in range(3):
             begin = time.monotonic()
-            assert desk.playbook("status", "--fleet").code == 0
+            assert desk.playbook("fleet", "status").code == 0
             times.append(time.monotonic() - begin)
-        return {**found, "status --fleet, s": round(median(times), 2)}
+        return {**found, "fleet status, s": round(median(times), 2)}
 
 
 def fill(url: str) -> None:

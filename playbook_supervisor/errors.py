@@ -286,7 +286,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-FLEET-NOT-UP": "Run `playbook fleet up`; for an older schema `playbook fleet migrate`.",
     "PB-FLEET-NEWER": "Upgrade playbook: `uv tool upgrade 'playbook-supervisor[fleet]'`.",
     "PB-FLEET-TAKEN": "Submit it again: it gets another id.",
-    "PB-FLEET-ANSWERED": "`playbook status --fleet` shows what waits now.",
+    "PB-FLEET-ANSWERED": "`playbook fleet status` shows what waits now.",
     "PB-FLEET-OVERTAKEN": "Nothing to do: another worker continues the session.",
     "PB-FLEET-BRANCH": (
         "Look at what was pushed to the branch, make room for the session's commits, then "

@@ -17,6 +17,8 @@ DIALECTS = "playbook_supervisor.dialects"
 """A `Dialect` for each format of another system (docs/dialects.md)."""
 EXECUTORS = "playbook_supervisor.executors"
 """An executor for each namespace of commands (docs/executors.md)."""
+PLACES = "playbook_supervisor.places"
+"""A `Place` where sessions are found besides this repository (commands/places.py)."""
 
 
 def offered(group: str) -> dict[str, EntryPoint]:

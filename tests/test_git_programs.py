@@ -149,6 +149,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "doctor": (),
     "schema": (),
     "completion": ("bash",),
+    "help": ("--all",),
     "index": (),
     "import": ("README.md",),
     "next": (),
@@ -171,16 +172,16 @@ CALLS: dict[str, tuple[str, ...]] = {
     "inbox remove": (".",),
     "inbox invite": ("somebody",),
     "inbox revoke": ("somebody",),
-    "submit": ("p",),
-    "cancel": ("20260219-a7k",),
-    "worker": (),
     "fleet doctor": (),
     "fleet limits": (),
     "fleet migrate": (),
     "fleet prune": (),
     "fleet rebuild": (),
     "fleet retry": (),
+    "fleet status": (),
+    "fleet submit": ("p",),
     "fleet up": (),
+    "fleet worker": (),
 }
 """The arguments of each command, in an order in which a session waits for most of them."""
 ASKS: dict[str, dict[str, object]] = {

@@ -90,22 +90,25 @@ Keys without a value are omitted. `playbook schema NAME` prints the JSON Schema 
 
 def cli() -> str:
     """The page of the commands."""
-    top = help_of()
-    names = re.findall(r"^  ([a-z]+)  ", top, re.MULTILINE)
-    parts = [CLI, "## playbook\n\n", block(top, "text")]
-    for name in names:
-        parts += [f"\n## playbook {name}\n\n", block(help_of(name), "text")]
+    every = printed("help", "--all")
+    parts = [CLI, "## playbook\n\n", block(printed("--help"), "text")]
+    parts += ["\n`playbook help --all` lists all commands:\n\n", block(every, "text")]
+    for name in re.findall(r"^  ([a-z]+)  ", every, re.MULTILINE):
+        parts += [f"\n## playbook {name}\n\n", block(printed(name, "--help"), "text")]
         for below in getattr(load(name), "commands", ()):
-            parts += [f"\n### playbook {name} {below}\n\n", block(help_of(name, below), "text")]
+            parts += [
+                f"\n### playbook {name} {below}\n\n",
+                block(printed(name, below, "--help"), "text"),
+            ]
     return "".join(parts)
 
 
-def help_of(*command: str) -> str:
-    """What `playbook COMMAND --help` prints on a terminal of some width."""
-    printed = io.StringIO()
-    with patch.dict(os.environ, {"COLUMNS": str(WIDTH)}), redirect_stdout(printed):
-        invoke([*command, "--help"])
-    return printed.getvalue()
+def printed(*words: str) -> str:
+    """What `playbook WORD…` prints on a terminal of some width."""
+    output = io.StringIO()
+    with patch.dict(os.environ, {"COLUMNS": str(WIDTH)}), redirect_stdout(output):
+        invoke(words)
+    return output.getvalue()
 
 
 def shapes() -> str:

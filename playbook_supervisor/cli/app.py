@@ -55,6 +55,8 @@ SUMMARIES = EVERYDAY | INSPECTION | PROTOCOL
 
 _RESERVED = {"import": "import_file"}
 """The functions, and their modules, of subcommands whose names Python reserves."""
+_SYNONYMS = {"cancel": "abort"}
+"""Commands by words that are not like their names."""
 
 
 def groups() -> dict[str, Mapping[str, str]]:
@@ -127,11 +129,19 @@ class _Program(click.Group):
 
 
 def _unknown(name: str, ctx: click.Context) -> click.UsageError:
+    return click.UsageError(f"no such command {name!r}.{_hint(name)}", ctx)
+
+
+def _hint(name: str) -> str:
+    """The command that may be meant, also one of a group: `Did you mean 'playbook fleet up'?`."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, names(), 1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    return click.UsageError(f"no such command {name!r}.{hint}", ctx)
+    if close := get_close_matches(name, names(), 1):
+        return f" Did you mean 'playbook {close[0]}'?"
+    below = {word: group for group in names() for word in getattr(load(group), "commands", ())}
+    close = get_close_matches(name, below, 1)
+    meant = f"{below[close[0]]} {close[0]}" if close else _SYNONYMS.get(name)
+    return f" Did you mean 'playbook {meant}'?" if meant else ""
 
 
 def _write_groups(formatter: click.HelpFormatter, shown: Mapping[str, Mapping[str, str]]) -> None:
@@ -196,6 +206,16 @@ def program(ctx: click.Context) -> int:
     return 0
 
 
+def _of_group(error: click.UsageError) -> str:
+    """For `playbook status --fleet`: a hint to the command that the group `fleet` has."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    group, command = error.option_name.lstrip("-"), error.ctx.info_name
+    if group not in names() or command not in getattr(load(group), "commands", ()):
+        return ""
+    return f". Did you mean 'playbook {group} {command}'?"
+
+
 def invoke(argv: Sequence[str]) -> int:
     """Parse and run. Raises PlaybookErrors, among them those for click's usage errors."""
     try:
@@ -205,6 +225,6 @@ def invoke(argv: Sequence[str]) -> int:
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "playbook"
         message = error.format_message().strip().rstrip(".")
-        message = message[:1].lower() + message[1:]
+        message = message[:1].lower() + message[1:] + _of_group(error)
         raise ArgumentError("PB-ARG-USAGE", message, guidance=f"See `{path} --help`.") from error
     return code or 0

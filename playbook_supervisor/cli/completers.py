@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ _WORDS = {ArgType.BOOLEAN: ("true", "false")}
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _completer(words: Callable[[click.Context], Iterable[str]]) -> Completer:
+def completer(words: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """Make a completer of a function that returns all words."""
+
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
             return [word for word in words(ctx) if _begins(word, incomplete)]
@@ -46,7 +49,7 @@ def _playbook(reference: str) -> Playbook:
     return library.find(_root(), reference).playbook
 
 
-@_completer
+@completer
 def playbooks(_: click.Context) -> Iterable[str]:
     """Names of the playbooks that can run."""
     from playbook_supervisor.project.playbooks import library
@@ -54,7 +57,7 @@ def playbooks(_: click.Context) -> Iterable[str]:
     return [each.name for each in library.playbooks(_root()) if not each.problem]
 
 
-@_completer
+@completer
 def sessions(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, also by their last three characters."""
     from playbook_supervisor.commands.views import view
@@ -62,16 +65,19 @@ def sessions(_: click.Context) -> Iterable[str]:
     return [each.session_id for each in view.status()]
 
 
-@_completer
-def fleet_sessions(_: click.Context) -> Iterable[str]:
-    """Ids of the open sessions of the fleet, also by their last three characters."""
-    from playbook_supervisor.fleet.commands import opening
+@completer
+def sessions_anywhere(_: click.Context) -> Iterable[str]:
+    """Ids of the sessions of all worktrees, and of open ones elsewhere."""
+    from playbook_supervisor.commands import places
+    from playbook_supervisor.commands.views import view
 
-    with opening.opened() as database:
-        return [row.id for row in database.rows(open_only=True)]
+    found = []
+    with suppress(PlaybookError):  # no repository
+        found += [each.session_id for each in view.status()]
+    return [*found, *places.session_ids()]
 
 
-@_completer
+@completer
 def steps(ctx: click.Context) -> Iterable[str]:
     """Ids of the steps of the playbook that was given."""
     # While an option still lacks its value, click leaves the arguments before it unparsed.
@@ -80,7 +86,7 @@ def steps(ctx: click.Context) -> Iterable[str]:
     return [step.id for step in _playbook(reference).steps] if reference else []
 
 
-@_completer
+@completer
 def arguments(ctx: click.Context) -> Iterable[str]:
     """`name=` for each arg that is not given yet, with its values if it has only a few."""
     reference = ctx.params.get("playbook")
@@ -98,7 +104,7 @@ def arguments(ctx: click.Context) -> Iterable[str]:
     ]
 
 
-@_completer
+@completer
 def conditions(_: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
     from playbook_supervisor.commands.views import view
@@ -106,7 +112,7 @@ def conditions(_: click.Context) -> Iterable[str]:
     return view.words()
 
 
-@_completer
+@completer
 def checks(_: click.Context) -> Iterable[str]:
     """Names of the checks that the project's settings define."""
     from playbook_supervisor.project.settings import config
@@ -114,7 +120,7 @@ def checks(_: click.Context) -> Iterable[str]:
     return config.load(_root()).checks
 
 
-@_completer
+@completer
 def schemas(_: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
     from playbook_supervisor.project.playbooks.schema import schema_names

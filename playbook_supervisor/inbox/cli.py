@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,13 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render.log import now
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import locate, places
+from playbook_supervisor.commands.places import PlaceReader
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
-from playbook_supervisor.fleet.commands import opening
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.inbox.commands import admission, register
 from playbook_supervisor.inbox.commands.feed import Feed
-from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
 from playbook_supervisor.inbox.commands.reminding import Reminders
 from playbook_supervisor.inbox.web.access import Access, link
 from playbook_supervisor.project.settings import config
@@ -26,12 +26,19 @@ from playbook_supervisor.system.process import ancestry
 if TYPE_CHECKING:
     import segno
 
-    from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
     from playbook_supervisor.inbox.web.access import Access
     from playbook_supervisor.inbox.web.server import Listen
 
 PORT = 7433
 _EXTRA = "pip install 'playbook-supervisor[inbox]'"
+
+
+def _of_places(command: options.Command) -> options.Command:
+    """`--fleet/--no-fleet`, and the like for every other place that is installed."""
+    for name in places.names():
+        said = f"Show the sessions of the {name}, too. Default: if one is set up."
+        command = click.option(f"--{name}/--no-{name}", name, default=None, help=said)(command)
+    return command
 
 
 @options.group
@@ -60,26 +67,23 @@ _EXTRA = "pip install 'playbook-supervisor[inbox]'"
     help="Speak TLS with this certificate and key.",
 )
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front of it speaks TLS.")
-@click.option(
-    "--fleet/--no-fleet",
-    default=None,
-    help="Show the sessions of the fleet, too. Default: if one is set up.",
-)
+@_of_places
 @click.pass_context
 def inbox(
     ctx: click.Context,
+    /,
     *,
     port: int,
     bind: str,
     url: str,
     tls: tuple[str, str] | None,
     behind_proxy: bool,
-    fleet: bool | None,
+    **shown: bool | None,
 ) -> int | None:
     """Decide in the browser, also on the phone, about all that waits.
 
     Prints a link for this machine. It shows the sessions of this repository, of those that you
-    add, and of the fleet. Others can reach it only if they are invited, and by TLS.
+    add, and of a fleet. Others can reach it only if they are invited, and by TLS.
 
     \b
     Examples:
@@ -96,7 +100,7 @@ def inbox(
         raise _missing(error) from error
     files = (Path(tls[0]), Path(tls[1])) if tls else None
     wanted = server.Listen(bind, port, _origin(url), files, behind_proxy)
-    return _serve(wanted, fleet)
+    return _serve(wanted, shown)
 
 
 @options.command
@@ -180,7 +184,7 @@ for _command in (add, remove, invite, revoke):
 inbox.add_command(listing, "list")
 
 
-def _serve(wanted: Listen, fleet: bool | None) -> int:
+def _serve(wanted: Listen, shown: Mapping[str, bool | None]) -> int:
     from playbook_supervisor.inbox.web import server
     from playbook_supervisor.inbox.web.app import InboxApp
 
@@ -195,15 +199,15 @@ def _serve(wanted: Listen, fleet: bool | None) -> int:
         if not name:
             _offer(access)
 
-    feed = Feed(lambda: _roots(here), _fleet(fleet))
+    feed = Feed(lambda: _roots(here), dict(_readers(shown)))
     feed.poll()
-    feed.poll_fleet()
+    feed.poll_places()
     reminders = Reminders(feed)
 
     def look() -> None:
         reminders.send_due()
-        if feed.fleet is not None:
-            feed.fleet.sweep()
+        for place in feed.places.values():
+            place.sweep()
 
     pages = InboxApp(feed, access, proxied=wanted.proxied, entered=entered, on_look=look)
     for problem in feed.listing.problems:
@@ -216,16 +220,16 @@ def _serve(wanted: Listen, fleet: bool | None) -> int:
     try:
         server.serve(wanted, listening, pages)
     finally:
-        if feed.fleet is not None:
-            feed.fleet.close()
+        for place in feed.places.values():
+            place.close()
     return 0
 
 
-def _fleet(wanted: bool | None) -> FleetFeed | None:
-    """The sessions of the fleet, if they are wanted, or nothing was said and there is one."""
-    if wanted is False or (wanted is None and not opening.is_set_up()):
-        return None
-    return FleetFeed()
+def _readers(shown: Mapping[str, bool | None]) -> Iterator[tuple[str, PlaceReader]]:
+    """The places that are wanted, and those of which nothing was said and that are set up."""
+    for name, place in places.offered().items():
+        if shown[name] or (shown[name] is None and place.is_set_up()):
+            yield name, place.reader()
 
 
 def _roots(here: Path | None) -> list[Path]:

@@ -71,7 +71,7 @@ def test_an_error_says_what_where_and_how_to_fix_it(project: Project, tmp_path: 
 
 def test_usage_errors_say_which_help_to_read(project: Project) -> None:
     """cat EX-1."""
-    assert "Did you mean 'run'?" in project.playbook("runn").err
+    assert "Did you mean 'playbook run'?" in project.playbook("runn").err
     assert "See `playbook run --help`." in project.playbook("run").err
     assert "no such option" in project.playbook("list", "--al").err
     assert project.playbook("next", "--wat").code == 1

@@ -12,28 +12,65 @@ import pytest
 from support.scratch_project import Project
 
 import playbook_supervisor
-from playbook_supervisor.cli.app import GROUPS, SUMMARIES, load
+from playbook_supervisor.cli.app import EVERYDAY, SUMMARIES, groups, load, names
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "playbook_supervisor/project/schemas"
 
 
-def test_help_shows_the_commands_in_groups(project: Project) -> None:
+def listed(text: str) -> list[str]:
+    return re.findall(r"^  ([a-z]+) {2,}", text, re.MULTILINE)
+
+
+def test_help_shows_the_everyday_commands_and_how_to_see_the_rest(project: Project) -> None:
     """kai CS-1."""
     shown = project.playbook("--help")
     assert shown.code == 0
-    titles = re.findall(r"^([A-Z][a-z ]+):$", shown.out, re.MULTILINE)
-    assert titles[-len(GROUPS) :] == [*GROUPS]
-    listed = re.findall(r"^  ([a-z]+) {2,}", shown.out, re.MULTILINE)
-    assert {"run", "resume", "start", "check", "init", "update"} <= set(listed)
+    assert listed(shown.out) == [*EVERYDAY]
+    assert {"run", "resume", "start", "check", "init"} <= {*EVERYDAY}
+    assert len(EVERYDAY) <= 14
+    assert "`playbook help --all` lists all commands." in shown.out
     assert project.playbook().out == project.playbook("-h").out == shown.out
     assert project.playbook("--version").out == f"playbook {playbook_supervisor.__version__}\n"
+
+
+def test_help_all_shows_all_commands_in_groups(project: Project) -> None:
+    shown = project.playbook("help", "--all").out
+    assert re.findall(r"^([A-Z][a-z ]+):$", shown, re.MULTILINE) == [*groups()]
+    assert sorted(listed(shown)) == sorted(names())
+    assert {"update", "next", "fleet", "inbox"} <= {*names()}
+
+
+def test_help_shows_the_help_of_a_command(project: Project) -> None:
+    for words in (["run"], ["fleet", "submit"]):
+        assert project.playbook("help", *words).out == project.playbook(*words, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("submit x", "such command 'submit'. Did you mean 'playbook fleet submit'?"),
+        ("wroker", "such command 'wroker'. Did you mean 'playbook fleet worker'?"),
+        ("cancel a7k", "such command 'cancel'. Did you mean 'playbook abort'?"),
+        ("statsu", "such command 'statsu'. Did you mean 'playbook status'?"),
+        ("help submit", "such command 'submit'. Did you mean 'playbook fleet submit'?"),
+        ("status --fleet", "such option '--fleet'. Did you mean 'playbook fleet status'?"),
+        ("status --flit", "such option '--flit' [PB-ARG-USAGE]"),
+        ("zzz", "such command 'zzz' [PB-ARG-USAGE]"),
+    ],
+)
+def test_a_word_that_is_no_command_is_answered_with_the_nearest(
+    project: Project, given: str, meant: str
+) -> None:
+    done = project.playbook(*given.split())
+    assert done.code == 1
+    assert f"no {meant}" in done.err
 
 
 def test_every_command_has_examples(project: Project) -> None:
     reference = (ROOT / "docs/cli.md").read_text("utf-8")
     parts = re.findall(r"^## playbook (\w+)\n\n```text\n(.*?)^```$", reference, re.M | re.S)
-    assert {command for command, _ in parts} == set(SUMMARIES)
+    assert {command for command, _ in parts} == {*names()}
     for command, said in parts:
         examples = said.partition("Examples:\n")[2].partition("\n\n")[0]
         assert f"    playbook {command}" in examples, command

@@ -66,5 +66,5 @@ def _count(points: _Points) -> None:
 
 if __name__ == "__main__":
     _count(_Points(int(sys.argv[1]), Path(sys.argv[2])))
-    sys.argv = ["playbook", "worker", *sys.argv[3:]]
+    sys.argv = ["playbook", "fleet", "worker", *sys.argv[3:]]
     sys.exit(__main__.main())

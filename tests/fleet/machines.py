@@ -201,7 +201,7 @@ class Machine:
     def submit(self, url: str, *options: str) -> Result:
         """Submit a session whose steps write the ledger."""
         agent = ("--agent", "exec:tools/step", "--mode", "manual")
-        return self.playbook("submit", "six", "--repo", url, *agent, *options)
+        return self.playbook("fleet", "submit", "six", "--repo", url, *agent, *options)
 
     # ── the worker ──────────────────────────────────────────────────────────────────────────
 
@@ -211,7 +211,7 @@ class Machine:
         self._started = time.monotonic()
         with self.log.open("ab") as log:
             self.worker = subprocess.Popen(
-                [sys.executable, *self.program, "worker"],
+                [sys.executable, *self.program, "fleet", "worker"],
                 cwd=self.home,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

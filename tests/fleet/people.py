@@ -157,7 +157,7 @@ class Crowd:
             asked.answers += accepted
 
     def _cancel(self, asked: Asked) -> None:
-        done = self._desk.playbook("cancel", asked.session, CANCELLED)
+        done = self._desk.playbook("abort", asked.session, "-m", CANCELLED)
         if done.code:
             self._expect(done, "PB-FLEET-DATABASE", "PB-STATE-ENDED", "PB-STATE-NO-SESSION")
         else:

@@ -116,8 +116,7 @@ def test_up_makes_a_file_that_only_its_user_can_read(project: Project) -> None:
 
 def test_without_a_fleet_its_commands_say_how_to_set_one_up(project: Project) -> None:
     for command in (
-        ("status", "--fleet"),
-        ("cancel", IDS[0]),
+        ("fleet", "status"),
         ("fleet", "limits"),
         ("fleet", "retry", IDS[0]),
         ("fleet", "prune"),
@@ -139,7 +138,7 @@ def test_up_says_who_must_migrate_a_server(project: Project, postgres: Server) -
     assert f"ok  database: {shown} as playbook, answers in" in doctor.out
     assert "WRONG  worker.yaml: the database is shared" in doctor.out
     postgres.stop()
-    assert refused(project.playbook("status", "--fleet"), "PB-FLEET-DATABASE")
+    assert refused(project.playbook("fleet", "status"), "PB-FLEET-DATABASE")
     assert "WRONG  database: the fleet's database cannot be used" in (
         project.playbook("fleet", "doctor").out
     )
@@ -155,7 +154,7 @@ def test_doctor_says_what_a_role_may_not_do(project: Project, postgres: Server) 
         postgres.execute(f"GRANT USAGE ON SCHEMA {schema} TO reader", name)
         postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader", name)
     reader = {"PLAYBOOK_FLEET": postgres.url(name, user="reader")}
-    assert project.playbook("status", "--fleet", env=reader).code == 0
+    assert project.playbook("fleet", "status", env=reader).code == 0
     done = project.playbook("fleet", "doctor", env=reader)
     assert "WRONG  rights: the fleet's database cannot be used (permission denied" in done.out
     postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
@@ -166,8 +165,8 @@ def test_the_settings_of_a_repository_can_name_the_database(project: Project) ->
     file = project.home / "elsewhere.sqlite"
     project.write(".playbooks/config.yaml", f"fleet: sqlite:///{file}\n")
     assert project.playbook("fleet", "up").out == f"made: sqlite:///{file}\n"
-    assert project.playbook("status", "--fleet").code == 0
-    outside = project.playbook("status", "--fleet", cwd=project.home)
+    assert project.playbook("fleet", "status").code == 0
+    outside = project.playbook("fleet", "status", cwd=project.home)
     assert refused(outside, "PB-FLEET-NOT-UP")
 
 
@@ -184,7 +183,7 @@ def test_status_shows_first_what_waits_for_a_person(up: Project, database: Fleet
     wait(database, IDS[6])
     submit(database, IDS[7])
     take(database, IDS[7])
-    shown = up.playbook("status", "--fleet", cwd=up.home)
+    shown = up.playbook("fleet", "status", cwd=up.home)
     assert shown.code == 0
     lines = shown.out.splitlines()
     assert [line[:12] for line in lines if line[0].isdigit()][:-1] == [
@@ -215,7 +214,7 @@ def test_status_says_why_a_session_does_not_run(up: Project, database: FleetData
     database.renew(lapsed, 0.001)
     wait(database, IDS[3], said="only ann@example.org may answer")
     end(database, IDS[4], State.FAILED)
-    out = up.playbook("status", "--fleet", "--all").out
+    out = up.playbook("fleet", "status", "--all").out
     put_off, *_ = [line for line in out.splitlines() if line.startswith(IDS[0])]
     assert ", again in " in put_off
     assert "  tried 1 time, last: the repository cannot be reached [PB-GIT-REMOTE]\n" in out
@@ -237,7 +236,7 @@ def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatab
     take(database, IDS[4])
     database.cancel(IDS[4], "superseded", "Ada")
     end(database, IDS[5], State.ABORTED)
-    shape = up.playbook("status", "--fleet", "--json").json
+    shape = up.playbook("fleet", "status", "--json").json
     jsonschema.validate(shape, json.loads(schema_text("fleet")))
     assert shape["counts"] == {"waiting": 1, "stuck": 1, "running": 1, "queued": 2}
     first, stuck, running, *queued = shape["sessions"]
@@ -252,18 +251,18 @@ def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatab
 def test_status_finds_one_session_by_a_part_of_its_id(up: Project, database: FleetDatabase) -> None:
     wait(database, IDS[0])
     end(database, IDS[1], State.COMPLETED)
-    (one,) = up.playbook("status", "b7k", "--fleet", "--json").json["sessions"]
+    (one,) = up.playbook("fleet", "status", "b7k", "--json").json["sessions"]
     assert (one["session"], one["state"]) == (IDS[1], "completed")
-    everything = up.playbook("status", "--fleet", "--all", "--json").json["sessions"]
+    everything = up.playbook("fleet", "status", "--all", "--json").json["sessions"]
     assert [each["session"] for each in everything] == IDS[:2]
-    said = refused(up.playbook("status", "zzz", "--fleet"), "PB-STATE-NO-SESSION")
+    said = refused(up.playbook("fleet", "status", "zzz"), "PB-STATE-NO-SESSION")
     assert "the fleet has no session zzz" in said
 
 
 @pytest.mark.measured
 def test_watching_prints_each_change(up: Project, database: FleetDatabase) -> None:
     submit(database, IDS[0])
-    with up.spawn("status", IDS[0], "--fleet", "--watch") as watching:
+    with up.spawn("fleet", "status", IDS[0], "--watch") as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline().decode().endswith(": queued\n")
         lease = take(database, IDS[0])
@@ -287,7 +286,7 @@ def test_watching_outlasts_a_database_that_is_away(project: Project, postgres: S
     assert project.playbook("fleet", "migrate").code == 0
     with FleetDatabase.open(address.parse(url)) as database:
         submit(database, IDS[0])
-        with project.spawn("status", IDS[0], "--fleet", "--watch") as watching:
+        with project.spawn("fleet", "status", IDS[0], "--watch") as watching:
             assert watching.stdout is not None
             assert watching.stderr is not None
             assert watching.stdout.readline().decode().endswith(": queued\n")
@@ -303,7 +302,7 @@ def test_watching_outlasts_a_database_that_is_away(project: Project, postgres: S
 @pytest.mark.measured
 def test_a_terminal_shows_the_counts_first(up: Project, database: FleetDatabase) -> None:
     wait(database, IDS[0])
-    with Terminal(up, "status", "--fleet", "--watch") as terminal:
+    with Terminal(up, "fleet", "status", "--watch") as terminal:
         terminal.until(f"playbook answer {IDS[0]}")
         assert terminal.shown.index("1 waiting for you") < terminal.shown.index(IDS[0])
         submit(database, IDS[1])
@@ -316,7 +315,7 @@ def test_a_damaged_row_is_named_and_hides_no_other(up: Project, database: FleetD
     wait(database, IDS[0])
     wait(database, IDS[1])
     damage(up, IDS[0])
-    shown = up.playbook("status", "--fleet")
+    shown = up.playbook("fleet", "status")
     assert IDS[1] in shown.out
     assert f"note: the row of session {IDS[0]} is damaged" in shown.err
     assert "WRONG  rows: the row of session" in up.playbook("fleet", "doctor").out
@@ -351,7 +350,7 @@ def test_an_answer_reaches_the_fleet_from_any_folder(up: Project, database: Flee
     first, following = given.out.splitlines()
     assert first.endswith("pr#1 answered continue by Ada Example <ada@example.org>")
     assert following == f"next: a worker of the fleet continues {IDS[0]}"
-    waiting = up.playbook("status", "--fleet").out
+    waiting = up.playbook("fleet", "status").out
     row = row_of(database, IDS[0])
     assert row.state is State.QUEUED
     answer = database.answer_due(take(database, IDS[0]))
@@ -420,7 +419,7 @@ def test_an_unknown_session_is_the_repositorys_own_error(
 
 def test_an_answer_here_imports_nothing_of_the_fleet(up: Project) -> None:
     probe = (
-        "import sys; from playbook_supervisor.commands.fleet import deciding; "
+        "import sys; from playbook_supervisor.fleet import place; "
         "sys.argv = ['playbook', 'answer', 'continue']; "
         "from playbook_supervisor.__main__ import main\n"
         "try: main()\nexcept SystemExit: pass\n"
@@ -441,7 +440,7 @@ def test_an_answer_here_imports_nothing_of_the_fleet(up: Project) -> None:
     "command",
     [
         ("answer", IDS[0], "continue"),
-        ("cancel", IDS[0]),
+        ("abort", IDS[0]),
         ("fleet", "retry", IDS[0]),
         ("fleet", "retry", "--stuck"),
     ],
@@ -456,23 +455,24 @@ def test_an_agents_shell_decides_nothing(
     assert (row.state, row.cancel) == (State.WAITING, "")
 
 
-# ── cancel and retry ────────────────────────────────────────────────────────────────────────
+# ── abort and retry ────────────────────────────────────────────────────────────────────────
 
 
-def test_cancel_keeps_the_reason_and_the_person(up: Project, database: FleetDatabase) -> None:
+def test_abort_keeps_the_reason_and_the_person(up: Project, database: FleetDatabase) -> None:
     wait(database, IDS[0])
-    done = up.playbook("cancel", "a7k", "superseded", "by", "014")
+    done = up.playbook("abort", "a7k", "-m", "superseded by 014", cwd=up.home)
     person = "Ada Example <ada@example.org>"
-    assert done.out == f"{IDS[0]} cancelled by {person}: a worker is going to end it\n"
+    assert done.out == f"{IDS[0]} cancelled by {person}\n"
+    assert done.err == "next: a worker ends it; `playbook fleet status` shows when\n"
     row = row_of(database, IDS[0])
     assert (row.state, row.cancel, row.cancel_by) == (
         State.QUEUED,
         "superseded by 014",
         person,
     )
-    assert "to be cancelled" in up.playbook("status", "--fleet").out
+    assert "to be cancelled" in up.playbook("fleet", "status").out
     end(database, IDS[1], State.COMPLETED)
-    said = refused(up.playbook("cancel", IDS[1]), "PB-STATE-ENDED")
+    said = refused(up.playbook("abort", IDS[1]), "PB-STATE-ENDED")
     assert f"session {IDS[1]} is completed" in said
 
 
@@ -627,7 +627,7 @@ def test_prune_removes_what_ended_sessions_have_left(up: Project, served: Served
     session = served.session()
     served.rebuild()
     with FleetDatabase.open(own(up)) as database:
-        assert up.playbook("cancel", session).code == 0
+        assert up.playbook("abort", session).code == 0
         assert database.finish(take(database, session), State.ABORTED)
         end(database, IDS[0], State.COMPLETED)
         left = up.home / ".local/state/playbook/fleet/workers/killed-123/clone"
@@ -743,12 +743,25 @@ def test_the_help_of_the_group_names_its_commands(project: Project, tmp_path: Pa
     assert shown.code == 0
     assert all(
         f"\n  {name} " in shown.out
-        for name in ("up", "migrate", "limits", "rebuild", "prune", "retry", "doctor")
+        for name in (
+            "submit",
+            "worker",
+            "status",
+            "up",
+            "migrate",
+            "limits",
+            "rebuild",
+            "prune",
+            "retry",
+            "doctor",
+        )
     )
     assert refused(project.playbook("fleet", "rebuild"), "PB-ARG-USAGE")
 
 
-@pytest.mark.parametrize("words", [["status", "--fleet"], ["fleet", "up"], ["worker", "--drain"]])
+@pytest.mark.parametrize(
+    "words", [["fleet", "status"], ["fleet", "up"], ["fleet", "worker", "--drain"]]
+)
 def test_without_the_extra_it_says_what_to_install(project: Project, words: list[str]) -> None:
     missing = "import sys; sys.modules['sqlalchemy'] = None; "
     run = f"sys.argv[1:] = {words!r}; from playbook_supervisor.__main__ import program; program()"

@@ -659,7 +659,7 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrated(place: address.Addr
 def test_several_may_migrate_at_once(tmp_path: Path, database: str) -> None:
     for place in (address.of_file(tmp_path / "fleet.sqlite"), address.parse(database)):
         migrate = (
-            "import os; from playbook_supervisor.drivers.fleet import address;"
+            "import os; from playbook_supervisor.fleet.storage import address;"
             "from playbook_supervisor.fleet.storage.database import FleetDatabase;"
             "FleetDatabase.migrate(address.parse(os.environ['PLACE']))"
         )

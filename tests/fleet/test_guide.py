@@ -60,12 +60,10 @@ def answered_by_another_role(project: Project, database: str) -> None:
     server = urlsplit(database)
     address = server._replace(netloc=f"ada:dummy@{server.hostname}:{server.port}").geturl()
     env = {"PLAYBOOK_FLEET": address}
-    (session,) = json.loads(project.playbook("status", "--fleet", "--json", env=env).out)[
-        "sessions"
-    ]
+    (session,) = json.loads(project.playbook("fleet", "status", "--json", env=env).out)["sessions"]
     done = project.playbook("answer", session["session"], "continue", env=env)
     assert done.code == 0, done.err
-    done = project.process("worker", "--drain", env=env)
+    done = project.process("fleet", "worker", "--drain", env=env)
     assert "completed" in done.err
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT role FROM fleet.answer").fetchall() == [("ada",)]

@@ -238,7 +238,7 @@ def test_a_pool_has_no_limits_until_they_are_set(fleet: FleetDatabase) -> None:
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from playbook_supervisor.drivers.fleet import address
+from playbook_supervisor.fleet.storage import address
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 ledger, worker, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 def tell(*words):
@@ -451,7 +451,7 @@ def test_a_hostile_job_runs_nothing(place: address.Address, fleet: FleetDatabase
 OLDER = Path(sys.prefix) / "older-dbos"
 SUBMIT = """
 import sys
-from playbook_supervisor.drivers.fleet import address
+from playbook_supervisor.fleet.storage import address
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import NewSession
 with FleetDatabase.open(address.find()) as fleet:

@@ -1,4 +1,4 @@
-"""`playbook worker` and `playbook submit`, as people run them."""
+"""`playbook fleet worker` and `playbook fleet submit`, as people run them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.measured
 
 @contextmanager
 def working(fleet: Fleet, *options: str) -> Iterator[Process]:
-    with fleet.project.spawn("worker", *options) as process:
+    with fleet.project.spawn("fleet", "worker", *options) as process:
         yield process
 
 
@@ -35,7 +35,7 @@ def ended(process: Process) -> Result:
 
 def test_a_worker_that_drains_ends_when_nothing_is_left_to_do(fleet: Fleet) -> None:
     first, second = fleet.submit(), fleet.submit()
-    done = fleet.project.process("worker", "--drain", "--slots", "2")
+    done = fleet.project.process("fleet", "worker", "--drain", "--slots", "2")
     assert done.code == 0, done.err
     assert {fleet.row(each).state for each in (first, second)} == {"waiting"}
     assert "Traceback" not in done.err
@@ -63,7 +63,7 @@ def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: 
         process.kill()
     workers = fleet.folder.parent / "state/playbook/fleet/workers"
     assert len(list(workers.iterdir())) == 1
-    done = fleet.project.process("worker", "--drain")
+    done = fleet.project.process("fleet", "worker", "--drain")
     assert "put back: its worker's lease has lapsed" in done.err
     assert fleet.row(session).state == "waiting"
     assert list(workers.iterdir()) == []
@@ -71,37 +71,40 @@ def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: 
 
 def test_a_worker_serves_only_its_pools(fleet: Fleet) -> None:
     session = fleet.submit()
-    done = fleet.project.process("worker", "--drain", "--pools", "nightly")
+    done = fleet.project.process("fleet", "worker", "--drain", "--pools", "nightly")
     assert (done.code, fleet.row(session).state) == (0, "queued")
-    done = fleet.project.process("worker", "--drain", "--pools", "--upload-pack=x")
+    done = fleet.project.process("fleet", "worker", "--drain", "--pools", "--upload-pack=x")
     assert done.code == 1
     assert "is no name of a pool" in done.err
 
 
 def test_a_session_after_another_waits_until_that_is_completed(fleet: Fleet) -> None:
     agent = fleet.project.script(WORKS)
-    submitted = ("submit", "three", "--agent", agent)
+    submitted = ("fleet", "submit", "three", "--agent", agent)
     first = fleet.project.playbook(*submitted).out.strip()
     second = fleet.project.playbook(*submitted, "--after", first).out.strip()
-    fleet.project.process("worker", "--drain")
+    fleet.project.process("fleet", "worker", "--drain")
     assert (fleet.row(first).state, fleet.row(second).job) == ("waiting", 0)
     fleet.answer(first, "continue")
-    fleet.project.process("worker", "--drain")
+    fleet.project.process("fleet", "worker", "--drain")
     assert (fleet.row(first).state, fleet.row(second).state) == ("completed", "waiting")
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("submit", "four"), "PB-ARG-PLAYBOOK"),
-        (("submit", "three", "--repo", "ext::sh -c id"), "PB-FLEET-REPOSITORY"),
-        (("submit", "three", "--repo", "https://me:secret@example.org/x"), "PB-FLEET-REPOSITORY"),
-        (("submit", "three", "--repo", "--upload-pack=id"), "PB-FLEET-REPOSITORY"),
-        (("submit", "three", "--base", "nowhere"), "PB-GIT-BASE"),
-        (("submit", "three", "--base", "--all"), "PB-ARG-BRANCH"),
-        (("submit", "three", "--branch", "../../x"), "PB-ARG-BRANCH"),
-        (("submit", "three", "--after", "20260101-abc"), "PB-STATE-NO-SESSION"),
-        (("submit", "three", "--pool", "No Such"), "PB-ARG-INVALID"),
+        (("fleet", "submit", "four"), "PB-ARG-PLAYBOOK"),
+        (("fleet", "submit", "three", "--repo", "ext::sh -c id"), "PB-FLEET-REPOSITORY"),
+        (
+            ("fleet", "submit", "three", "--repo", "https://me:secret@example.org/x"),
+            "PB-FLEET-REPOSITORY",
+        ),
+        (("fleet", "submit", "three", "--repo", "--upload-pack=id"), "PB-FLEET-REPOSITORY"),
+        (("fleet", "submit", "three", "--base", "nowhere"), "PB-GIT-BASE"),
+        (("fleet", "submit", "three", "--base", "--all"), "PB-ARG-BRANCH"),
+        (("fleet", "submit", "three", "--branch", "../../x"), "PB-ARG-BRANCH"),
+        (("fleet", "submit", "three", "--after", "20260101-abc"), "PB-STATE-NO-SESSION"),
+        (("fleet", "submit", "three", "--pool", "No Such"), "PB-ARG-INVALID"),
     ],
 )
 def test_what_cannot_be_queued_leaves_nothing_behind(
@@ -117,14 +120,14 @@ def test_what_cannot_be_queued_leaves_nothing_behind(
 
 
 def test_what_was_queued_is_told_as_json(fleet: Fleet) -> None:
-    done = fleet.project.playbook("submit", "three", "--agent", "exec:./agent", "--json")
+    done = fleet.project.playbook("fleet", "submit", "three", "--agent", "exec:./agent", "--json")
     told = json.loads(done.out)
     assert (told["playbook"], told["pool"]) == ("three", "default")
     assert told["session"] == fleet.database.rows()[0].id
 
 
 def test_a_branch_belongs_to_one_open_session(fleet: Fleet) -> None:
-    words = ("submit", "three", "--agent", "exec:./agent")
+    words = ("fleet", "submit", "three", "--agent", "exec:./agent")
     assert fleet.project.playbook(*words, "--branch", "mine").code == 0
     done = fleet.project.playbook(*words, "--branch", "mine")
     assert "PB-GIT-TAKEN" in done.err
@@ -149,9 +152,9 @@ def test_two_who_submit_at_once_get_a_branch_each(
 
 def test_a_checkout_without_a_remote_has_nothing_to_submit(fleet: Fleet) -> None:
     fleet.project.git("remote", "rename", "origin", "elsewhere")
-    assert fleet.project.playbook("submit", "three", "--agent", "exec:./agent").code == 0
+    assert fleet.project.playbook("fleet", "submit", "three", "--agent", "exec:./agent").code == 0
     fleet.project.git("remote", "remove", "elsewhere")
-    done = fleet.project.playbook("submit", "three")
+    done = fleet.project.playbook("fleet", "submit", "three")
     assert "has no remote" in done.err
     assert "--repo URL" in done.err
 
@@ -162,7 +165,7 @@ def test_commands_that_claude_code_would_lack_are_missed_before_anything_is_queu
     fleet.project.git("rm", "-q", "-r", ".claude")
     fleet.project.commit("Remove the commands")
     fleet.project.git("push", "-q")
-    done = fleet.project.playbook("submit", "three", "--agent", "claude")
+    done = fleet.project.playbook("fleet", "submit", "three", "--agent", "claude")
     assert "PB-CHECK-COMMAND" in done.err
     assert fleet.database.rows() == []
 
@@ -195,6 +198,6 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
 
 def test_tab_completes_the_open_sessions_of_the_fleet(fleet: Fleet) -> None:
     session = fleet.submit()
-    line = f"playbook cancel {session[:4]}"
+    line = f"playbook abort {session[:4]}"
     asked = {"_PLAYBOOK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
     assert session in fleet.project.playbook(env=asked).out

@@ -19,7 +19,7 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands import overview
 from playbook_supervisor.inbox.commands import register
 from playbook_supervisor.inbox.commands.feed import Feed
-from playbook_supervisor.inbox.commands.repository import FleetRow, Row
+from playbook_supervisor.inbox.commands.repository import AnyRow, Row
 from playbook_supervisor.inbox.web import inbox_pages
 from playbook_supervisor.system.disk import user_state
 
@@ -64,11 +64,11 @@ def another(project: Project, name: str) -> Project:
     return Project.copied(project.root, project.root.with_name(name), home=project.home)
 
 
-def ids(rows: Sequence[Row | FleetRow]) -> list[str]:
+def ids(rows: Sequence[AnyRow]) -> list[str]:
     return [row.session_id for row in rows]
 
 
-def local(rows: Sequence[Row | FleetRow]) -> tuple[Row, ...]:
+def local(rows: Sequence[AnyRow]) -> tuple[Row, ...]:
     """Those that are no sessions of a fleet."""
     return tuple(row for row in rows if isinstance(row, Row))
 
@@ -118,11 +118,11 @@ def test_a_session_in_a_new_worktree_appears_and_goes_with_it(project: Project, 
     (row,) = feed.listing.idle
     assert row.seen.root == other
     assert row.repository == project.root.name
-    assert other / ".playbooks" in feed.places()
+    assert other / ".playbooks" in feed.folders()
     project.git("worktree", "remove", "--force", str(other))
     assert len(feed.poll()) == 1
     assert feed.listing.rows == ()
-    assert other / ".playbooks" not in feed.places()
+    assert other / ".playbooks" not in feed.folders()
 
 
 def test_the_inbox_of_a_worktree_outlives_it(project: Project) -> None:

@@ -19,6 +19,8 @@ from inbox.serving import Served, serving
 from inbox.test_answers import Page
 from inbox.test_events import Listener
 from playbook_supervisor.errors import FleetError, GitError, StateError
+from playbook_supervisor.fleet import place
+from playbook_supervisor.fleet.commands.reading import Views
 from playbook_supervisor.fleet.storage.rows import Lease, State
 from playbook_supervisor.fleet.worker_settings import path as settings_path
 from playbook_supervisor.inbox.commands.admission import (
@@ -26,7 +28,6 @@ from playbook_supervisor.inbox.commands.admission import (
     require_owner,
     require_person_anywhere,
 )
-from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed, Views
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.user_state import path as state_path
 from playbook_supervisor.system.process.process_groups import MARK
@@ -151,7 +152,7 @@ def test_a_link_of_a_notice_from_a_worker_leads_to_the_gate(fleet: Fleet, waitin
 def test_the_rows_are_read_again_only_after_a_change(fleet: Fleet, address: str) -> None:
     assert address
     session = fleet.submit()
-    feed = FleetFeed()
+    feed = place.reader()
     feed.poll()
     rows = feed.rows
     changes: list[Callable[[], object]] = [

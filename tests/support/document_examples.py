@@ -44,7 +44,7 @@ ANY_LINES = "…"
 _FENCE = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _PLAIN = re.compile(r"playbook [^$`&|;<>()*?~\n]*\Z")
 """What needs no shell."""
-_WORKER = re.compile(r"playbook worker\b")
+_WORKER = re.compile(r"playbook fleet worker\b")
 """What needs a process of its own."""
 _ANSWER = re.compile(r"playbook (answer|abort)\b")
 _THOUGHT = 0.15

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import text
+from playbook_supervisor.commands import places
 from playbook_supervisor.commands.driving import driving, protocol
 from playbook_supervisor.commands.worktrees import discard as discarding
 from playbook_supervisor.errors import StateError
@@ -16,16 +17,21 @@ from playbook_supervisor.formats.sanitize import printable
 
 
 @options.command
-@options.session_argument
+@click.argument(
+    "named", metavar="[SESSION]", default="", shell_complete=completers.sessions_anywhere
+)
+@options.session
 @click.option("-m", "--message", metavar="TEXT", default="", help="The reason, for the journal.")
 @click.option("--clean", is_flag=True, help="Take it away, if it came to nothing.")
 def abort(named: str, *, session: str, message: str, clean: bool) -> int:
     """End an open or failed session for good.
 
     Running steps are stopped first, even if another terminal drives the session. The journal
-    records the end. With --clean the session is removed instead, with the worktree that `start`
-    created for it, and the branch if it has no work: if none of its steps ran, and no commit has
-    it. Otherwise the command lists what it keeps the session for and changes nothing.
+    records the end. A session of a fleet is ended from any folder, by one of its workers.
+
+    With --clean the session is removed instead, with the worktree that `start` created for it, and
+    the branch if it has no work: if none of its steps ran, and no commit has it. Otherwise the
+    command lists what it keeps the session for and changes nothing.
 
     \b
     Examples:
@@ -33,9 +39,14 @@ def abort(named: str, *, session: str, message: str, clean: bool) -> int:
       playbook abort 20260219-a7k -m "superseded by 014"
       playbook abort 20260219-a7k --clean
     """
+    chosen = options.chosen_session(named, session)
     if clean:
-        return _take_away(options.chosen_session(named, session))
-    snapshot = driving.abort(options.chosen_session(named, session), message)
+        return _take_away(chosen)
+    if decided := places.end(chosen, message):
+        output.write(decided.what)
+        output.inform(f"next: {decided.next}")
+        return 0
+    snapshot = driving.abort(chosen, message)
     output.show_notices(snapshot.notices)
     output.write(
         text.summary(

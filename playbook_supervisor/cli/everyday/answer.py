@@ -9,15 +9,14 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.drive import drive_and_show
 from playbook_supervisor.cli.render import log, text
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import locate, places
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.answering import answer as record
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer, Prompter
-from playbook_supervisor.fleet.commands import deciding
-from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
@@ -45,13 +44,8 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer continue --resume
       playbook answer --gate 'pr#1?1' continue
     """
-    if given := deciding.answer(words, session=session, gate=gate):
-        by = f" by {first_line(given.by)}" if given.by else ""
-        attempt = printable(given.gate.partition("?")[0])
-        output.write(
-            f"{text.stamp(log.now())} {attempt} answered {given.resolution}{by}",
-            f"next: a worker of the fleet continues {given.row.id}",
-        )
+    if decided := places.answer(words, session=session, gate=gate):
+        output.write(f"{text.stamp(log.now())} {decided.what}", f"next: {decided.next}")
         return 0
     snapshot = record(words, session=session, gate=gate)
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))

@@ -22,15 +22,14 @@ _INTERVAL = 1.0  # seconds between two readings of the sessions
 @options.session_argument
 @click.option("--all", is_flag=True, help="Include ended sessions.")
 @click.option("--watch", is_flag=True, help="Keep showing them; a named session until it ends.")
-@click.option("--fleet", is_flag=True, help="Show the sessions of the fleet, of all machines.")
 @options.json
-def status(named: str, *, session: str, all: bool, watch: bool, fleet: bool, json: bool) -> int:
+def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> int:
     """Show all sessions, those that wait for you first.
 
     Then come the other open sessions, the latest begun first, and with --all those that ended, the
     latest end first. It reads every worktree. With --watch it also shows which steps run, for how
     long, and the last line of their agents. If stdout is not a terminal, --watch prints a line for
-    each change. With --fleet it shows what `playbook submit` has queued in any repository.
+    each change.
 
     \b
     Examples:
@@ -38,15 +37,10 @@ def status(named: str, *, session: str, all: bool, watch: bool, fleet: bool, jso
       playbook status --all
       playbook status --watch
       playbook status a7k --json
-      playbook status --fleet --watch
     """
     chosen = options.chosen_session(named, session)
     if watch and json:
         raise click.UsageError("--watch and --json cannot be combined")
-    if fleet:
-        from playbook_supervisor.fleet.cli.status import show
-
-        return show(chosen, all=all, watch=watch, json=json)
     if not watch:
         return _list(chosen, all=all, json=json)
     readings = _readings(chosen, all=all)

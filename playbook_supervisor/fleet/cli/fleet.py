@@ -1,4 +1,4 @@
-"""`fleet`: set up the database that workers share, and look after it."""
+"""`fleet`: sessions on many machines, and the database that their workers share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 
 import click
 
-from playbook_supervisor.cli import completers, options, output
+from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.inspection.doctor import show
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.fleet.commands import operating
+from playbook_supervisor.fleet.cli.status import open_sessions, status
+from playbook_supervisor.fleet.cli.submit import submit
+from playbook_supervisor.fleet.cli.worker import worker
+from playbook_supervisor.fleet.commands import deciding, opening, operating
 from playbook_supervisor.fleet.commands.examining import examine
 from playbook_supervisor.fleet.commands.opening import opened
 from playbook_supervisor.fleet.storage.rows import Limits
@@ -26,16 +29,19 @@ _repositories = click.option(
 @options.group
 @click.pass_context
 def fleet(ctx: click.Context) -> int | None:
-    """Set up the database of the fleet, and look after it.
+    """Run sessions on many machines, or several at once here.
 
-    The fleet runs sessions on many machines, or several at once on this one: `playbook submit`
-    queues a session, each `playbook worker` takes one after the other. What they share is a
-    database: SQLite on one machine, PostgreSQL on many. $PLAYBOOK_FLEET or `fleet` in
-    .playbooks/config.yaml has its address; without either it is a SQLite file of yours.
+    `playbook fleet submit` queues a session, each `playbook fleet worker` takes one after the
+    other. What they share is a database: SQLite on one machine, PostgreSQL on many.
+    $PLAYBOOK_FLEET or `fleet` in .playbooks/config.yaml has its address; without either it is a
+    SQLite file of yours. `playbook answer` and `playbook abort` take the sessions of a fleet, too.
 
     \b
     Examples:
       playbook fleet up
+      playbook fleet submit auto-feature 013
+      playbook fleet worker
+      playbook fleet status
       PLAYBOOK_FLEET=postgresql://db.example.org/fleet playbook fleet migrate
       playbook fleet limits --in-all 4 --per-repository 1
       playbook fleet doctor
@@ -54,7 +60,7 @@ def up() -> int:
     """
     place = operating.up()
     output.write(f"{'made' if place.made else 'ready'}: {place.address}")
-    output.inform("next: playbook worker, and playbook submit PLAYBOOK FEATURE")
+    output.inform("next: playbook fleet worker, and playbook fleet submit PLAYBOOK FEATURE")
     return 0
 
 
@@ -96,8 +102,6 @@ def limits(
     """
     rate = _rate(per_time) if per_time else None
     with opened() as database:
-        from playbook_supervisor.fleet.commands import operating
-
         changes = Limits(in_all, per_repository, rate)
         found = operating.limits(database, pool, changes, unlimited=unlimited)
     output.write(f"{pool}: {_in_words(found)}")
@@ -120,14 +124,12 @@ def rebuild(urls: tuple[str, ...], *, pool: str) -> int:
     if not urls:
         raise click.UsageError("name the repositories: --repo URL")
     with opened() as database:
-        from playbook_supervisor.fleet.commands import opening, operating
-
         for url in urls:
             found = operating.rebuild(database, opening.mirror(url), pool=pool)
             sessions = counted(len(found.rows), "session")
             output.write(f"{printable(found.repository)}: {sessions}, {found.changed} changed")
             output.show_notices(found.notices)
-    output.inform("`playbook status --fleet` shows them.")
+    output.inform("`playbook fleet status` shows them.")
     return 0
 
 
@@ -148,8 +150,6 @@ def prune(*, older_than: float, refs: bool) -> int:
     deleted at the remotes, too: the branch keeps what was last pushed to it.
     """
     with opened() as database:
-        from playbook_supervisor.fleet.commands import operating
-
         gone = operating.prune(database, days=older_than, refs=refs)
     output.write(
         f"removed: {counted(len(gone.sessions), 'session')}, {counted(len(gone.refs), 'ref')}, "
@@ -160,9 +160,7 @@ def prune(*, older_than: float, refs: bool) -> int:
 
 
 @options.command
-@click.argument(
-    "sessions", metavar="[SESSION]...", nargs=-1, shell_complete=completers.fleet_sessions
-)
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=open_sessions)
 @click.option("--stuck", is_flag=True, help="All that are stuck.")
 def retry(sessions: tuple[str, ...], *, stuck: bool) -> int:
     """Queue stuck or failed sessions again.
@@ -177,8 +175,6 @@ def retry(sessions: tuple[str, ...], *, stuck: bool) -> int:
     if bool(sessions) == stuck:
         raise click.UsageError("name sessions, or use --stuck")
     with opened() as database:
-        from playbook_supervisor.fleet.commands import deciding
-
         for session in sessions:
             output.write(f"{deciding.retry(database, session).id} is queued again")
         if stuck:
@@ -199,7 +195,7 @@ def doctor(urls: tuple[str, ...]) -> int:
     return show(examine(urls))
 
 
-for _command in (up, migrate, limits, rebuild, prune, retry, doctor):
+for _command in (submit, worker, status, retry, up, migrate, limits, rebuild, prune, doctor):
     fleet.add_command(_command)
 
 

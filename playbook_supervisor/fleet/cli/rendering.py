@@ -114,7 +114,7 @@ def _state(each: FleetSession, now: int) -> str:
             cancelled = ", to be cancelled" if row.cancel else ""
             return f"running for {lasted} on {first_line(row.worker)}{_lease(row, now)}{cancelled}"
         case State.QUEUED:
-            return f"queued for {lasted}{why_queued(each, now)}"
+            return f"queued for {lasted}{_why_queued(each, now)}"
         case _:
             return f"{row.state}, {lasted} ago"
 
@@ -126,7 +126,24 @@ def _lease(row: Row, now: int) -> str:
     return f", its lease ends in {text.duration(left)}"
 
 
-def why_queued(each: FleetSession, now: int) -> str:
+def standing(each: FleetSession, now: int) -> str:
+    """Where a session stands, as a clause. `now` in ms by the database's clock."""
+    row = each.row
+    lasted = text.duration(max(now - row.changed_at, 0))
+    match row.state:
+        case State.WAITING:
+            return f"waits for {lasted}"
+        case State.STUCK:
+            return f"stuck for {lasted}"
+        case State.RUNNING:
+            return f"runs for {lasted} on {first_line(row.worker, 80)}"
+        case State.QUEUED:
+            return f"queued for {lasted}{_why_queued(each, now)}"
+        case _:
+            return f"{row.state}, {lasted} ago"
+
+
+def _why_queued(each: FleetSession, now: int) -> str:
     """What the session waits for in its queue: `, after 20260219-a7k, which is running`."""
     row = each.row
     parts = []
@@ -172,7 +189,7 @@ def _recent(seen: FleetOverview) -> str:
 
 
 def overview_shape(seen: FleetOverview) -> Json:
-    """`status --fleet --json`."""
+    """`fleet status --json`."""
     return {
         "protocol": PROTOCOL,
         "database": seen.place,

@@ -1,12 +1,16 @@
-"""`status --fleet`: the sessions of the fleet, once or again and again."""
+"""`fleet status`: the sessions of the fleet, once or again and again."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from playbook_supervisor.cli import output, streams
+import click
+
+from playbook_supervisor.cli import options, output, streams
+from playbook_supervisor.cli.completers import completer
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.cli.render.log import now
@@ -14,14 +18,40 @@ from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.cli import rendering
 from playbook_supervisor.fleet.commands import opening, overview
 from playbook_supervisor.fleet.commands.overview import FleetOverview
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import ENDED, State
+
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _INTERVAL = 1.0  # seconds between two readings of the database
 
 
-def show(session: str, *, all: bool, watch: bool, json: bool) -> int:
-    """Print the sessions, or the named one; with `watch` until a named one ends."""
+@completer
+def open_sessions(_: click.Context) -> Iterable[str]:
+    """Ids of the open sessions of the fleet, also by their last three characters."""
+    return opening.session_ids()
+
+
+@options.command
+@click.argument("session", metavar="[SESSION]", default="", shell_complete=open_sessions)
+@click.option("--all", is_flag=True, help="Include ended sessions.")
+@click.option("--watch", is_flag=True, help="Keep showing them; a named session until it ends.")
+@options.json
+def status(session: str, *, all: bool, watch: bool, json: bool) -> int:
+    """Show the sessions of the fleet, those that wait for you first.
+
+    Of all repositories and machines: then come the stuck ones, those that run, and the queue in its
+    order. SESSION is an id, or the beginning or end of one. If stdout is not a terminal, --watch
+    prints a line for each change.
+
+    \b
+    Examples:
+      playbook fleet status
+      playbook fleet status --watch
+      playbook fleet status a7k --json
+    """
+    if watch and json:
+        raise click.UsageError("--watch and --json cannot be combined")
     with opening.opened() as database:
         if watch:
             readings = _readings(database, session, ended=all)

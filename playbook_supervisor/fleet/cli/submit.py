@@ -1,4 +1,4 @@
-"""`submit`: a session for the workers of a fleet."""
+"""`fleet submit`: a session for the workers of a fleet."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def submit(
     """Queue a session for the workers of a fleet.
 
     It begins at what the repository's remote has, not at what is in this folder. Any worker may
-    take it, on any machine. `playbook status --fleet` shows how far it is.
+    take it, on any machine. `playbook fleet status` shows how far it is.
 
     \b
     Examples:
-      playbook submit auto-feature 013
-      playbook submit auto-feature 013 --max-cost-usd 5 --priority 10
-      playbook submit auto-change "add --json" --repo https://github.com/acme/site.git
-      playbook submit auto-validate 013 --after 20260219-a7k
+      playbook fleet submit auto-feature 013
+      playbook fleet submit auto-feature 013 --max-cost-usd 5 --priority 10
+      playbook fleet submit auto-change "add --json" --repo https://github.com/acme/site.git
+      playbook fleet submit auto-validate 013 --after 20260219-a7k
     """
     drive = options.drive_options(values)
     submission = submitting.Submission(

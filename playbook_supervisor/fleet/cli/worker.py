@@ -1,4 +1,4 @@
-"""`worker`: carry out the sessions of a fleet on this machine."""
+"""`fleet worker`: carry out the sessions of a fleet on this machine."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
 
     \b
     Examples:
-      playbook worker
-      playbook worker --pools default,nightly --slots 4
-      playbook worker --drain
+      playbook fleet worker
+      playbook fleet worker --pools default,nightly --slots 4
+      playbook fleet worker --drain
     """
     level = options.level()
 

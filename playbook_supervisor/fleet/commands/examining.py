@@ -161,7 +161,7 @@ def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
     lapsed = [row for row in rows if row.state is State.RUNNING and row.lease_until < now]
     if lapsed:
         found = f"{_named(lapsed)}: the lease has lapsed and no worker has noticed"
-        yield Diagnosis("leases", "wrong", found, "Start a worker: `playbook worker`.")
+        yield Diagnosis("leases", "wrong", found, "Start a worker: `playbook fleet worker`.")
 
 
 def _jobs(database: FleetDatabase) -> Iterator[Diagnosis]:
@@ -171,7 +171,7 @@ def _jobs(database: FleetDatabase) -> Iterator[Diagnosis]:
     lost = [row for row in due if (row.id, row.job) not in jobs]
     needed = {(row.id, row.job) for row in rows}
     surplus = sorted({session for session, number in jobs if (session, number) not in needed})
-    cure = "A worker's sweep puts this right within a minute: `playbook worker`."
+    cure = "A worker's sweep puts this right within a minute: `playbook fleet worker`."
     if lost:
         yield Diagnosis("jobs", "advice", f"{_named(lost)}: queued without a job", cure)
     if surplus:

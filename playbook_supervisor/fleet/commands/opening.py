@@ -12,13 +12,11 @@ from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage import address as addresses
 from playbook_supervisor.fleet.storage.address import Address
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.git import checkout
 
 if TYPE_CHECKING:
-    from playbook_supervisor.fleet.engine.session_ref import Mirror
     from playbook_supervisor.fleet.storage.database import FleetDatabase
     from playbook_supervisor.fleet.worker_settings import WorkerSettings
 
@@ -37,7 +35,24 @@ def is_set_up() -> bool:
 
 def opened() -> FleetDatabase:
     """The fleet's database, for a `with`. StateError PB-STATE-NO-EXTRA without its packages."""
+    # optional packages, without which everything but the database is there
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
+
     return FleetDatabase.open(address())
+
+
+def migrate(place: Address) -> None:
+    """Make the tables of the database there, or change them to this version's."""
+    # as above
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
+
+    FleetDatabase.migrate(place)
+
+
+def session_ids() -> list[str]:
+    """The ids of the open sessions."""
+    with opened() as database:
+        return [row.id for row in database.rows(open_only=True)]
 
 
 def mirror(url: str, settings: WorkerSettings | None = None) -> Mirror:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import FleetError, PlaybookError, StateError
 from playbook_supervisor.fleet import worker_settings
@@ -19,8 +20,6 @@ from playbook_supervisor.fleet.engine.outcome import ENDS
 from playbook_supervisor.fleet.engine.remotes import mirror_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.engine.session_tip import Tip
-from playbook_supervisor.fleet.storage.address import Address
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Limits, Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel import gates
@@ -33,6 +32,9 @@ from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import SESSIONS
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import remove, written_at
+
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _DAY, _HOUR = 86_400_000, 3_600_000  # ms
 _NS = 1_000_000  # of a ms
@@ -53,7 +55,7 @@ def up() -> Place:
     place = opening.address()
     if not place.shared:
         return migrate()
-    if error := _not_up(place):
+    if error := _not_up():
         raise FleetError(
             error.code,
             error.message,
@@ -67,17 +69,17 @@ def up() -> Place:
 def migrate() -> Place:
     """Make the tables, or change them to this version's."""
     place = opening.address()
-    if _not_up(place) is None:
+    if _not_up() is None:
         return Place(place.shown, made=False)
-    FleetDatabase.migrate(place)
-    FleetDatabase.open(place).close()
+    opening.migrate(place)
+    opening.opened().close()
     return Place(place.shown, made=True)
 
 
-def _not_up(place: Address) -> FleetError | None:
+def _not_up() -> FleetError | None:
     """Why the database has to be migrated; None if it is ready."""
     try:
-        FleetDatabase.open(place).close()
+        opening.opened().close()
     except FleetError as error:
         if error.code != "PB-FLEET-NOT-UP":
             raise
@@ -100,7 +102,7 @@ def work(
     `pools` and `slots` count instead of those of worker.yaml. FleetError PB-FLEET-SETTINGS if that
     names no repositories although others can put sessions into the database.
     """
-    require_person("worker")
+    require_person("fleet worker")
     settings = worker_settings.load(shared=database.address.shared)
     if pools:
         settings = replace(settings, pools=worker_settings.pool_names(pools))

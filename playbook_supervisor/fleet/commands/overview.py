@@ -1,4 +1,4 @@
-"""`status --fleet`: all sessions of the fleet, those that wait for a person first.
+"""`fleet status`: all sessions of the fleet, those that wait for a person first.
 
 Everything comes from the database, which keeps nothing of what agents or git have said.
 """
@@ -91,7 +91,7 @@ def find(database: FleetDatabase, named: str) -> Row:
         raise StateError(
             "PB-STATE-NO-SESSION",
             f"the fleet has no session {first_line(named, 40)}",
-            guidance="`playbook status --fleet --all` lists them; `playbook submit` begins one.",
+            guidance="`playbook fleet status --all` lists all; `playbook fleet submit` begins one.",
         )
     return row
 

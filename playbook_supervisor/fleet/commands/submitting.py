@@ -1,4 +1,4 @@
-"""The command `submit`: a session that any worker of the fleet may take.
+"""`fleet submit`: a session that any worker of the fleet may take.
 
 Everything is checked in a clone of what the repository's remote has, as a worker will see it. The
 session is pushed to a ref of its own first, and queued then; if that fails, the ref is removed.
@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
@@ -28,7 +29,6 @@ from playbook_supervisor.errors import (
 from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.commands import opening
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import NewSession
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
@@ -39,6 +39,9 @@ from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_process import ask, identity
+
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _PATIENCE, _PAUSE = 10.0, 1.0  # seconds, while the database is away
 
@@ -77,7 +80,7 @@ def submit(
 ) -> Submitted:
     """Create the session in the repository, and queue it. Nothing remains after an error."""
     if submission.drive.mode is Mode.AUTONOMOUS:
-        own_agents.require_none_anywhere("submit --mode autonomous")
+        own_agents.require_none_anywhere("fleet submit --mode autonomous")
     here = cwd or locate.current_folder()
     worker_settings.pool_names((submission.pool,))
     mirror = opening.mirror(submission.repository or _own_remote(here))

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor import __version__
 from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
@@ -38,7 +39,6 @@ from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term, overtaken
 from playbook_supervisor.fleet.engine.outcome import Became
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import State, StoredAnswer
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import first_line
@@ -54,6 +54,9 @@ from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import ensure_folder, remove, require_space
 from playbook_supervisor.system.process.leash_process import now
 from playbook_supervisor.system.process.processes import Worker
+
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push

@@ -10,11 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import FleetError, PlaybookError
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease
 from playbook_supervisor.system.process.leash_process import now
+
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 SECONDS = 90.0
 """How long a lease lasts."""

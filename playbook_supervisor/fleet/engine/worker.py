@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine.advance import Station, advance
 from playbook_supervisor.fleet.engine.lease import Term
-from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import counted
@@ -26,6 +26,9 @@ from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import ensure_folder, remove
 from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.process.process_groups import worker_alive
+
+if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _MOST_BETWEEN_SWEEPS = 5.0  # seconds
 _DRAIN_INTERVAL = 0.5  # seconds between two looks at whether the queue is empty

@@ -82,7 +82,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session that was created and pushed, as `submit` stores it."""
+    """A session that was created and pushed, as `fleet submit` stores it."""
 
     id: str
     repository: str

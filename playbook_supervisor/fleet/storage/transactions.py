@@ -78,7 +78,7 @@ class Transaction:
             raise StateError(
                 "PB-STATE-NO-SESSION",
                 f"the fleet has no session {session_id}",
-                guidance="`playbook status --fleet` lists the sessions.",
+                guidance="`playbook fleet status` lists the sessions.",
             )
         return row
 
@@ -416,7 +416,7 @@ def answer(tx: Transaction, session_id: str, gate: str, text: str, by: str, via:
         raise StateError(
             "PB-STATE-NO-GATE",
             f"session {session_id} does not wait at gate {first_line(gate, 60)}",
-            guidance="`playbook status --fleet` shows what the sessions wait for.",
+            guidance="`playbook fleet status` shows what the sessions wait for.",
         )
     columns = tx.answer.c
     insert = _insert(tx, tx.answer).values(

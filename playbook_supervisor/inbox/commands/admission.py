@@ -62,7 +62,7 @@ def require_person(row: Row, who: Answerer) -> None:
 
 
 def require_person_anywhere(who: Answerer) -> None:
-    """As `require_person`, for a session of the fleet: an agent of any repository is refused."""
+    """As `require_person`, for a session elsewhere: an agent of any repository is refused."""
     own_agents.require_none_anywhere("inbox")
     if locate.in_claude_code():
         raise StateError("PB-STATE-HUMAN-ONLY", f"only a human may {_WHAT}, not Claude Code")

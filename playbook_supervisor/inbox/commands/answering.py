@@ -10,13 +10,11 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands.driving.answering import answer as record
-from playbook_supervisor.commands.pinned import pinned_policy
+from playbook_supervisor.commands.places import PlaceReader
 from playbook_supervisor.drivers import driver_lock, gate_answer
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.inbox.commands.admission import (
     Answerer,
@@ -32,9 +30,6 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import ensure_folder, written_at
 from playbook_supervisor.system.disk.log_file import last_part
 from playbook_supervisor.system.process.child_process import start_apart
-
-if TYPE_CHECKING:
-    from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
 
 _LOG = "inbox-resume.log"
 _PART = 4_000  # bytes of the log that are looked at
@@ -76,30 +71,21 @@ def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
     return Recorded(snapshot, _resume(row, snapshot))
 
 
-def answer_in_fleet(fleet: FleetFeed, row: Row, given: Submission, who: Answerer) -> None:
-    """Store the answer, with a job for the session: its worker journals it, if it counts then.
-
-    Errors as `answer`; FleetError PB-FLEET-ANSWERED.
-    """
+def answer_elsewhere(place: PlaceReader, row: Row, given: Submission, who: Answerer) -> None:
+    """Give the answer to the place that has the session. Errors as `answer`, and the place's."""
     require_person_anywhere(who)
     facts = _require_shown(row, given)
     _require_waiting(row, facts)
     decided = gate_answer.resolution(given.text, facts.choices, facts.gate.question)
-    database, at = fleet.database(), row.seen.gate_at
     name = who.name or principal.local(row.seen.root).name
-    step = facts.record.id.partition("#")[0]
-    policy = pinned_policy(at.store, at.session_id)
-    policy.admit(step, facts.record.reason, decided, name, database.role)
-    database.answer(row.session_id, facts.gate.id, given.text, name, via="inbox")
+    place.answer(row.seen, facts.record, decided, given.text, name)
 
 
 def _require_waiting(row: Row, facts: GateFacts) -> None:
-    """The database may know of what has happened since the snapshot, and the other way round."""
-    assert row.fleet is not None  # noqa: S101 - it is a session of the fleet
-    waits = row.fleet.session.row
-    if waits.state is not State.WAITING or waits.gate != facts.gate.id:
+    """The place may know of what has happened since the snapshot, and the other way round."""
+    if row.elsewhere is not None and row.elsewhere.gate != facts.gate.id:
         said = f"the gate {first_line(facts.gate.id, 60)} does not wait any more"
-        raise _changed(row, said, f", which is {waits.state}")
+        raise _changed(row, said, f", which is {row.elsewhere.state}")
 
 
 def _require_shown(row: Row, given: Submission) -> GateFacts:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from playbook_supervisor.commands.places import PlaceReader
+from playbook_supervisor.commands.views.progress import progress_of, steps_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.inbox.commands import register
 from playbook_supervisor.inbox.commands.repository import AnyRow, Repository, Row
-
-if TYPE_CHECKING:
-    from playbook_supervisor.inbox.commands.fleet_feed import FleetFeed
 
 _MOST_ENDED = 50  # sessions that have ended today
 _OLD = 30.0  # seconds
@@ -25,8 +23,8 @@ _OLD = 30.0  # seconds
 class Listing:
     """The sessions by what they need. `problems` name repositories that cannot be read.
 
-    `stuck` and `queued` are sessions of the fleet, and so are some of the others. `version` grows
-    with each change.
+    `stuck` and `queued` are sessions of other places, and so are some of the others. `version`
+    grows with each change.
     """
 
     version: int = 0
@@ -44,12 +42,12 @@ class Listing:
 
 
 class Feed:
-    """The sessions of several repositories, and of the fleet. Any thread may ask; one reads."""
+    """The sessions of several repositories and `places`. Any thread may ask; one reads."""
 
     def __init__(
-        self, roots: Callable[[], Collection[Path]], fleet: FleetFeed | None = None
+        self, roots: Callable[[], Collection[Path]], places: Mapping[str, PlaceReader] | None = None
     ) -> None:
-        self._roots, self.fleet = roots, fleet
+        self._roots, self.places = roots, places or {}
         self._lock = threading.Lock()
         self._known: dict[Path, Repository] = {}
         self._repositories: dict[str, Repository] = {}
@@ -64,14 +62,15 @@ class Feed:
         """The listing, read again if that was not done for long."""
         if time.monotonic() - self._looked_at > _OLD:
             self.poll()
-        self.poll_fleet(unless_fresh=True)
+        self.poll_places(unless_fresh=True)
         return self.listing
 
-    def poll_fleet(self, *, unless_fresh: bool = False) -> tuple[str, ...]:
-        """Read the sessions of the fleet, if there is one; the topics of those that differ."""
-        if self.fleet is None:
+    def poll_places(self, *, unless_fresh: bool = False) -> tuple[str, ...]:
+        """Read the sessions of other places; the topics of those that differ."""
+        if not self.places:
             return ()
-        self.fleet.poll(unless_fresh=unless_fresh)
+        for place in self.places.values():
+            place.poll(unless_fresh=unless_fresh)
         with self._lock:
             return self._arrange()
 
@@ -92,27 +91,37 @@ class Feed:
             return self._arrange()
 
     def find(self, key: str, session_id: str) -> Row | None:
-        """The session as it is now, read from its files. Errors as `FleetFeed.find`."""
+        """The session as it is now, read from its files. Errors as `PlaceReader.find`."""
         with self._lock:
             known = key in self._repositories
-        if not known and self.fleet is not None:  # the link of a worker's notice names its clone
-            return self.fleet.find(session_id)
+        if not known and self.places:
+            return self._find_elsewhere(key, session_id)
         with self._lock:
             if (repository := self._repositories.get(key)) is not None:
                 self._read(repository)
             rows = self._rows.get(key, ())
             return next((row for row in rows if row.session_id == session_id), None)
 
+    def _find_elsewhere(self, key: str, session_id: str) -> Row | None:
+        """In the place of that name, else in any: a notice's link may name a clone of the place."""
+        place = self.places.get(key)
+        for each in (place,) if place is not None else self.places.values():
+            if (found := each.find(session_id)) is not None:
+                session, seen = found
+                progress = progress_of(seen, steps_of(seen))
+                return Row(session.key, session.repository, progress, session)
+        return None
+
     def one_of_each(self) -> list[Row]:
         """A session of each repository that has any."""
         with self._lock:
             return [rows[0] for rows in self._rows.values() if rows]
 
-    def places(self) -> tuple[Path, ...]:
+    def folders(self) -> tuple[Path, ...]:
         """The folders in which something is written when a session changes."""
         with self._lock:
-            found = (place for each in self._repositories.values() for place in each.places)
-            return tuple(dict.fromkeys(place for place in found if place.is_dir()))
+            found = (folder for each in self._repositories.values() for folder in each.folders)
+            return tuple(dict.fromkeys(folder for folder in found if folder.is_dir()))
 
     def note(self, problem: str) -> None:
         """Show this problem, too, or none if it is empty, from the next poll on."""
@@ -150,13 +159,13 @@ class Feed:
     def _arrange(self) -> tuple[str, ...]:
         """Sort all sessions into a new listing; the topics of those that differ from the last."""
         rows: list[AnyRow] = [row for each in self._rows.values() for row in each]
-        rows += self.fleet.rows if self.fleet else ()
+        rows += [row for place in self.places.values() for row in place.rows]
         rows = [row for row in rows if row.open or _is_of_today(row.since)]
         said = {row.topic: row for row in rows}
         former = self._said
         changed = [each for each in {**said, **former} if _differ(said.get(each), former.get(each))]
-        problem = self.fleet.problem if self.fleet else ""
-        problems = tuple(sorted(filter(None, (*self._problems.values(), self._note, problem))))
+        elsewhere = (place.problem for place in self.places.values())
+        problems = tuple(sorted(filter(None, (*self._problems.values(), self._note, *elsewhere))))
         if problems != self.listing.problems:
             changed.append("")
         if changed or not self.listing.version:
@@ -169,10 +178,10 @@ def _listing(version: int, rows: Sequence[AnyRow], problems: tuple[str, ...]) ->
     """The oldest gate comes first; of all others, the latest; those of a queue in its order."""
     since = attrgetter("since")
 
-    def of(place: str) -> Iterator[AnyRow]:
-        return (row for row in rows if row.place == place)
+    def of(section: str) -> Iterator[AnyRow]:
+        return (row for row in rows if row.section == section)
 
-    idle = [row for row in rows if isinstance(row, Row) and row.place == "idle"]
+    idle = [row for row in rows if isinstance(row, Row) and row.section == "idle"]
     return Listing(
         version,
         tuple(sorted(of("waiting"), key=since)),

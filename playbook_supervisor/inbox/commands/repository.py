@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.commands.places import PlacedSession
 from playbook_supervisor.commands.views.progress import Poller, Progress
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.fleet.commands.overview import FleetSession
-from playbook_supervisor.fleet.engine.remotes import repository_name
-from playbook_supervisor.fleet.storage.rows import OPEN, State
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
 
-FLEET = "fleet"
-"""Stands for the fleet in links, where other sessions have their repository's key."""
 _PLAYBOOKS, _SESSIONS, _PRIVATE, _WORKTREES = ".playbooks", "sessions", "playbook", "worktrees"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One session that a person began. `key` and `repository` name its repository, in links and
-    to people. One of the `fleet` is read from its newest snapshot.
+    to people. One that is `elsewhere` is shown as its place has last recorded it.
     """
 
     key: str
     repository: str
     progress: Progress
-    fleet: FleetRow | None = None
+    elsewhere: PlacedSession | None = None
 
     @property
     def seen(self) -> SessionOverview:
@@ -48,7 +44,7 @@ class Row:
         return self.seen.open
 
     @property
-    def place(self) -> str:
+    def section(self) -> str:
         """What it is among: `waiting`, `working`, `idle` or `ended`."""
         if self.seen.gate is not None:
             return "waiting"
@@ -77,67 +73,7 @@ class Row:
         return f"{self.key}/{self.session_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRow:
-    """A session of the fleet. This machine's clock is `later` than the database's by so many ms."""
-
-    session: FleetSession
-    later: int
-    key: str = FLEET
-
-    @property
-    def fleet(self) -> FleetRow:
-        """Itself: other rows have none."""
-        return self
-
-    @property
-    def session_id(self) -> str:
-        return self.session.row.id
-
-    @property
-    def since(self) -> int:
-        """When its state last changed, in ms by this machine's clock."""
-        return self.session.row.changed_at + self.later
-
-    @property
-    def topic(self) -> str:
-        """What changes of this session are told about."""
-        return f"{FLEET}/{self.session_id}"
-
-    @property
-    def repository(self) -> str:
-        """The last part of its repository's address."""
-        return repository_name(self.session.row.repository)
-
-    @property
-    def state(self) -> State:
-        return self.session.row.state
-
-    @property
-    def open(self) -> bool:
-        """Whether it has not ended."""
-        return self.state in OPEN
-
-    @property
-    def place(self) -> str:
-        """What it is among: `waiting`, `stuck`, `working`, `queued` or `ended`."""
-        if not self.open:
-            return "ended"
-        return "working" if self.state is State.RUNNING else self.state.value
-
-    @property
-    def gate(self) -> str:
-        """The gate at which it waits; empty if it does not."""
-        return self.session.row.gate if self.state is State.WAITING else ""
-
-    @property
-    def told(self) -> object:
-        """As `Row.told`."""
-        row = self.session.row
-        return replace(self.session, row=replace(row, lease_until=0, changed_at=0))
-
-
-AnyRow = Row | FleetRow
+AnyRow = Row | PlacedSession
 
 
 def _tree(seen: SessionOverview) -> tuple[object, ...]:
@@ -151,7 +87,7 @@ class Repository:
     def __init__(self, root: Path) -> None:
         self._store = _main_store(root)
         self.key, self.name = self._store.checkout.key, self._store.checkout.main_root.name
-        self.places: tuple[Path, ...] = ()
+        self.folders: tuple[Path, ...] = ()
         self._poller = Poller(self._store, contexts=False)
         self._rows: dict[str, Row] = {}
 
@@ -162,7 +98,7 @@ class Repository:
     def rows(self, changed: Collection[str] | None = None) -> list[Row]:
         """Its sessions now; `changed` are the ids of the only ones that may differ."""
         if changed is None:
-            self.places = tuple(_places(self._store.checkout))
+            self.folders = tuple(_folders(self._store.checkout))
         seen = self._poller.poll(changed)
         self._rows = {each.seen.session_id: self._row(each) for each in seen}
         return list(self._rows.values())
@@ -177,7 +113,7 @@ class Repository:
         """The sessions that these written files belong to; None if they may be of any."""
         found = set[str]()
         for path in paths:
-            for place in self.places:
+            for place in self.folders:
                 below = _below(os.fspath(path), place)
                 if below is not None and (session := _session_of(place, below)) is not None:
                     if not session:
@@ -195,7 +131,7 @@ def _main_store(root: Path) -> DiskStore:
         return store
 
 
-def _places(here: Checkout) -> Iterator[Path]:
+def _folders(here: Checkout) -> Iterator[Path]:
     for root in checkout.worktrees(here):
         yield root / _PLAYBOOKS
     yield here.common_dir / _PRIVATE

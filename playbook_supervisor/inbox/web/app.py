@@ -58,7 +58,6 @@ _SAID = {
     "recorded": "Your answer is recorded. To go on: `playbook resume`, or let the inbox do that "
     "(`inbox: {resume: true}` in the settings).",
     "ended": "Your answer is recorded, and the session has ended.",
-    "fleet": "Your answer is recorded. A worker of the fleet journals it, and goes on.",
 }
 """What an answer has led to, by the word in the address of the page that follows it."""
 
@@ -131,8 +130,11 @@ class InboxApp:
 
     def _session(self, request: Request) -> Response:
         person, row = self._visitor(request).shown, self._row(request)
-        said = _SAID.get(request.query_params.get("after", ""), "")
-        failure = "" if row.seen.driver or row.fleet else answering.failure(row)
+        after = request.query_params.get("after", "")
+        said = _SAID.get(after, "")
+        if (place := self._feed.places.get(after)) is not None:
+            said = f"Your answer is recorded. {place.after_answer}"
+        failure = "" if row.seen.driver or row.elsewhere else answering.failure(row)
         view = view_of(row.seen)
         return _page(
             inbox_pages.session_page(row, view, person, _now(), said=said, failure=failure)
@@ -174,10 +176,10 @@ class InboxApp:
             text=_text_of(fields),
         )
         who = self._answerer(request, visitor)
-        if row.fleet is not None and self._feed.fleet is not None:
-            answering.answer_in_fleet(self._feed.fleet, row, given, who)
-            self._feed.poll_fleet()
-            after = "fleet"
+        if row.elsewhere is not None:
+            answering.answer_elsewhere(self._feed.places[row.key], row, given, who)
+            self._feed.poll_places()
+            after = row.key
         else:
             after = _after_answer(row, answering.answer(row, given, who))
             self._feed.poll([row.seen.root / ".playbooks"])
@@ -234,7 +236,7 @@ class InboxApp:
         who = self._answerer(request, Visitor("", ""))
         for row in self._feed.one_of_each():
             admission.require_person(row, who)
-        if self._feed.fleet is not None:
+        if self._feed.places:
             admission.require_person_anywhere(who)
 
     def _visitor(self, request: Request) -> Visitor:

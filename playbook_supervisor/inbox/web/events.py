@@ -100,7 +100,7 @@ async def follow(feed: Feed, broker: Broker, on_look: Callable[[], None]) -> Non
     looking = threading.Thread(target=_repeat, args=(on_look, stop), name="looking", daemon=True)
     reading.start()
     looking.start()
-    if feed.fleet is not None:
+    if feed.places:
         threading.Thread(target=reader.follow_fleet, name="fleet", daemon=True).start()
     try:
         await asyncio.Event().wait()
@@ -135,7 +135,7 @@ class _Reader:
         """Ask the fleet's database what has changed, while someone looks, until `stop` is set."""
         while not self._stop.wait(_POLLED):
             if len(self._broker):
-                self._tell(self._feed.poll_fleet())
+                self._tell(self._feed.poll_places())
 
     def _read_changes(self) -> None:
         """Until other folders have to be watched."""
@@ -196,7 +196,7 @@ class _Reader:
 
     def _places(self) -> tuple[Path, ...]:
         own = self._register.parent
-        return (*self._feed.places(), *((own,) if own.is_dir() else ()))
+        return (*self._feed.folders(), *((own,) if own.is_dir() else ()))
 
     def _read(self, written: Collection[str] | None = None) -> tuple[str, ...]:
         """Read what was written, or all, and tell everyone."""

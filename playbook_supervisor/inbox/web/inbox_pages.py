@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from playbook_supervisor.cli.render import html, text
+from playbook_supervisor.cli.render import html
 from playbook_supervisor.cli.render.page import session_values
 from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.drivers.notifications import page_path
-from playbook_supervisor.fleet.cli import rendering
-from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.inbox.commands.feed import Listing
 from playbook_supervisor.inbox.commands.gate_facts import GateFacts
-from playbook_supervisor.inbox.commands.repository import AnyRow, FleetRow, Row
+from playbook_supervisor.inbox.commands.repository import AnyRow, Row
 from playbook_supervisor.kernel.answers import meanings_of
 from playbook_supervisor.kernel.gates import ASKED, PLANNED
 from playbook_supervisor.kernel.vocabulary import Resolution
@@ -35,7 +33,7 @@ def listing_page(listing: Listing, person: str, now: int) -> str:
     """All sessions. `now` in ms since the epoch."""
     state = str(listing.version)
     frame = _frame(person, now, "", state)
-    return html.render("list.html", listing=listing, link=link, standing=standing, **frame)
+    return html.render("list.html", listing=listing, link=link, **frame)
 
 
 def gate_page(
@@ -72,27 +70,7 @@ def session_page(
     """One session. `said` tells what an answer has led to, `failure` why it is not continued."""
     frame = _frame(person, now, row.topic, "")
     values = session_values(view, now) | frame
-    stands = standing(row.fleet, now) if row.fleet else ""
-    return html.render(
-        "session.html", row=row, link=link, said=said, failure=failure, stands=stands, **values
-    )
-
-
-def standing(row: FleetRow, now: int) -> str:
-    """Where a session stands in the fleet, as a clause. `now` in ms since the epoch."""
-    lasted = text.duration(max(now - row.since, 0))
-    worker = first_line(row.session.row.worker, 80)
-    match row.place:
-        case "waiting":
-            return f"waits for {lasted}"
-        case "stuck":
-            return f"stuck for {lasted}"
-        case "working":
-            return f"runs for {lasted} on {worker}"
-        case "queued":
-            return f"queued for {lasted}{rendering.why_queued(row.session, now - row.later)}"
-        case _:
-            return f"{row.state}, {lasted} ago"
+    return html.render("session.html", row=row, link=link, said=said, failure=failure, **values)
 
 
 def enter_page(token: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The fleet as the inbox shows it: the list from the database, a session's page from git.
+"""The fleet as pages show it: the list from the database, a session's page from git.
 
 To show a session, its newest snapshot is cloned, and nothing changes the clone. It is used as long
 as the snapshot is the same, and removed when no one has looked for a while. What a process that was
@@ -10,22 +10,24 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.views.progress import progress_of, steps_of
+from playbook_supervisor.commands.pinned import pinned_policy
+from playbook_supervisor.commands.places import PlacedSession
 from playbook_supervisor.errors import FleetError, PlaybookError, StateError
 from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.commands import opening
 from playbook_supervisor.fleet.commands.overview import FleetSession, fleet
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.engine.session_ref import SessionClone, Tip
-from playbook_supervisor.fleet.storage import rows
+from playbook_supervisor.fleet.storage.rows import OPEN, Row, State
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.inbox.commands.repository import FLEET, FleetRow, Row
+from playbook_supervisor.kernel.state import Gate
+from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -35,28 +37,37 @@ from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git import checkout
 
 if TYPE_CHECKING:
+    from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
+KEY = "fleet"
+"""Stands for the fleet in links, where other sessions have their repository's key."""
+
+_SECTIONS = {State.RUNNING: "working"}
 _FRESH = 2.0  # seconds
 _UNUSED = 600.0  # seconds after which a clone is removed
 _REPLACED = 30.0  # seconds that a page may still read a clone whose session has gone on
 _LOCK = "lock"
 
 
-class FleetFeed:
-    """The fleet of this folder. Any thread may ask.
+class FleetReader:
+    """The sessions of the fleet of this folder. Any thread may ask.
 
-    `rows` are the sessions as last read, `problem` why they could not be read or is empty.
+    `stands` says where a session stands, at a time of the database's clock.
     """
 
-    def __init__(self) -> None:
+    after_answer = "A worker of the fleet journals it, and goes on."
+
+    def __init__(self, stands: Callable[[FleetSession, int], str]) -> None:
+        self._stands = stands
         self._lock = threading.Lock()
         self._open = ExitStack()
-        self._known: FleetDatabase | None = None
-        self._views = Views(lambda: self.database().now())
+        self._opened: FleetDatabase | None = None
+        self._views = Views(lambda: self._database().now())
         self._read_at = float("-inf")
         self._stamp: tuple[int, ...] | None = None
-        self.rows: tuple[FleetRow, ...] = ()
+        self._known: Mapping[FleetSession, PlacedSession] = {}
+        self.rows: tuple[PlacedSession, ...] = ()
         self.problem = ""
 
     def poll(self, *, unless_fresh: bool = False) -> None:
@@ -64,7 +75,7 @@ class FleetFeed:
         if unless_fresh and time.monotonic() - self._read_at < _FRESH:
             return
         try:
-            self._read(self.database())
+            self._read(self._database())
         except PlaybookError as error:
             self.problem = f"fleet: {error.message}. {error.guidance}".strip()
             self._stamp = None
@@ -79,13 +90,14 @@ class FleetFeed:
         seen = fleet(database)
         later = system_clock() - seen.now
         sessions = (*seen.sessions, *(FleetSession(row) for row in seen.ended))
-        known = {row.session: row for row in self.rows}  # the same row is not compared again
-        self.rows = tuple(known.get(each) or FleetRow(each, later) for each in sessions)
+        known = self._known  # the same row is not compared again
+        self._known = {each: known.get(each) or self._placed(each, later) for each in sessions}
+        self.rows = tuple(self._known.values())
         self.problem, self._stamp = " ".join(seen.notices), stamp
 
-    def find(self, session_id: str) -> Row | None:
+    def find(self, session_id: str) -> tuple[PlacedSession, SessionOverview] | None:
         """The session as its newest snapshot has it; None if the fleet does not have it."""
-        database = self.database()
+        database = self._database()
         row = database.row(session_id) if SESSION_ID.match(session_id) else None
         if row is None:
             return None
@@ -93,15 +105,39 @@ class FleetFeed:
         seen = overview.in_tree(overview.sessions(store), session_id)
         if seen is None:
             raise StateError("PB-STATE-NO-SESSION", "its snapshot does not have the session")
-        shown = FleetRow(FleetSession(row), system_clock() - database.now())
-        return Row(FLEET, shown.repository, progress_of(seen, steps_of(seen)), shown)
+        return self._placed(FleetSession(row), system_clock() - database.now()), seen
 
-    def database(self) -> FleetDatabase:
-        """The database, opened if it is not."""
-        with self._lock:
-            if self._known is None:
-                self._known = self._open.enter_context(opening.opened())
-            return self._known
+    def answer(
+        self, seen: SessionOverview, gate: Gate, decided: Resolution, text: str, by: str
+    ) -> None:
+        """Store the answer, with a job for the session: its worker journals it, if it counts then.
+
+        FleetError PB-FLEET-ANSWERED after another person's answer; the errors of policies.
+        """
+        assert seen.gate is not None  # noqa: S101 - it is what the person has answered
+        database, at = self._database(), seen.gate_at
+        policy = pinned_policy(at.store, at.session_id)
+        policy.admit(gate.id.partition("#")[0], gate.reason, decided, by, database.role)
+        database.answer(seen.session_id, seen.gate.id, text, by, via="inbox")
+
+    def _placed(self, session: FleetSession, later: int) -> PlacedSession:
+        """The row of a list. This machine's clock is `later` than the database's by so many ms."""
+        row = session.row
+        ended = row.state not in OPEN
+        return PlacedSession(
+            key=KEY,
+            session_id=row.id,
+            repository=repository_name(row.repository),
+            playbook=row.playbook,
+            feature=row.feature,
+            section="ended" if ended else _SECTIONS.get(row.state, row.state.value),
+            state=row.state.value,
+            since=row.changed_at + later,
+            gate=row.gate if row.state is State.WAITING else "",
+            said=row.said,
+            stands=lambda now: self._stands(session, now - later),
+            told=replace(session, row=replace(row, lease_until=0, changed_at=0)),
+        )
 
     def sweep(self) -> None:
         """Remove what no one looks at any more."""
@@ -112,9 +148,15 @@ class FleetFeed:
         self._views.close()
         self._close_database()
 
+    def _database(self) -> FleetDatabase:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open.enter_context(opening.opened())
+            return self._opened
+
     def _close_database(self) -> None:
         with self._lock:
-            self._known = None
+            self._opened = None
             self._open.close()
 
 
@@ -151,7 +193,7 @@ class Views:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def store(self, row: rows.Row) -> DiskStore:
+    def store(self, row: Row) -> DiskStore:
         """The sessions of the newest snapshot of that one, which is fetched now."""
         with self._lock:
             own = self._locks.setdefault(row.id, threading.Lock())
@@ -180,7 +222,7 @@ class Views:
         with suppress(PlaybookError):
             remove(self._folder)
 
-    def _view(self, row: rows.Row) -> _View:
+    def _view(self, row: Row) -> _View:
         settings = worker_settings.load()
         mirror = opening.mirror(row.repository, settings)
         if not settings.admits(mirror.url):
