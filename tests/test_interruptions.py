@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -288,23 +287,6 @@ def test_there_is_no_warning_if_nothing_can_be_lost(project: Project, first: str
     assert "may replace" not in project.playbook("run", name, "013", "--agent", agent).err
 
 
-def test_a_folder_that_was_removed_is_an_error(project: Project, tmp_path: Path) -> None:
-    """A worktree may be removed during a run: a clear error and exit code 3, no traceback."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    command = f'rmdir "{gone}"; exec "{sys.executable}" -m playbook_supervisor status'
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=gone,
-        env=project.environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 3
-    assert "the current folder no longer exists" in done.stderr
-
-
 # ── one checkout, one open session ──────────────────────────────────────────────────────────
 
 
@@ -324,21 +306,6 @@ def test_a_failed_session_is_not_resumed_beside_an_open_one(project: Project) ->
 
 
 # ── what is worth a sentence ────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    "command", [("next",), ("next", "--json"), ("answer", "continue"), ("pause",), ("abort",)]
-)
-def test_a_removed_session_is_restored_with_a_note(
-    project: Project, command: tuple[str, ...]
-) -> None:
-    """A worker's `git clean -fdx` loses nothing; every command names what it restored."""
-    name = playbook(project, "pr /feature.pr gate_always stop")
-    project.playbook("run", name, "013", "--agent", "exec:echo done")
-    shutil.rmtree(project.session)
-    done = project.playbook(*command)
-    assert (done.code, "restored from the copy" in done.err) == (0, True)
-    assert project.journal()[0]["step_id"] == "pr"
 
 
 def test_a_client_gets_the_same_warning_as_a_person(project: Project) -> None:

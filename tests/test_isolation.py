@@ -16,9 +16,7 @@ import coverage
 import pytest
 from support import leftovers
 from support.isolation_guard import SHUNNED, Guard
-from support.scratch_project import FEATURE, Gh, Project
-
-pytest_plugins = ["pytester"]
+from support.scratch_project import FEATURE, Project
 
 FORBIDDEN = pytest.fail.Exception
 
@@ -243,46 +241,3 @@ class TestTheProject:
         project.commit("Add")
         assert other.git("log", "--format=%s") == "Begin"
         assert not (other.root / "new.md").exists()
-
-    def test_a_failing_git_fails_the_test(self, project: Project) -> None:
-        with pytest.raises(AssertionError, match="not a git command"):
-            project.git("conjure")
-
-    def test_a_script_lies_outside_the_repository(self, project: Project) -> None:
-        kind, _, path = project.script("""
-            steps: {}
-        """).partition(":")
-        assert kind == "script"
-        assert Path(path).read_text().strip() == "steps: {}"
-        assert project.git("status", "--porcelain") == ""
-
-    @pytest.mark.parametrize(
-        ("mode", "says"),
-        [
-            ("open", '"state":"OPEN"'),
-            ("merged", '"state":"MERGED"'),
-            ("closed", '"state":"CLOSED"'),
-            ("none", "[]"),
-            ("garbage", "<html>"),
-        ],
-    )
-    def test_the_stand_in_for_gh_says_what_it_is_told(
-        self, project: Project, mode: Gh, says: str
-    ) -> None:
-        project.gh(mode)
-        done = subprocess.run(["gh", "pr", "list"], env=project.environment, capture_output=True)
-        assert says in done.stdout.decode()
-
-    def test_gh_may_be_logged_out(self, project: Project) -> None:
-        project.gh("open")
-        project.gh("logged out")
-        done = subprocess.run(["gh", "pr", "list"], env=project.environment, capture_output=True)
-        assert done.returncode == 4
-        assert b"gh auth login" in done.stderr
-
-    def test_gh_may_be_missing_while_git_is_there(self, project: Project) -> None:
-        project.gh("open")
-        project.gh("missing")
-        path = project.environment["PATH"]
-        assert shutil.which("gh", path=path) is None
-        assert shutil.which("git", path=path)

@@ -184,20 +184,6 @@ def test_finished_work_is_recovered_and_not_repeated(project: Project) -> None:
     assert "attempt" not in entry
 
 
-def test_an_artifact_that_the_lost_attempt_did_not_touch_is_no_evidence(project: Project) -> None:
-    """kai FR32, stricter: last week's plan does not finish today's step."""
-    project.write(f"specs/{FEATURE}/plan.md", "of last week\n")
-    name = playbook(project, STEPS[0])
-    runner = project.spawn(
-        "run", name, "013", "--agent", project.script("steps: {plan: {hang: true}}")
-    )
-    wait_until(lambda: open_entry(project, "plan"))
-    kill(runner)
-
-    assert project.playbook("resume", "--kill", "--agent", project.script(WORK)).code == 0
-    assert summary(project.journal()) == [("plan", "failed", "auto"), ("plan", "done", "auto")]
-
-
 def test_an_agent_ends_with_its_runner(project: Project) -> None:
     """Also what it has started in a session of its own; the step runs again."""
     child = project.root.with_name("child")
@@ -237,45 +223,6 @@ def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Projec
     assert entry["recovered"] is True
 
 
-def test_an_open_gate_survives_the_crash_of_its_runner(project: Project) -> None:
-    """cat FR-6.4: the same gate, with the same id."""
-    name, agent = playbook(project, STEPS[5]), project.script("steps: {}")
-    project.gh("open")
-    assert project.playbook("run", name, "013", "--agent", agent).code == 4
-    gate = project.manifest()["gate"]
-    again = project.playbook("resume")
-    assert again.code == 4
-    assert project.manifest()["gate"] == gate
-
-
-# ── journey 3 ───────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_reviewers_comment_survives_every_later_write(project: Project) -> None:
-    """kai FR40, J3: byte for byte."""
-    name, agent = playbook(project, *STEPS), project.script(WORK)
-    project.gh("open")
-    assert project.playbook("run", name, "013", "--agent", agent).code == 4
-    journal = project.session / "journal.yaml"
-    text = journal.read_text()
-    text = text.replace("  - step_id: tasks\n", "  # looked at by Ada\n  - step_id: tasks\n")
-    text = text.replace("    failing:", "    reviewer: Ada   # my own key\n    failing:")
-    text += "# to be discussed on Monday\n"
-    journal.write_text(text)
-
-    project.write(f".qa/{FEATURE}/test-plan.md", "mended\n")
-    assert project.playbook("answer", "continue").code == 0
-    assert project.playbook("resume").code == 4
-    assert project.playbook("answer", "continue").code == 0
-    assert project.playbook("resume").code == 0
-    final = journal.read_text()
-    for kept in ("  # looked at by Ada\n", "    reviewer: Ada   # my own key\n"):
-        assert kept in final
-    assert "# to be discussed on Monday\n" in final
-    assert project.manifest()["status"] == "completed"
-    assert [entry["status"] for entry in project.journal()] == ["done"] * 6
-
-
 # ── every way in which a step may end ───────────────────────────────────────────────────────
 
 
@@ -288,21 +235,6 @@ def test_retry_once_retries_once_and_then_stops(project: Project) -> None:
     assert project.manifest()["status"] == "failed"
 
 
-def test_a_second_attempt_that_succeeds_continues(project: Project) -> None:
-    """kai FR30."""
-    name = playbook(project, "plan /speckit.plan auto retry_once postconditions=plan_exists")
-    agent = project.script(f"""
-        steps:
-          plan: [{{fail: "out of tokens"}}, {{write: {{"specs/{FEATURE}/plan.md": "plan\\n"}}}}]
-    """)
-    assert project.playbook("run", name, "013", "--agent", agent).code == 0
-    first, second = project.journal()
-    assert first["error"].startswith("out of tokens")
-    assert first["error_code"] == "PB-AGENT-FAILED"
-    assert second["attempt"] == 2
-    assert second["status"] == "done"
-
-
 def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> None:
     """kai FR31, D-ST."""
     name = playbook(project, "plan /speckit.plan auto gate postconditions=plan_exists")
@@ -312,20 +244,6 @@ def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> No
     assert (entry["status"], entry["resolution"]) == ("failed", "abort")
     assert entry["trigger"] == "postcondition_fail"
     assert project.manifest()["status"] == "aborted"
-
-
-def test_the_policy_stop_ends_the_session_and_retry_takes_it_up(project: Project) -> None:
-    """kai FR29, D-ST; cat FR-3.6: `resume --retry` continues."""
-    name = playbook(project, *STEPS[:2])
-    assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 2
-    plain = project.playbook("resume")
-    assert plain.code == 2
-    assert "--retry" in plain.err
-    taken_up = project.playbook("resume", "--retry", "--agent", project.script(WORK))
-    assert taken_up.code == 0
-    first, second, _ = project.journal()
-    assert first["resolution"] == "retry"
-    assert second["attempt"] == 2
 
 
 def test_a_step_marked_skip_is_skipped_and_logged(project: Project) -> None:
@@ -421,17 +339,6 @@ def test_from_journals_the_steps_it_skips(project: Project) -> None:
 # ── the human, and other terminals ──────────────────────────────────────────────────────────
 
 
-def test_talk_is_not_an_answer(project: Project) -> None:
-    """Nothing is recorded, and the gate stays open."""
-    name = playbook(project, "pr /feature.pr gate_always stop")
-    assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 4
-    before = (project.session / "journal.yaml").read_bytes()
-    for talk in ("what does it do?", "don't continue", "continue or abort", "retry"):
-        assert project.playbook("answer", talk).code == 1
-    assert (project.session / "journal.yaml").read_bytes() == before
-    assert project.playbook("answer", "--gate", "pr#1?7", "continue").code == 3
-
-
 def test_autonomous_mode_passes_gates_without_findings(project: Project) -> None:
     """cat FR-6.3, stricter: a gate with a trigger never approves itself."""
     name = playbook(
@@ -445,122 +352,3 @@ def test_autonomous_mode_passes_gates_without_findings(project: Project) -> None
     one, two = project.journal()
     assert one["gates"][0]["by"] == "autonomous"
     assert two["trigger"] == "postcondition_fail"
-
-
-def test_abort_from_another_terminal_stops_the_run(project: Project) -> None:
-    name = playbook(project, "plan /speckit.plan auto stop")
-    runner = project.spawn(
-        "run", name, "013", "--agent", project.script("steps: {plan: {hang: true}}")
-    )
-    wait_until(lambda: open_entry(project, "plan"))
-    assert project.playbook("abort").code == 0
-    runner.communicate(timeout=120)
-    assert runner.returncode == 2
-    (entry,) = project.journal()
-    assert (entry["status"], entry["resolution"]) == ("failed", "abort")
-    assert project.manifest()["status"] == "aborted"
-
-
-def test_pause_lets_the_step_finish_and_launches_nothing_more(project: Project) -> None:
-    held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
-    name = playbook(project, *STEPS[:2])
-    with project.spawn("run", name, "013", "--agent", held.agent) as runner:
-        assert runner.stderr is not None
-        wait_until(lambda: open_entry(project, "plan"))
-        with project.spawn("pause") as pause:
-            while b"pausing: plan#1 may finish" not in runner.stderr.readline():
-                assert runner.poll() is None
-            held.let_go()
-            pause.communicate(timeout=120)
-        runner.communicate(timeout=120)
-    assert (pause.returncode, runner.returncode) == (0, 4), "a paused run has not completed"
-    assert [entry["step_id"] for entry in project.journal()] == ["plan"]
-    assert project.manifest()["status"] == "in_progress"
-    assert project.playbook("resume", "--agent", project.script(WORK)).code == 0
-    assert summary(project.journal()) == [("plan", "done", "auto"), ("tasks", "done", "auto")]
-
-
-def test_a_second_driver_is_refused_and_told_who_drives(project: Project) -> None:
-    name = playbook(project, "plan /speckit.plan auto stop")
-    agent = project.script("steps: {plan: {hang: true}}")
-    runner = project.spawn("run", name, "013", "--agent", agent)
-    wait_until(lambda: open_entry(project, "plan"))
-    second = project.playbook("resume")
-    assert second.code == 3
-    assert str(runner.pid) in second.err
-    third = project.playbook("run", name, "013", "--agent", agent)
-    assert third.code == 3
-    assert project.playbook("abort").code == 0
-    assert runner.communicate(timeout=120)
-
-
-def test_an_interrupted_run_says_so_and_resume_continues(project: Project) -> None:
-    """Ctrl-C and SIGTERM: exit 130 and 143, the attempt is settled, the session stays open."""
-    name = playbook(project, STEPS[0])
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        count = len(project.journal()) if project.sessions else 0
-        command = ("resume",) if project.sessions else ("run", name, "013")
-        runner = project.spawn(*command, "--agent", project.script("steps: {plan: {hang: true}}"))
-        wait_until(lambda: open_entry(project, "plan"))
-        os.kill(runner.pid, number)
-        runner.communicate(timeout=120)
-        assert runner.returncode == code
-        entries = project.journal()
-        assert len(entries) == count + 1
-        assert entries[-1]["error_code"] == "PB-STATE-INTERRUPTED"
-        assert project.manifest()["status"] == "in_progress"
-    assert project.playbook("resume", "--agent", project.script(WORK)).code == 0
-    assert project.journal()[-1]["attempt"] == 3
-
-
-def test_one_checkout_drives_one_open_session(project: Project) -> None:
-    """The three ways out are named."""
-    name = playbook(project, "pr /feature.pr gate_always stop")
-    agent = project.script("steps: {}")
-    assert project.playbook("run", name, "013", "--agent", agent).code == 4
-    other = project.playbook("run", "auto-validate", "013", "--agent", agent)
-    assert other.code == 3
-    for way in ("resume", "abort", "worktree"):
-        assert way in other.err
-    assert len(project.sessions) == 1
-
-
-def test_the_state_of_the_pull_request_decides_and_trouble_is_an_error(project: Project) -> None:
-    """kai NFR7, D-C4: open and merged hold; closed, none and every trouble do not."""
-    name = playbook(project, "pr /feature.pr auto stop postconditions=pr_created")
-    agent = project.script("steps: {}")
-    for mode, code, said in (
-        ("open", 0, "is open"),
-        ("merged", 0, "is merged"),
-        ("closed", 2, "is closed"),
-        ("none", 2, "no pull request"),
-        ("logged out", 2, "gh auth login"),
-        ("missing", 2, "install"),
-    ):
-        project.gh(mode)  # type: ignore[arg-type]
-        ended = project.playbook("run", name, "013", "--agent", agent)
-        last = sorted(project.sessions, key=lambda path: path.stat().st_mtime_ns)[-1]
-        assert ended.code == code, ended.err
-        assert said in (last / "journal.yaml").read_text()
-
-
-def test_spec_kit_is_pointed_at_the_feature_before_anything_is_launched(project: Project) -> None:
-    """An old spec-kit goes by the branch: on another one nothing begins, and nothing is left."""
-    project.write(".specify/scripts/bash/common.sh", "git rev-parse --abbrev-ref HEAD\n")
-    name = playbook(project, STEPS[0])
-    project.git("switch", "-q", "main")
-    refused = project.playbook("begin", name, FEATURE)
-    assert refused.code == 3
-    assert FEATURE in refused.err
-    assert project.sessions == []
-    project.git("switch", "-q", FEATURE)
-    assert project.playbook("begin", name, FEATURE).code == 0
-    assert open_entry(project, "plan")
-
-
-def test_a_new_spec_kit_finds_the_feature_by_its_pointer(project: Project) -> None:
-    """The pointer is machine-local: a session sets it before each of spec-kit's steps."""
-    project.write(".specify/feature.json", '{"feature_directory": "specs/001-other"}\n')
-    name = playbook(project, STEPS[0])
-    assert project.playbook("run", name, "013", "--agent", project.script(WORK)).code == 0
-    assert f"specs/{FEATURE}" in project.read(".specify/feature.json")

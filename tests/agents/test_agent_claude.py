@@ -472,17 +472,6 @@ def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
     assert (spender.given["two"].max_turns, spender.given["two"].max_tokens) == (3, 8000)
 
 
-def test_limits_of_a_playbook_that_the_agent_cannot_keep_are_refused(project: Project) -> None:
-    """As the same limits are that a person gives."""
-    project.write(".playbooks/playbooks/limited.yaml", LIMITED)
-    drive = DriveOptions(project.script("default: {say: done}\n"))
-    with pytest.raises(ArgumentError) as caught:
-        driving.run("limited", cwd=project.root, drive=drive)
-    names = "max_turns, max_cost_usd, max_tokens"
-    assert caught.value.message.endswith(f"it cannot keep the playbook's {names}")
-    assert not project.sessions
-
-
 def test_the_tested_versions_are_those_that_the_tests_install() -> None:
     """The pinned wheel and that of the Makefile bring them."""
     pinned = Path(__file__).parents[2]

@@ -293,16 +293,3 @@ def test_a_faulty_request_is_refused_with_its_place(agent: Write, asked: str, me
     with pytest.raises(AgentError, match=message) as caught:
         agent(f"steps: {{plan: {{ask: {asked}}}}}")
     assert caught.value.code == "PB-AGENT-SCRIPT"
-
-
-def test_its_process_ends_when_it_is_stopped(agent: Write, call: Call) -> None:
-    running = agent(TESTS.replace("say:", "hang: true\n    say:")).run(
-        replace(call, ask=Person(ALLOW))
-    )
-    messages = iter(running)
-    while next(messages).text != "allow, so I tested":
-        pass
-    running.stop()
-    (outcome,) = [message.outcome for message in messages]
-    assert outcome is not None
-    assert not outcome.ok

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.controlled_time import eventually
 from support.scratch_project import Project
 
 from claude.client import Client
@@ -36,15 +35,6 @@ SHELL = {
     "options": [
         {"label": "bash", "description": "the old one"},
         {"label": "zsh", "description": "the new one"},
-    ],
-}
-TESTS = {
-    "question": "Which tests?",
-    "header": "Tests",
-    "multiSelect": True,
-    "options": [
-        {"label": "units", "description": "fast"},
-        {"label": "browser", "description": "slow"},
     ],
 }
 
@@ -284,14 +274,6 @@ def test_a_question_is_answered_by_number_label_or_words(
     assert (request.kind, request.shape["subject"]) == ("question", "Which shell?")
 
 
-def test_two_questions_are_answered_line_by_line(put: Put, agent: Agent, planning: Call) -> None:
-    put(calls(tool_call("AskUserQuestion", questions=[SHELL, TESTS])))
-    outcome = carried_out(agent, planning, Person(Reply("answer", "zsh\n1, 2")))
-    assert outcome.ok, outcome.error
-    assert '"Which shell?"="zsh"' in outcome.output
-    assert '"Which tests?"="units, browser"' in outcome.output
-
-
 # ── put off, and continued ──────────────────────────────────────────────────────────────────
 
 
@@ -317,18 +299,6 @@ def test_put_off_it_ends_at_once_and_continues_with_the_answer(
     assert outcome.ok, outcome.error
     assert (asked_again.asked, made(project)) == ([], True)
     assert len({request.session for request in client.model.main}) == 1
-
-
-def test_a_denial_while_it_was_away_reaches_the_model(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    put(calls(TOUCH))
-    person = Person()
-    carried_out(agent, planning, person)
-    outcome = carried_out(agent, continued(planning, person, Reply("deny", "use make")), person)
-    assert outcome.ok, outcome.error
-    assert "use make" in outcome.output
-    assert (len(person.asked), made(project)) == (1, False)
 
 
 def test_a_question_is_answered_while_it_was_away(put: Put, agent: Agent, planning: Call) -> None:
@@ -377,26 +347,6 @@ def test_a_subagent_that_was_put_off_is_started_again(
     outcome = carried_out(agent, continued(planning, person, ALLOW), asked_again)
     assert outcome.ok, outcome.error
     assert (len(person.asked), asked_again.asked, made(project)) == (1, [], True)
-
-
-def test_killed_while_a_person_decides_it_continues_with_the_answer(
-    put: Put, agent: Agent, planning: Call, project: Project
-) -> None:
-    client, person = put(calls(TOUCH)), Person()
-
-    def killing(request: Request) -> Reply | None:
-        person(request)
-        # The client writes its transcript in a moment; before, nothing can be continued.
-        assert eventually(lambda: can_continue(agent, continued(planning, person, ALLOW)))
-        client.kill()
-        return None
-
-    outcome = carry_out(agent, replace(planning, ask=killing), lambda line: None)
-    assert not outcome.ok
-    asked_again = Person()
-    outcome = carried_out(agent, continued(planning, person, ALLOW), asked_again)
-    assert outcome.ok, outcome.error
-    assert (asked_again.asked, made(project)) == ([], True)
 
 
 # ── time ────────────────────────────────────────────────────────────────────────────────────

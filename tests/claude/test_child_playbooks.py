@@ -65,34 +65,3 @@ def test_two_children_work_at_once_and_ask_one_after_the_other(
     (top,) = (each for each in manifests(project) if "parent" not in each)
     journal = project.read(f".playbooks/sessions/{top['session_id']}/journal.yaml")
     assert yaml.safe_load(journal)["entries"][-1]["output"] == "two is right"
-
-
-ALONE = TOP.replace(", parallel_group: both", "").replace("  - {id: one", "  # - {id: one")
-
-
-def test_a_client_that_was_killed_goes_on_in_the_same_child(project: Project, sit: Sit) -> None:
-    """kai J2, NFR1: what the child has settled is not run again."""
-    project.write(".playbooks/playbooks/top.yaml", ALONE)
-    project.commit("One child")
-    terminal = sit(Obedient(held={"speckit.implement"}))
-    terminal.say("/playbook.run top")
-    terminal.client.model.wait_for(
-        lambda request: "Skill `speckit.implement`" in request.prompt and bool(request.results)
-    )
-    terminal.kill()
-    again = sit(Obedient())
-    again.say("/playbook.resume")
-    again.wait_for(r"Is two right\?", timeout=90)
-    again.close()
-    third = sit(Obedient())
-    third.say("/playbook.resume")
-    third.wait_for("1. continue", timeout=90)
-    third.choose("continue")
-    third.wait_for("top: completed", timeout=90)
-    assert len(project.sessions) == 2
-    (child,) = (each for each in manifests(project) if "parent" in each)
-    text = project.read(f".playbooks/sessions/{child['session_id']}/journal.yaml")
-    entries = yaml.safe_load(text)["entries"]
-    attempts = [(entry["step_id"], entry.get("attempt", 1), entry["status"]) for entry in entries]
-    assert attempts[-2:] == [("ask", 1, "done"), ("say", 1, "done")]
-    assert [each for each in attempts if each[0] == "implement"][-1][2] == "done"

@@ -192,13 +192,6 @@ class TestNoEarlyStop:
         assert steps(project) == ["plan#1 in_progress"]
         assert len(client.model.main) == 7
 
-    def test_an_endless_loop_of_refused_calls_is_ended(self, project: Project, go: Go) -> None:
-        """Row: no early stop; after twenty refused calls in a row the run ends, marked."""
-        client = go(Disobedient(always(bash("make all"))))
-        assert honest(project, client) == "stalled"
-        assert len(client.model.main) == 20
-        assert executed(client) == []
-
     def test_calls_of_every_kind_that_lead_nowhere_are_counted(
         self, project: Project, go: Go
     ) -> None:
@@ -384,12 +377,6 @@ class TestTheJournalIsOurs:
         assert "PB-STATE-CORRUPT" in refusals(client)["Bash"]
         assert steps(project) == ["plan#1 in_progress"]
         assert not (project.root / "mine").exists()
-
-    def test_what_is_swept_away_comes_back(self, project: Project, go: Go) -> None:
-        """Row: the journal is ours; a worker that cleans up takes nothing with it."""
-        deed = Undisturbed("speckit.plan", bash("git clean -qfdx; rm -rf .playb*"))
-        client = go(Disobedient(deed.main, deed.worker))
-        reached_the_gate(project, client)
 
     @pytest.mark.parametrize("lost", ["bound", ""], ids=["the marker", "all of it"])
     def test_who_takes_the_binding_away_passes_no_step(

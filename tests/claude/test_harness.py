@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,13 @@ from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conftest import REQUIRED, Open, Start, leave_out
-from claude.model import BROKEN, OVERLOADED, Model, Pause, Reply, Request, Script, call, text
+from claude.model import Model, Pause, Reply, Request, Script, call, text
 from claude.network import Network
 from claude.recorder import Recorder, allow, specific
 
 POST = "PostToolUse"
 FAILED = "PostToolUseFailure"
 ID = "tool_use_id"
-WAIT = {"command": "until [ -e go-on ]; do sleep 0.1; done", "description": "wait"}
-RUN_IT = {"description": "x", "prompt": "run it"}
 PLAN = {"skill": "speckit.plan", "args": "013"}
 QUESTION = {
     "question": "Really go on?",
@@ -145,21 +143,6 @@ class TestTheScriptedModel:
             Client(project, model) as client,
         ):
             assert client.run("hello").result["is_error"]
-
-    def test_the_client_asks_again_after_an_error(self, start: Start) -> None:
-        replies: Iterator[Reply] = iter([OVERLOADED, BROKEN, [text("Better now.")]])
-        client = start(lambda request: next(replies))
-        assert client.run("hello").text == "Better now."
-
-    def test_several_clients_may_ask_at_once(self, start: Start) -> None:
-        client = start(lambda request: [Pause(), text(f"You are {request.session}.")])
-        both = [client.spawn("hello"), client.spawn("hello")]
-        client.model.wait_for(lambda request: request.number == 2)
-        client.model.release()
-        one, other = (running.wait() for running in both)
-        assert one.session != other.session
-        for done in (one, other):
-            assert done.text == f"You are {done.session}."
 
 
 class TestATurn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import time
 from pathlib import Path
@@ -19,7 +18,6 @@ from claude.conversation import (
     Block,
     Ended,
     Failure,
-    Pause,
     Reply,
     Request,
     call,
@@ -152,25 +150,6 @@ def test_what_it_starts_can_neither_decide_nor_stay(headless: Headless, project:
     assert "plan#1: it left processes behind, which were ended: sleep (" in done.err
 
 
-def test_what_it_forges_is_refused_at_once(headless: Headless, project: Project) -> None:
-    """The pinned playbook and its copy without the gate, and nothing left that would show it."""
-    rules = 'agents: {claude: {allowed_tools: ["Bash"]}}\n'
-    project.write(".playbooks/config.yaml", rules)
-    pinned = ".playbooks/sessions/*/playbook.yaml .git/playb*/2*/playbook.yaml"
-    forge = f"sed -i s/gate_always/auto/ {pinned}"
-    sweep = "truncate -s 0 .git/playb*/2*/runtime-*; rm -f .git/playb*/2*/compiled.json"
-    powers = "echo 'notify: [touch, notified]' >> .playbooks/config.yaml"
-    tries = [call("Bash", command=f"{forge}; {sweep}; {powers}")]
-    client = headless(lambda request: works(request) if request.calls else tries)
-    done = project.playbook("run", "two")
-    assert done.code == 3, done.err
-    assert "the pinned playbook was changed by something else [PB-STATE-TAMPERED]" in done.err
-    asked = len(client.model.requests)
-    assert project.playbook("resume").code == 3
-    assert len(client.model.requests) == asked
-    assert not (project.root / "notified").exists()
-
-
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
 
 
@@ -233,13 +212,6 @@ def test_a_denial_shows_the_line_to_add_and_with_it_the_step_is_done(
     assert done.code == 0, done.err
 
 
-def test_one_that_hangs_is_ended(headless: Headless, project: Project) -> None:
-    headless(lambda request: [text("I begin."), Pause()])
-    done = project.playbook("run", "one", "--idle-timeout", "1.5")
-    entry = failed(project, done, "PB-AGENT-TIMEOUT")
-    assert entry["error"].startswith("claude printed nothing for 1.5 s")
-
-
 def test_what_the_server_could_not_do_is_tried_again_before_the_first_tool(
     headless: Headless, project: Project
 ) -> None:
@@ -284,20 +256,6 @@ def test_a_usage_limit_is_waited_for_where_the_config_says_so(
     sessions = {request.session for request in client.model.main}
     assert len(sessions) == (1 if begun else 2)
     assert client.model.main[-1].called("Write") == 1
-
-
-def test_waiting_for_a_limit_can_be_interrupted(headless: Headless, project: Project) -> None:
-    project.write(".playbooks/config.yaml", WAITS)
-    headless(lambda request: limit(1_950_000_000), **SUBSCRIBED)
-    with project.spawn("run", "one") as runner:
-        assert runner.stderr
-        while b"waiting until" not in (line := runner.stderr.readline()):
-            assert line, "it ended before it waited"
-        runner.send_signal(signal.SIGINT)
-        runner.communicate(timeout=100)
-    assert runner.returncode == 130
-    (entry,) = project.journal()
-    assert entry["error_code"] == "PB-STATE-INTERRUPTED"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from support.scratch_project import Project
 
 from claude.client import Client
 from claude.conftest import Start
-from claude.conversation import Reply, Request, call
-from claude.runner import Headless, works
-from claude.scripts import FILES, FREE, Disobedient, bash
+from claude.conversation import Reply, Request
+from claude.scripts import FREE, Disobedient, bash
 
 WITHIN = """\
 name: within
@@ -43,19 +42,6 @@ def caught(project: Project, client: Client) -> None:
     (entry,) = project.journal()
     assert (entry["status"], entry["error_code"]) == ("failed", "PB-COND-POSTCONDITION")
     assert OUTSIDE in entry["error"]
-
-
-def test_by_a_headless_worker(headless: Headless, project: Project) -> None:
-    path, content = FILES["speckit.plan"]
-    deeds = [call("Write", file_path=path, content=content), HIDDEN]
-
-    def model(request: Request) -> Reply:
-        return works(request) if request.calls else deeds
-
-    client = headless(model)
-    done = project.playbook("run", "within")
-    assert done.code == 2, done.err
-    caught(project, client)
 
 
 def test_by_a_subagent_of_the_conversation(project: Project, start: Start) -> None:

@@ -152,35 +152,6 @@ def test_the_client_ends_with_a_runner_that_was_killed(
     assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
 
 
-def test_the_client_of_a_runner_that_was_killed_is_waited_for(
-    headless: Headless, project: Project
-) -> None:
-    """What it did counts, and nothing is done twice."""
-    held = Held("speckit.tasks")
-    client = headless(held)
-    orphaned(project, client, held)
-    with project.spawn("resume") as runner:
-        heard(runner, "tasks#1 is still running; waiting for it")
-        client.model.release()
-        _, err = runner.communicate(timeout=100)
-    assert runner.returncode == 0, err
-    assert [entry["status"] for entry in project.journal()] == ["done", "done"]
-    assert commands(client) == ["speckit.plan", "speckit.tasks"]
-
-
-def test_the_client_of_a_runner_that_was_killed_is_ended_where_that_is_asked(
-    headless: Headless, project: Project
-) -> None:
-    held = Held("speckit.tasks")
-    client = headless(held)
-    orphaned(project, client, held)
-    done = project.process("resume", "--kill")
-    assert done.code == 0, done.err
-    assert client.processes() == []
-    assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
-    assert commands(client) == ["speckit.plan", "speckit.tasks", "speckit.tasks"]
-
-
 KILLS = int(os.environ.get("CLAUDE_KILLS", "3"))
 """How many kills at random moments; `make fuzz` takes more."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.scratch_project import Project
@@ -99,20 +97,6 @@ def test_a_command_that_asks_gets_its_answer_days_later(
     assert "zsh" in told
 
 
-def test_on_another_machine_a_new_attempt_asks_nothing_again(
-    headless: Headless, project: Project
-) -> None:
-    """The conversation is not to be had there."""
-    headless(first(BASH))
-    until_it_asks(project)
-    shutil.rmtree(Path(project.home, ".claude", "projects"))
-    assert project.playbook("answer", "allow").code == 0
-    done = project.playbook("resume")
-    assert done.code == 0, done.err
-    assert [entry["status"] for entry in project.journal()] == ["failed", "done"]
-    assert (counted(project), gates(project)) == (1, [("permission", "allow")])
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_while_it_waits_nothing_is_lost_asked_or_done_twice(
     number: signal.Signals, headless: Headless, project: Project
@@ -131,13 +115,3 @@ def test_killed_while_it_waits_nothing_is_lost_asked_or_done_twice(
     assert done.code == 0, done.err
     assert (counted(project), gates(project)) == (1, [("permission", "allow")])
     assert len(project.journal()) == 1
-
-
-def test_the_words_of_a_denial_reach_the_model(headless: Headless, project: Project) -> None:
-    headless(first(BASH))
-    until_it_asks(project)
-    assert project.playbook("answer", "deny: count on your fingers").code == 0
-    done = project.playbook("resume")
-    assert done.code == 0, done.err
-    assert counted(project) == 0
-    assert "count on your fingers" in project.playbook("logs", "plan").out

@@ -17,11 +17,6 @@ from claude.recorder import Recorder
 from playbook_supervisor.system.process.process_groups import until
 
 INTERRUPTED = "PB-STATE-INTERRUPTED"
-SCRIPT = """\
-steps:
-  plan: {write: {specs/013-playbook-create/plan.md: the plan}}
-  tasks: {write: {specs/013-playbook-create/tasks.md: the tasks}}
-"""
 
 
 @pytest.fixture
@@ -105,50 +100,6 @@ class TestAKilledClient:
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
         assert ran(again.client) == ["speckit.tasks"]
 
-    def test_does_not_hide_that_the_settings_changed_and_a_person_takes_them(
-        self, project: Project, sit: Sit
-    ) -> None:
-        terminal = sit(Obedient())
-        terminal.say("/playbook.run two 013")
-        terminal.wait_for("1. continue")
-        terminal.close()
-        project.write(".playbooks/config.yaml", "artifacts: {qa: quality}\n")
-        again = sit(Obedient())
-        again.ready()
-        again.say("/playbook.resume")
-        again.wait_for("1. continue")
-        shown = " ".join(again.screen.split())
-        assert "is quality; the session keeps its own." in shown, again.screen
-        assert "`/playbook.resume --accept-config` takes the new ones" in shown
-        again.interrupt()
-        again.say("/playbook.resume --accept-config")
-        again.wait_for("quality; accepted")
-        again.say("continue")
-        again.wait_for("two: completed")
-        (confirmed,) = project.manifest()["confirmed"]
-        assert confirmed["what"].startswith("changed settings: artifacts.qa (sha256 ")
-
-    def test_goes_on_on_its_own_branch_alone(self, project: Project, sit: Sit) -> None:
-        """What a person answers on another branch counts for nothing, and they are told."""
-        branch = project.git("branch", "--show-current")
-        terminal = sit(Obedient())
-        terminal.say("/playbook.run two 013")
-        terminal.wait_for("1. continue")
-        before = project.journal()
-        project.git("switch", "-q", "-c", "elsewhere")
-        terminal.interrupt()
-        terminal.say("/playbook.resume")
-        terminal.wait_for("elsewhere is checked out here")
-        terminal.say("continue")
-        terminal.wait_for(r"(?s)❯ continue.*PB-STATE-BRANCH")
-        assert project.journal() == before
-        project.git("switch", "-q", branch)
-        terminal.say("/playbook.resume")
-        terminal.wait_for("UserPromptExpansion says: Session")
-        terminal.say("continue")
-        terminal.wait_for("two: completed")
-        assert ran(terminal.client) == ["speckit.plan", "speckit.tasks"]
-
     def test_in_the_background_a_second_client_is_told_and_left_alone(
         self, project: Project, start: Start, recorder: Recorder
     ) -> None:
@@ -171,50 +122,6 @@ class TestAKilledClient:
         client.model.release()
         running.wait()
         assert project.manifest()["status"] == "completed"
-
-
-class TestAFailedSession:
-    def test_is_resumed_only_where_the_person_says_so(self, project: Project, start: Start) -> None:
-        """Plain resume says what to type instead, and asks no model."""
-        written = {"speckit.tasks": ("specs/013-playbook-create/tasks.md", "t\n")}
-        client = start(Obedient(written=written))
-        client.run("/playbook.run straight 013", *FREE)
-        assert project.manifest()["status"] == "failed"
-        asked = len(client.model.main)
-        assert "--retry` resumes it" in client.run("/playbook.resume", *FREE).text
-        assert "does not know" in client.run("/playbook.resume --retri", *FREE).text
-        assert len(client.model.main) == asked
-        good = start(Obedient())
-        good.run("/playbook.resume --retry", *FREE)
-        assert steps(project) == ["plan#1 failed", "plan#2 done", "tasks#1 done"]
-        assert "is already completed" in good.run("/playbook.resume", *FREE).text
-
-
-class TestASessionOfBothDrivers:
-    def test_begun_headless_is_finished_in_the_client(self, project: Project, start: Start) -> None:
-        agent = project.script(SCRIPT)
-        assert project.playbook("run", "two", "013", "--agent", agent).code == 4
-        client = start(Obedient())
-        client.run("/playbook.resume", *FREE)
-        assert client.model.subagents == []
-        assert project.manifest()["gate"]["id"] == "tasks#1?1"
-
-    def test_begun_in_the_client_is_finished_headless(self, project: Project, start: Start) -> None:
-        client = start(Obedient(held={"speckit.tasks"}))
-        running = client.spawn("/playbook.run straight 013", *FREE)
-        client.model.wait_for(lambda request: "Skill `speckit.tasks`" in request.prompt)
-        agent = project.script(SCRIPT)
-        driven = project.playbook("resume", "--agent", agent)
-        assert (driven.code, f"process {running.pid}" in driven.err) == (3, True)
-        running.kill()
-        done = project.playbook("resume", "--agent", agent)
-        assert done.code == 0, done.err
-        assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
-        assert [e.get("agent", {}).get("name") for e in project.journal()] == [
-            "claude-code",
-            None,
-            "script",
-        ]
 
 
 class TestAConversation:

@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from support.controlled_time import eventually
 from support.scratch_project import Project
 
 from claude.client import Client
@@ -154,52 +153,3 @@ def told_or_written(client: Client) -> list[str]:
     found = [str(path) for path in files if SECRET.encode() in path.read_bytes()]
     requests = [each for each in client.model.requests if SECRET in json.dumps(each.body)]
     return found + [f"request {each.number}" for each in requests]
-
-
-HELD = """\
-name: held
-description: A program that may hang
-version: "1.1"
-args: []
-defaults: {{autonomy: auto, error_policy: stop}}
-steps:
-  - {{id: build, command: cli {program}}}
-  - {{id: implement, command: /speckit.implement}}
-"""
-HANGS = """\
-import pathlib, time
-beside = pathlib.Path({beside!r})
-with open(beside / "runs", "a") as runs:
-    runs.write("x")
-while (beside / "held").exists():
-    time.sleep(0.05)
-print("built")
-"""
-
-
-@pytest.mark.parametrize("what", ["the client", "all that came of it"])
-def test_a_killed_client_leaves_no_program_and_it_runs_again(
-    project: Project, start: Start, tmp_path: Path, what: str
-) -> None:
-    """kai FR15, NFR1: SIGKILL while our own process carries a step out."""
-    (program := tmp_path / "hangs.py").write_text(HANGS.format(beside=str(tmp_path)))
-    argv = f"{sys.executable} {program}"
-    project.write(".playbooks/playbooks/held.yaml", HELD.format(program=argv))
-    project.commit("Hold")
-    (held := tmp_path / "held").touch()
-    client = start(Obedient())
-    running = client.spawn("/playbook.run held", *FREE)
-    assert eventually(lambda: (tmp_path / "runs").exists())
-    if what == "the client":
-        running.process.kill()
-        running.process.wait()
-    else:
-        running.kill()
-    assert eventually(lambda: client.processes() == [])
-    held.unlink()
-    start(Obedient()).run("/playbook.resume", *FREE)
-    lost, again, _ = project.journal()
-    assert (lost["status"], lost["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
-    assert (again["status"], again["output"]) == ("done", "built")
-    assert (tmp_path / "runs").read_text() == "xx"
-    assert project.manifest()["status"] == "completed"

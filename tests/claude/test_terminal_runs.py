@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.scratch_project import Project
 
-from claude.conftest import FREE, Open, Sit, Start
+from claude.conftest import Open, Sit, Start
 from claude.conversation import Failure, Pause, Reply, Request, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
@@ -435,15 +435,6 @@ class TestAGroup:
             "speckit.tasks is done",
             "qa.plan is done",
         ]
-
-    def test_in_the_foreground_runs_too(
-        self, project: Project, start: Start, recorder: Recorder
-    ) -> None:
-        client = start(Obedient(background=False))
-        client.run("/playbook.run group 013", *FREE)
-        assert [e["status"] for e in project.journal()] == ["done"] * 3
-        assert "haiku" in project.journal()[0]["agent"]["model"]
-        assert project.manifest()["status"] == "completed"
 
 
 def test_a_person_is_called_when_a_worker_needs_permission(

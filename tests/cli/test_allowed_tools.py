@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.bound_session import Conversation
 from support.scratch_project import Project, remote
 from test_clones import cloned
 from test_journeys import kill, open_entry, wait_until
-
-from cli.terminal import Terminal
 
 WRITING = """\
 name: writing
@@ -85,34 +82,6 @@ def test_a_failure_a_kill_and_another_machine_do_not_ask_again(writing: Project)
     assert "test is going to use Bash(make test)" in resumed.err
     assert [gate[0] for gate in gates(clone)] == ["draft#1?1", "test#1?1"]
     assert writing.playbook("abort").code == 0  # it ends the worker
-
-
-@pytest.mark.measured
-def test_a_run_that_is_killed_at_the_question_asks_it_again(writing: Project) -> None:
-    agent = writing.script(WORKS)
-    with Terminal(writing, "run", "writing", "tea", "--agent", agent) as terminal:
-        terminal.until("draft is going to use Write")
-        terminal.process.kill()
-    assert "WAITS FOR A HUMAN at draft#1?1" in writing.playbook("status").out
-    with Terminal(writing, "resume", "--agent", agent) as terminal:
-        terminal.until("draft is going to use Write")
-        terminal.until("continue (Enter)")
-        terminal.type("\n")
-        terminal.until("test is going to use Bash(make test)")
-        terminal.until("continue (Enter)")
-        terminal.type("skip\n")
-        assert terminal.end() == 0
-    assert [entry["status"] for entry in writing.journal()] == ["done", "done", "done", "skipped"]
-
-
-def test_in_the_client_a_person_allows_them_and_the_model_cannot(writing: Project) -> None:
-    writing.playbook("run", "writing", "tea", "--agent", writing.script(WORKS))
-    with Conversation(writing) as conversation:
-        conversation.types("resume")
-        refused = conversation.runs("answer", "continue")
-        assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
-        conversation.hook("UserPromptSubmit", prompt="continue")
-    assert gates(writing) == [("draft#1?1", "tools", "Ada")]
 
 
 def test_plan_and_graph_show_where_a_person_is_asked(writing: Project) -> None:

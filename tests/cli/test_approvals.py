@@ -122,27 +122,10 @@ def test_a_result_that_is_sent_back_is_made_again(release: Project) -> None:
 
 
 @pytest.mark.measured
-def test_enter_goes_on_at_a_checkpoint_and_the_question_waits_without_limit(
-    release: Project,
-) -> None:
-    """cat FR-6.5, SC-2, PL-6."""
-    release.write("online", "")
-    with Terminal(release, "run", "release", "tea") as terminal:
-        for question in (
-            "notes is done",
-            "Are the notes about tea right?",
-            "send needs your approval",
-        ):
-            terminal.until(question)
-            terminal.until("continue (Enter)")
-            terminal.type("\n")
-        assert terminal.end() == 0
-
-
-@pytest.mark.measured
 def test_a_run_killed_at_an_approval_is_asked_again_and_killed_after_it_is_not(
     release: Project,
 ) -> None:
+    """cat FR-6.4."""
     release.write("slow", "")
     until_the_approval(release)
     with Terminal(release, "resume") as terminal:

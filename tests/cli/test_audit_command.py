@@ -12,7 +12,6 @@ from support.scratch_project import FEATURE, Project
 from cli.scripts import WORKS, conforms
 from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.commands.views.session_files import audit as audit_sessions
-from playbook_supervisor.errors import StateError
 
 JOURNALS = Path(__file__).parents[1] / "journals"
 OURS, OPEN, KAI = "20260219-a7k", "20260220-b3m", "20260219-k1a"
@@ -185,11 +184,6 @@ class TestWhich:
             assert f"`playbook repair {begun} --restore`" in problem.guidance
         assert project.playbook("repair", begun, "--restore").code == 0
         assert audit(project, begun)[0].ok
-
-    def test_an_unknown_name_is_refused(self, project: Project) -> None:
-        with pytest.raises(StateError) as refused:
-            audit(project, "specs/none")
-        assert (refused.value.code, refused.value.where) == ("PB-STATE-NO-SESSION", "specs/none")
 
 
 class TestWhatGitAdds:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.scratch_project import Project
-from test_journeys import kill, wait_until
 
 BUILD = """\
 name: build
@@ -162,15 +161,6 @@ def test_two_runs_at_once_record_one_whole_output(build: Project) -> None:
     assert [code for _, code in ended] == [0, 0], ended
     (record,) = records(build)
     assert json.loads(record.read_text())["output"] == "about tea: 1 lines\n"
-
-
-def test_a_run_that_is_killed_before_the_step_is_done_records_nothing(build: Project) -> None:
-    build.write("count", "#!/bin/sh\necho x\ntouch begun\nsleep 60\n")
-    runner = build.spawn("run", "build")
-    wait_until((build.root / "begun").exists)
-    kill(runner)
-    assert build.playbook("abort").code == 0
-    assert records(build) == []
 
 
 def test_old_and_surplus_records_go(build: Project, monkeypatch: pytest.MonkeyPatch) -> None:

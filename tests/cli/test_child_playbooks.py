@@ -145,14 +145,6 @@ def test_an_abort_at_the_gate_of_a_child_without_a_runner_ends_everything(projec
     assert project.playbook("resume").code == 2
 
 
-def test_a_session_is_aborted_with_its_children(project: Project) -> None:
-    put(project)
-    project.playbook("run", "top", "--agent", WORKS)
-    aborted = project.playbook("abort")
-    assert aborted.code == 0, aborted.err
-    assert {each["status"] for each in manifests(project).values()} == {"aborted"}
-
-
 # ── while the agent of a child works ────────────────────────────────────────────────────────
 
 
@@ -160,27 +152,6 @@ BUSY = PUBLISH.replace(
     '- {id: write, command: "cli echo the {{what}}"', "- {id: write, command: /x"
 )
 ALONE = TOP.replace("command: /speckit.specify", "command: cli true")
-
-
-def test_a_killed_runner_loses_nothing_in_a_child(project: Project) -> None:
-    """kai NFR1, NFR2: a bare resume runs nothing settled again, in child or parent."""
-    put(project, top=ALONE, publish=BUSY)
-    held = Held.put(project, then="echo ran >> ran.txt")
-    with project.spawn("run", "top", "--agent", held.agent) as runner:
-        assert eventually(lambda: len(project.sessions) == 2)
-        assert eventually(lambda: worker_alive(worker(project, "publish", "write#1")))
-        runner.send_signal(signal.SIGKILL)
-        runner.wait()
-    held.let_go()
-    assert eventually(lambda: not worker_alive(worker(project, "publish", "write#1")))
-    resumed = project.playbook("resume", "--agent", WORKS)
-    assert resumed.code == 4, resumed.err
-    assert "release#1/ask#1 WAITS" in resumed.err
-    assert len(project.sessions) == 2
-    assert [entry["step_id"] for entry in journal(project, "top")] == ["begin", "release"]
-    again = project.playbook("resume")
-    assert again.code == 4
-    assert "release#1/ask#1 WAITS" in again.err
 
 
 def test_an_interrupted_run_goes_on_in_the_same_child(project: Project) -> None:

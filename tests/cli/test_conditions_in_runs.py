@@ -135,11 +135,3 @@ def test_what_could_never_be_checked_is_refused_before_anything_starts(
     done = project.playbook("run", "change", *words, "--agent", agent)
     assert (done.code, told in done.err) == (1, True), done.err
     assert not project.sessions
-
-
-def test_a_check_that_is_not_defined_is_a_warning_of_the_file(project: Project) -> None:
-    prepared(project, "[command_succeeds: tset]")
-    checked = project.playbook("check", ".playbooks/playbooks/change.yaml")
-    assert checked.code == 0
-    assert "warning: the config defines no check 'tset'; did you mean test?" in checked.out
-    assert project.playbook("check", "--strict", ".playbooks/playbooks/change.yaml").code == 1

@@ -6,8 +6,6 @@ import json
 
 from support.scratch_project import Project
 
-from cli.scripts import conforms
-
 FLOW = """\
 name: flow
 description: Say, make, and read
@@ -39,27 +37,6 @@ def test_a_step_reads_what_was_committed_with_the_session(project: Project) -> N
     assert project.journal()[-1]["output"] == '{"go": false}'
     assert "outputs/say.json" in project.git("show", "--stat", "--format=", "HEAD")
     assert project.playbook("audit").code == 0
-
-
-def test_a_changed_output_stops_the_next_command_and_repair_shows_it(project: Project) -> None:
-    project.write("README.md", "hello\n")
-    project.write(".playbooks/playbooks/flow.yaml", FLOW)
-    project.playbook("run", "flow")
-    file = project.session / "outputs/say.json"
-    file.write_text(file.read_text().replace("false", "true"))
-    stopped = project.playbook("resume")
-    assert stopped.code == 3
-    assert "outputs/say.json was changed by something else" in stopped.err
-    shown = project.playbook("repair")
-    assert shown.code == 3
-    assert "outputs/say.json" in shown.out + shown.err
-    assert project.playbook("repair", "--restore").code == 0
-    assert '"go": false' in file.read_text()
-
-
-def test_the_plan_of_such_a_playbook_conforms_to_its_schema(project: Project) -> None:
-    project.write(".playbooks/playbooks/flow.yaml", FLOW)
-    conforms("plan", project.playbook("run", "flow", "--dry-run", "--json").json)
 
 
 BRANCHES = """\
@@ -94,16 +71,3 @@ def test_an_arg_that_was_not_given_is_neither_true_nor_false(project: Project) -
     assert failed.code == 2
     assert '$tests is "", neither true nor false' in failed.err
     assert [entry["status"] for entry in project.journal()] == ["done", "skipped", "failed"]
-
-
-def test_the_journal_keeps_the_last_words_of_an_output(project: Project) -> None:
-    said = "\\n".join(["begins", *["x" * 40] * 20, "", "2 failed, 40 passed"])
-    about = "name: words\ndescription: d\nversion: '1.1'\nargs: []"
-    defaults = "defaults: {autonomy: auto, error_policy: stop}"
-    step = json.dumps({"id": "s", "command": f"cli printf '{said}'"})
-    project.write(".playbooks/playbooks/words.yaml", f"{about}\n{defaults}\nsteps: [{step}]\n")
-    assert project.playbook("run", "words").code == 0
-    (entry,) = project.journal()
-    assert entry["output"].endswith("x\n2 failed, 40 passed")
-    assert "begins" not in entry["output"]
-    assert len(entry["output"]) <= 500

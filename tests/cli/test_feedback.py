@@ -117,10 +117,6 @@ def test_inside_the_client_it_follows_the_command_in_the_subagents_prompt(
     person.stops()
     person.says("the spec is at fault, retry")
     second = person.launches("plan#2")
-    assert first is not None
-    assert second is not None
-    assert first.given is not None
-    assert second.given is not None
     command = (
         f"Run the Skill `speckit.plan` with args `{FEATURE}`, first, then follow it to its end."
     )

@@ -253,8 +253,6 @@ def test_the_dialog_of_the_client_shows_the_most_telling_lines(waived: Project) 
     person = Hooked(waived)
     person.types("/playbook.resume")
     put = person.calls("AskUserQuestion")
-    assert put is not None
-    assert put.given is not None
     question, *lines = put.given["questions"][0]["question"].splitlines()
     assert question.startswith("pr cannot start: qa_verdict_pass")
     assert plain(lines[0]) == WAIVED
@@ -306,8 +304,6 @@ def test_a_failed_verdict_is_shown_with_the_reports_own_words_first(project: Pro
     person = Hooked(project)
     person.types("/playbook.resume")
     put = person.calls("AskUserQuestion")
-    assert put is not None
-    assert put.given is not None
     assert plain(put.given["questions"][0]["question"].splitlines()[1]) == REPORTED[0]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from support.scratch_project import Project
-from test_journeys import wait_until
 
 LIST = """\
 name: loop
@@ -199,25 +198,6 @@ def test_a_gate_is_asked_once_and_says_how_many_items_there_are(project: Project
     assert [len(entry.get("gates", ())) for entry in entries] == [1, 0, 0]
 
 
-def test_a_run_that_was_killed_inside_a_loop_is_resumed_where_it_was(project: Project) -> None:
-    """SIGKILL inside the second item; the first is not run again."""
-    script = "if [ $1 = b ] && [ ! -e on ]; then touch on; exec sleep 600; fi; echo $1\n"
-    program(project, "work.sh", script)
-    playbook = FILES.replace("cli echo {{file}}", "cli ./work.sh {{file}}")
-    project.write(".playbooks/playbooks/files.yaml", playbook)
-    with project.spawn("run", "files", "files=a b c") as process:
-        wait_until((project.root / "on").exists)
-        process.kill()
-    assert project.playbook("resume", "--kill").code == 0
-    done = [(entry["step_id"], entry["status"]) for entry in project.journal()]
-    assert done == [
-        ("each[1]", "done"),
-        ("each[2]", "failed"),
-        ("each[2]", "done"),
-        ("each[3]", "done"),
-    ]
-
-
 UNTIL = """\
 name: until
 description: Count
@@ -384,45 +364,3 @@ def test_a_list_of_a_step_that_is_too_much_is_refused_before_its_first_item(
 
 MANY = LIST.replace("$list.json.tasks", "$list.json").replace("max: 5", "max: 10000")
 MANY = MANY.replace("{{task.name}}", "{{task}}").replace('    outputs: ["{{task.file}}"]\n', "")
-
-
-def test_an_item_of_10_mb_fails_the_step_that_lists_it(project: Project) -> None:
-    """The output of a step is kept up to a size, and what is longer is no data."""
-    project.write("tasks.json", json.dumps(["x" * 10_000_000]))
-    project.write(".playbooks/playbooks/loop.yaml", MANY)
-    ended = project.playbook("run", "loop")
-    assert ended.code == 2
-    (entry,) = project.journal()
-    assert (entry["step_id"], entry["error_code"]) == ("list", "PB-STEP-OUTPUT")
-    assert "more than 1,000,000" in entry["error"] or "was cut at 1,000,000" in entry["error"]
-    assert len(entry["error"]) < 1_000
-    assert "Traceback" not in ended.err
-
-
-# ── a kill between two items ──────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_run_that_was_killed_between_two_items_runs_each_once(
-    project: Project, at_once: int
-) -> None:
-    """cat NFR-1.2: SIGKILL in the wait before a retry; attempts are settled, and nothing runs."""
-    program(project, "flaky.sh", FLAKY % 2)
-    playbook = FILES.replace("cli echo {{file}}", "cli ./flaky.sh {{file}}")
-    playbook = playbook.replace("error_policy: stop", 'error_policy: "retry:2"')
-    playbook = playbook.replace("as: file,", f"as: file, at_once: {at_once},")
-    project.write(".playbooks/playbooks/files.yaml", playbook)
-    with project.spawn("run", "files", "files=a b c") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if b"retry in" in line:
-                break
-        process.kill()
-    assert project.playbook("resume").code == 0
-    assert sorted(project.read("ran").split()) == ["a", "b", "b", "c"]
-    assert sorted(attempts(project)) == [
-        "each[1]#1 done",
-        "each[2]#1 failed",
-        "each[2]#2 done",
-        "each[3]#1 done",
-    ]

@@ -138,13 +138,6 @@ def test_the_members_of_a_group_ask_one_after_the_other_and_one_of_them_may_end(
     answer(group, "allow", code=0)
 
 
-def test_an_abort_at_the_gate_ends_the_session(ask: Project) -> None:
-    run(ask)
-    assert ask.playbook("answer", "abort").code == 0
-    assert ask.manifest()["status"] == "aborted"
-    assert ask.journal()[0]["error_code"] == "PB-STATE-ABORTED"
-
-
 def test_what_is_no_answer_is_refused_with_the_choices(ask: Project) -> None:
     run(ask)
     refused = ask.playbook("answer", "retry")

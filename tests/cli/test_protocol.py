@@ -110,14 +110,6 @@ def test_a_report_may_contain_the_outcome(project: Project, tmp_path: Path) -> N
     assert project.journal()[-1]["status"] == "in_progress"
 
 
-def test_a_report_of_another_attempt_exits_with_3(project: Project) -> None:
-    project.playbook("begin", "auto-validate", "013")
-    for attempt in ("qa-plan#2", "qa-run#1", "nonsense"):
-        refused = project.playbook("report", attempt)
-        assert refused.code == 3
-        assert "outstanding is" in refused.err
-
-
 WAITING = """\
 import pathlib, sys, time
 from playbook_supervisor.__main__ import program

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from datetime import datetime
@@ -90,15 +89,6 @@ def test_a_run_that_waits_for_a_retry_can_be_ended_from_elsewhere(
         assert runner.wait(60) == code
     assert flaky.manifest()["status"] == ends
     assert [entry["status"] for entry in flaky.journal()[:2]] == ["failed", "failed"]
-
-
-def test_ctrl_c_leaves_a_run_that_waits_for_a_retry_open(flaky: Project) -> None:
-    with flaky.spawn("run", "flaky") as runner:
-        until_the_wait(runner, 2)
-        runner.send_signal(signal.SIGINT)
-        assert runner.wait(60) == 130
-    assert flaky.manifest()["status"] == "in_progress"
-    assert [entry["status"] for entry in flaky.journal()] == ["failed"]
 
 
 LENIENT = """\

@@ -200,10 +200,6 @@ class TestAnEnvelope:
         assert (error["code"], error["step"]) == ("PB-COND-POSTCONDITION", "only")
         assert error["guidance"].startswith("Fix it, or run the step again: `playbook resume 2")
 
-    def test_of_a_failure_can_be_denied(self, inbox: Project) -> None:
-        failed = ask(inbox, {"action": "run", "pipeline": one_step("cli bin/inbox fail")})
-        assert resume(inbox, token_of(failed), approve=False)["status"] == "cancelled"
-
     def test_is_printed_by_run_and_resume_too(self, inbox: Project) -> None:
         """tyr 9: one shape. Asking again gives the same token."""
         ran = inbox.playbook("run", "inbox-triage", "--json")

@@ -351,16 +351,6 @@ def test_a_paused_session_says_how_to_answer_its_gate(gated: Project) -> None:
     assert how == "answer: playbook answer continue (or skip or abort), then playbook resume"
 
 
-def test_the_last_ended_session_is_the_default(gated: Project) -> None:
-    for _ in range(2):
-        gated.playbook("run", "gated", "--agent", gated.script(WORKS))
-        assert gated.playbook("abort").code == 0
-    resumed = gated.playbook("resume")
-    assert resumed.code == 2
-    assert "nothing to do" in resumed.err
-    assert "also open" not in resumed.err
-
-
 def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     name = gated.session.name
@@ -371,22 +361,6 @@ def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
     assert gated.playbook("show", nobody).code == 3
     both = gated.playbook("show", name, "--session", nobody)
     assert (both.code, "two different sessions are given" in both.err) == (1, True)
-
-
-def test_the_autonomous_mode_passes_gates_without_a_failure(gated: Project) -> None:
-    """cat FR-6.3, PL-2."""
-    agent = gated.script(WORKS)
-    run = gated.playbook("run", "gated", "--mode", "autonomous", "--agent", agent)
-    assert run.code == 0
-    assert gated.journal()[0]["gates"][0]["by"] == "autonomous"
-
-
-def test_a_run_may_begin_in_the_middle(project: Project) -> None:
-    run = project.playbook(
-        "run", "auto-validate", "013", "--from", "qa-run", "--agent", project.script(WORKS)
-    )
-    assert "qa-plan#1 skipped: --from qa-run" in run.err
-    assert project.journal()[0]["human_response"] == "--from qa-run"
 
 
 def test_the_log_level_decides_how_much_is_printed(gated: Project) -> None:
@@ -469,12 +443,3 @@ def test_the_end_of_a_failed_run_is_about_what_ended_it(project: Project) -> Non
     assert "fatal#1 ended with" in end
     assert "minor#1 ended with" not in end
     assert "minor#1:" not in end
-
-
-def test_a_session_that_an_agent_removes_is_restored_with_a_sentence(gated: Project) -> None:
-    agent = gated.root.parent / "remover"
-    agent.write_text("#!/bin/sh\nrm -rf .playbooks/sessions/*\n")
-    agent.chmod(0o755)
-    run = gated.playbook("run", "gated", "--mode=autonomous", "--agent", f"exec:{agent}")
-    assert run.err.count("journal.yaml, playbook.yaml, config.yaml had disappeared; restored") == 1
-    assert gated.playbook("audit").code == 0

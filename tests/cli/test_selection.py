@@ -115,12 +115,6 @@ class TestAShortName:
         assert waiting.playbook("answer", "mended,", "continue").code == 0
         assert waiting.journal()[-1]["human_response"] == "mended, continue"
 
-    def test_of_several_sessions_lists_them(self, waiting: Project) -> None:
-        name = waiting.session.name
-        legacy(waiting)
-        refused = waiting.playbook("show", "20")
-        assert (refused.code, f"20260219-a7k, {name}" in refused.err) == (3, True)
-
 
 def test_a_session_without_a_feature_is_listed_with_its_arguments(project: Project) -> None:
     text = GATED.replace("args: []", "args:\n  - {name: topic, description: t, required: true}")

@@ -428,7 +428,6 @@ def test_in_the_client_nothing_is_answered_or_launched(project: Project) -> None
     project.git("switch", "-q", "main")
     said = f"is on branch {FEATURE}, and main is checked out here"
     reply = client.says("continue")
-    assert reply is not None
     assert said in (reply.note or reply.shown)
     assert untouched(project)
     assert project.journal()[-1]["status"] == "in_progress"
@@ -442,15 +441,12 @@ def test_in_the_client_no_agent_goes_to_work_on_another_branch(project: Project)
     project.git("switch", "-q", "main")
     said = f"is on branch {FEATURE}, and main is checked out here"
     launch = client.calls("Agent", description="only#1", prompt="only#1")
-    assert launch is not None
     assert (launch.decision, said in launch.reason) == ("deny", True)
     with pytest.raises(StateError, match=said):
         client.types("/playbook.resume")
     project.git("switch", "-q", FEATURE)
     client.types("/playbook.resume")
-    launch = client.calls("Agent", description="only#1", prompt="only#1")
-    assert launch is not None
-    assert launch.decision == "allow"
+    assert client.calls("Agent", description="only#1", prompt="only#1").decision == "allow"
 
 
 def test_in_the_client_another_playbook_runs_on_another_branch(project: Project) -> None:
@@ -460,11 +456,9 @@ def test_in_the_client_another_playbook_runs_on_another_branch(project: Project)
     client.types("/playbook.resume")
     project.git("switch", "-q", "main")
     ran = client.types("/playbook.run develop").snapshot
-    assert ran is not None
     assert "its hooks no longer reach" not in project.playbook("status").out
     project.git("switch", "-q", FEATURE)
     again = client.types("/playbook.resume").snapshot
-    assert again is not None
     assert (again.session_id, ran.session_id != waits) == (waits, True)
 
 
@@ -482,16 +476,6 @@ def test_a_token_approves_nothing_and_may_deny(project: Project, approve: str) -
     assert untouched(project)
     if approve == "--approve":
         assert project.playbook("resume", "--token", token, approve, "--json").code == 0
-
-
-def test_a_request_is_refused_too(project: Project) -> None:
-    begun(project)
-    token = project.playbook("resume", "--json").json["requiresApproval"]["resumeToken"]
-    project.git("switch", "-q", "main")
-    request = {"action": "resume", "token": token, "approve": True}
-    done = project.playbook("rpc", input=json.dumps(request))
-    assert done.json["error"]["code"] == "PB-STATE-BRANCH", done.out
-    assert untouched(project)
 
 
 def test_files_that_do_not_fit_are_no_reason_to_go_on_elsewhere(project: Project) -> None:

@@ -157,14 +157,6 @@ def test_a_gate_of_a_child_takes_them_over_for_the_sessions_above_it_too(project
     assert project.playbook("audit", "--all").code == 0
 
 
-def test_values_that_look_like_secrets_are_not_shown(stuck: Project) -> None:
-    secret = FIXED.replace("this]}", "this], env: {API_TOKEN: hunter2hunter2, CI: on}}")
-    stuck.write(SETTINGS, secret)
-    shown = stuck.playbook("status").out
-    assert "env: {API_TOKEN: [redacted], CI: on}" in shown
-    assert "hunter2" not in shown
-
-
 def test_a_difference_too_long_for_a_gate_is_named_and_left_to_the_file(stuck: Project) -> None:
     checks = "".join(f"  more{number}: {{run: [make, x{number}]}}\n" for number in range(20))
     stuck.write(SETTINGS, FIXED + checks)
@@ -205,11 +197,8 @@ def test_in_claude_code_a_person_types_what_the_gate_shows(stuck: Project) -> No
     person = Hooked(stuck)
     person.types("/playbook.resume")
     unseen = person.says("take settings")
-    assert unseen is not None
     assert "the project's settings differ from the session's by" in unseen.note
-    recorded = person.says(offered(unseen.note))
-    assert recorded is not None
-    assert recorded.snapshot is not None
+    assert person.says(offered(unseen.note)).snapshot is not None
     assert (stuck.session / "config.yaml").read_text() == FIXED
 
 

@@ -99,16 +99,6 @@ def test_an_unexpected_answer_is_tried_again_where_the_playbook_says_so(
     assert (second["status"], second["attempt"]) == ("done", 2)
 
 
-def test_a_server_that_is_not_there_stops_the_run(triage: Project, site: Site) -> None:
-    site.shutdown()
-    site.server_close()
-    ran = triage.playbook("run", "triage", "7", site.url)
-    assert ran.code == 2
-    assert triage.journal()[-1]["error_code"] == "PB-STEP-NETWORK"
-    assert "cannot be reached" in ran.err
-    assert "Check the address and the network" in ran.err
-
-
 def test_the_settings_of_the_project_bound_both(triage: Project, site: Site) -> None:
     """tyr 27."""
     triage.write(".playbooks/config.yaml", "deny: {mcp: [tools.*]}\n")

@@ -91,14 +91,6 @@ def test_a_gate_can_be_answered_on_a_terminal_without_a_size(
         assert "PB-BUG" not in terminal.shown
 
 
-def test_notes_are_printed_above_the_list(project: Project) -> None:
-    agent = project.script(WORKS)
-    with Terminal(project, "run", "auto-feature", "98", "--agent", agent) as terminal:
-        terminal.until("note: no folder, feature file or branch is named 98 yet")
-        terminal.until("✗  plan")
-        assert terminal.end() == 2
-
-
 def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
     gated: Project,
 ) -> None:
@@ -162,17 +154,6 @@ def test_a_resumed_list_shows_what_was_settled_before(project: Project) -> None:
         assert "–  pr" in terminal.shown
 
 
-def test_the_agent_s_last_line_is_shown_beside_its_step(gated: Project) -> None:
-    held = Held.put(gated, say="looking around\nwriting it down")
-    with Terminal(
-        gated, "run", "gated", "--mode=autonomous", "--agent", held.agent, "--log-level", "debug"
-    ) as terminal:
-        terminal.until("publish#1: writing it down")
-        terminal.until("  writing it down")
-        held.let_go()
-        assert terminal.end() == 0
-
-
 def test_a_narrowed_terminal_shows_one_list(gated: Project) -> None:
     """The terminal has wrapped its lines; after Ctrl-Z and `fg` the list is below."""
     held = Held.put(gated, say="looking around " * 8)
@@ -206,21 +187,6 @@ def test_an_ascii_terminal_shows_one_list(gated: Project) -> None:
             assert len([line for line in screen.text if "looking" in line]) == 1
         held.let_go()
         assert terminal.end() == 0
-
-
-def test_a_long_playbook_shows_the_current_step(project: Project) -> None:
-    step = "  - {id: step-%d, command: /qa.plan, autonomy: auto, error_policy: stop}\n"
-    last = "  - {id: last, command: /qa.plan, autonomy: gate_always, error_policy: stop}\n"
-    head = GATED.partition("steps:")[0].replace("gated", "many")
-    text = f"{head}steps:\n" + "".join(step % number for number in range(60)) + last
-    project.write(".playbooks/playbooks/many.yaml", text)
-    agent = project.script("default: {say: done}\n")
-    with Terminal(project, "run", "many", "--agent", agent) as terminal:
-        terminal.until("waits for you")
-        terminal.until("abort > ")
-        picture = terminal.shown.rpartition(" 60/61 ·")[2]
-        assert "step-59" in picture
-        assert "step-1 " not in picture
 
 
 def test_colours_and_the_list_can_be_turned_off(gated: Project) -> None:

@@ -366,7 +366,6 @@ def test_the_printed_command_adopts_the_session(installed: Project) -> None:
     with pytest.raises(StateError, match=f"on branch {NEW}, and elsewhere is checked out here"):
         there.types("/playbook.resume")
     moved = there.types("/playbook.resume --on-this-branch")
-    assert moved.snapshot is not None
     assert moved.snapshot.manifest.branch == "elsewhere"
 
 

@@ -6,13 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
 from support.scratch_project import Project
 
 from playbook_supervisor.commands import demo
 from playbook_supervisor.errors import ArgumentError, GitError, StorageError
-
-NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
 
 @pytest.fixture
@@ -35,16 +32,6 @@ class TestTheScratchRepository:
         ]
         assert "specs/001-greeting/spec.md" in project.git("ls-files")
         assert ".playbooks/install.yaml" in project.git("ls-files")
-
-    def test_says_what_is_to_be_run_in_it(self, prepared: demo.Demo) -> None:
-        assert (prepared.playbook, prepared.args) == ("auto-feature", ("001",))
-        assert Path(prepared.agent.removeprefix("script:")).is_file()
-        assert prepared.env["PATH"].endswith(os.pathsep + os.environ["PATH"])
-
-    def test_dates_its_index_by_the_clock_it_is_given(self, tmp_path: Path) -> None:
-        made = demo.prepare(tmp_path / "scratch", clock=lambda: NOON)
-        index = yaml.safe_load((made.root / ".playbooks/_index.yaml").read_text())
-        assert index["generated"] == "2026-02-19T12:00:00.000Z"
 
     def test_needs_no_identity_and_asks_nothing_of_the_users_settings(
         self, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
-from support.installations import NOON, killed
 from support.scratch_project import Project
 
-from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install.survey import with_check
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.test_command import Proposal
@@ -136,27 +134,3 @@ def test_a_folder_in_the_way_is_a_conflict_and_nothing_is_written(tested: Projec
     assert done.code == 3
     assert FILE in done.err
     assert not (tested.root / ".playbooks/install.yaml").exists()
-
-
-def test_a_killed_run_loses_no_settings_and_is_repeated(tested: Project) -> None:
-    """SIGKILL at every fsync, each followed by a second run."""
-    settings = "# Ours.\nagent: claude\n"
-    assert tested.playbook("init", "--yes").code == 0
-    tested.write(FILE, settings)
-    (tested.root / ".playbooks/install.yaml").unlink()
-    (tested.root / ".claude/settings.json").unlink()
-    tested.commit("Installed in part, and with settings that lack the command")
-
-    def begin() -> None:
-        install.apply(install.plan(tested.root), NOON)
-
-    kills = 0
-    while killed(begin, tested.root, at=kills + 1):
-        kills += 1
-        assert tested.read(FILE).startswith(settings)
-        assert tested.playbook("init", "--yes").code == 0
-        assert argv(tested) == ("make", "test")
-        assert tested.read(FILE).count("checks:") == 1
-        tested.git("reset", "-q", "--hard")
-        tested.git("clean", "-fdq")
-    assert kills >= 5

@@ -12,7 +12,6 @@ from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
-from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.project.conditions.verdicts import read_report
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
 from playbook_supervisor.project.slash_commands import is_ours
@@ -309,16 +308,6 @@ class TestADeletedFile:
         said = newcomer.playbook("init", "--yes").err
         assert "next: playbook run auto-speckit 013" in said
         assert "inside Claude Code" not in said
-
-    def test_is_brought_back_after_an_update_that_left_it_deleted(self, newcomer: Project) -> None:
-        newcomer.playbook("init", "--yes", "--commands")
-        path = ".claude/commands/qa.plan.md"
-        (newcomer.root / path).unlink()
-        assert newcomer.playbook("update").code == 0
-        assert not (newcomer.root / path).exists()
-        assert newcomer.playbook("init", "--yes", "--restore", path).code == 0
-        assert ours(newcomer, path)
-        assert lacking((newcomer.root / ".claude/settings.json").read_bytes()) == ()
 
     @pytest.mark.parametrize(
         ("path", "said"),

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.scripts import conforms
-from pytest_mock import MockerFixture
-from support.crash_points import ended
-from support.installations import NOON, forked, killed, said, state
+from support.installations import NOON, killed, said, state
 from support.scratch_project import Project
 
 from playbook_supervisor import __version__
@@ -22,7 +20,7 @@ from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install import update as upgrade
 from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code import settings
-from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.system.disk import templates
@@ -485,16 +483,6 @@ class TestTheClientsSettings:
         assert said(planned, settings.FILE) == ("keep", "left alone (--no-hooks)")
         assert planned.changes == ()
 
-    def test_settings_that_are_not_json_are_refused_before_anything(
-        self, installed: Project, ship: Ship
-    ) -> None:
-        installed.write(settings.FILE, "{,}")
-        ship()
-        before = state(installed)
-        with pytest.raises(PlaybookError, match="not JSON"):
-            upgrade.plan(cwd=installed.root)
-        assert state(installed) == before
-
 
 class TestARefusal:
     @pytest.mark.parametrize(
@@ -542,17 +530,6 @@ class TestARefusal:
         with pytest.raises(StorageError, match="cannot be written"):
             upgrade.apply(planned, NOON)
         assert state(installed) == before
-
-    def test_where_our_folder_is_not_a_folder(self, installed: Project) -> None:
-        shutil.rmtree(installed.root / ".playbooks")
-        installed.write(".playbooks", "a file\n")
-        with pytest.raises(StorageError, match="is not a folder"):
-            upgrade.plan(installed.root, {})
-
-    def test_outside_of_a_repository(self, tmp_path: Path) -> None:
-        with pytest.raises(StateError) as caught:
-            upgrade.plan(tmp_path, {})
-        assert caught.value.code == "PB-STATE-NO-REPOSITORY"
 
 
 class TestTheCommand:
@@ -637,28 +614,6 @@ class TestAnInterruption:
             assert contents(installed) == whole
             at += 5
         assert at > 20
-
-    def test_after_a_full_disk_it_can_be_repeated(
-        self, installed: Project, ship: Ship, mocker: MockerFixture
-    ) -> None:
-        ship()
-        planned, before = upgrade.plan(installed.root, {}), state(installed)
-        full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
-        with pytest.raises(StorageError, match="No space left on device"):
-            upgrade.apply(planned, NOON)
-        mocker.stop(full)
-        assert state(installed) == before
-        update(installed)
-        assert upgrade.plan(installed.root, {}).changes == ()
-
-    def test_several_at_the_same_time_have_the_result_of_one(
-        self, installed: Project, tmp_path: Path
-    ) -> None:
-        updates = updating_to(tmp_path / "version-2")
-        several = [forked(updates, installed.root) for _ in range(3)]
-        assert [ended(each) for each in several] == [0] * 3
-        assert installed.read(RUN).endswith("<!-- 2 -->\n")
-        assert not killed(updates, installed.root, at=0)
 
 
 def updating_to(version: Path) -> Callable[[], None]:

@@ -124,18 +124,6 @@ def test_an_answer_can_be_typed_at_the_gate_of_a_child(
     assert journals(tree)["below"][2]["human_response"] == "looks fine, continue"
 
 
-def test_an_abort_typed_at_the_gate_of_a_child_ends_the_tree(
-    tree: Project, conversation: Conversation
-) -> None:
-    conversation.types("run", "top")
-    agent(conversation, "release#1/look#1")
-    conversation.runs("next", "--wait")
-    conversation.hook("Stop", background_tasks=[])
-    conversation.hook("UserPromptSubmit", prompt="abort")
-    for folder in tree.sessions:
-        assert yaml.safe_load((folder / "session.yaml").read_bytes())["status"] == "aborted"
-
-
 def test_an_agent_without_the_receipt_of_its_command_fails_its_child(
     tree: Project, conversation: Conversation
 ) -> None:

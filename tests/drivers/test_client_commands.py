@@ -57,7 +57,6 @@ def move(person: Hooked) -> None:
 def test_a_foreign_command_of_our_name_begins_no_session_of_ours(person: Hooked, file: str) -> None:
     person.project.write(f".claude/{file}", "You are the supervisor: write the journal.\n")
     reply = person.types("/playbook.run group 013")
-    assert reply is not None
     assert "playbook does not supervise what it does" in reply.shown
     assert not reply.decision
     assert not (person.project.root / ".playbooks/sessions").exists()
@@ -100,7 +99,6 @@ class TestRun:
         person.project.write(PLAN, "x\n")
         reply = person.types("/playbook.run two 013 --from tasks")
         assert person.steps == ["plan#1 skipped", "tasks#1 in_progress"]
-        assert reply.snapshot is not None
         assert isinstance(reply.snapshot.directive, Ask)
 
     @pytest.mark.parametrize(
@@ -154,16 +152,12 @@ class TestResume:
     def test_in_the_same_client_waits_for_its_agents_and_launches_the_rest(
         self, at_work: Hooked
     ) -> None:
-        reply = at_work.types("/playbook.resume")
-        assert reply.snapshot is not None
+        assert at_work.types("/playbook.resume").snapshot is not None
         assert at_work.steps == ["plan#1 in_progress", "tasks#1 in_progress", *done("qa-plan#1")]
         assert set(at_work.bound.workers) == {"plan#1"}
         again = at_work.calls("Agent", prompt="plan#1")
-        assert again is not None
         assert (again.decision, "already running" in again.reason) == ("deny", True)
-        launched = at_work.launches("tasks#1")
-        assert launched is not None
-        assert launched.decision == "allow"
+        assert at_work.launches("tasks#1").decision == "allow"
 
     def test_of_a_stalled_session_waits_no_longer(self, at_work: Hooked) -> None:
         bound = at_work.bound
@@ -174,7 +168,6 @@ class TestResume:
         assert at_work.project.journal()[0]["error_code"] == "PB-STATE-INTERRUPTED"
         assert (at_work.bound.stalled, at_work.bound.workers) == (False, {})
         dismissed = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Read")
-        assert dismissed is not None
         assert dismissed.decision == "deny"
 
     def test_in_another_client_judges_by_evidence_what_the_first_launched(
@@ -191,7 +184,6 @@ class TestResume:
         assert bound_to(at_work)
         assert at_work.ended("plan#1") is None
         late = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")
-        assert late is not None
         assert late.decision == "deny"
 
     @pytest.mark.parametrize("line", ["resume", "abort", "pause"])
@@ -300,7 +292,6 @@ class TestPause:
         at_work.types("/playbook.resume")
         assert at_work.steps[-2:] == ["plan#2 in_progress", "tasks#2 in_progress"]
         late = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")
-        assert late is not None
         assert late.decision == "deny"
         at_work.types("/playbook.pause")
         at_work.types("/playbook.resume")
@@ -339,14 +330,11 @@ class TestAbort:
         at_work.types("/playbook.abort")
         assert at_work.project.manifest()["status"] == "aborted"
         refused_call = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")
-        assert refused_call is not None
         assert refused_call.decision == "deny"
         assert at_work.calls("Write", file_path="x") is None  # the conversation is the person's
         journal = json.dumps(at_work.project.journal(), default=str)
         assert at_work.ended("plan#1") is None
-        stopped = at_work.stops()
-        assert stopped is not None
-        assert stopped.decision == ""
+        assert at_work.stops().decision == ""
         assert not binding.bound(checkout.find(at_work.project.root))
         assert json.dumps(at_work.project.journal(), default=str) == journal
 

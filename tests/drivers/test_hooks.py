@@ -13,7 +13,6 @@ from support.hook_calls import HANDED_IN, Hooked
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.drivers.claude_code import authorization, binding, fast_path, settings
-from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system.git import checkout
@@ -43,24 +42,22 @@ def gated(hooked: Hooked) -> Hooked:
     return hooked
 
 
-def denied(reply: HookReply | None) -> str:
+def denied(reply: Any) -> str:
     """The reason of a refusal."""
-    assert reply is not None
     assert (reply.event, reply.decision) == ("PreToolUse", "deny")
-    return reply.reason
+    return str(reply.reason)
 
 
-def blocked(reply: HookReply | None) -> str:
-    assert reply is not None
+def blocked(reply: Any) -> str:
     assert reply.decision == "block"
-    return reply.reason
+    return str(reply.reason)
 
 
-def by_a_worker(hooked: Hooked, tool: str, **given: Any) -> HookReply | None:
+def by_a_worker(hooked: Hooked, tool: str, **given: Any) -> Any:
     return hooked("PreToolUse", tool_name=tool, tool_input=given, agent_id="agent of plan#1")
 
 
-def settings_file(hooked: Hooked, data: bytes, name: str = settings.FILE) -> HookReply | None:
+def settings_file(hooked: Hooked, data: bytes, name: str = settings.FILE) -> Any:
     """The client has seen that the file changed."""
     file = hooked.project.write(name, data.decode())
     return hooked("ConfigChange", source="project_settings", file_path=str(file))
@@ -94,7 +91,6 @@ class TestAnotherConversation:
 
     def test_is_told_once_that_a_session_waits(self, hooked: Hooked) -> None:
         reply = self.other(hooked)("SessionStart", source="startup")
-        assert reply is not None
         assert reply.note.endswith("waits here: /playbook.resume continues it.")
         assert reply.shown == reply.note, "the person may have lost the session with its terminal"
 
@@ -103,9 +99,7 @@ class TestAnotherConversation:
         self, hooked: Hooked, source: str
     ) -> None:
         hooked.environment["CLAUDE_PID"] = "1"
-        reply = hooked("SessionStart", source=source)
-        assert reply is not None
-        assert reply.snapshot is None
+        assert hooked("SessionStart", source=source).snapshot is None
         assert hooked.bound.pid == os.getppid()
 
     def test_of_the_same_id_in_another_process_is_ignored(self, hooked: Hooked) -> None:
@@ -120,17 +114,13 @@ class TestAnotherConversation:
 
     def test_a_fork_does_not_own_the_session(self, hooked: Hooked) -> None:
         fork = Hooked(hooked.project, "fork")
-        reply = fork("SessionStart", source="fork")
-        assert reply is not None
-        assert "waits here" in reply.note
+        assert "waits here" in fork("SessionStart", source="fork").note
         assert hooked.bound.client == hooked.client
 
     @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
     def test_that_follows_in_the_same_process_continues(self, hooked: Hooked, source: str) -> None:
         follower = Hooked(hooked.project, "follower")
-        reply = follower("SessionStart", source=source)
-        assert reply is not None
-        assert reply.snapshot is not None
+        assert follower("SessionStart", source=source).snapshot is not None
         assert hooked.bound.client == "follower"
         assert "Expected now" in denied(follower.calls("Write", file_path="x"))
 
@@ -142,7 +132,6 @@ class TestAnotherConversation:
     ) -> None:
         """The question has left the screen, except after a compaction."""
         reply = Hooked(gated.project, "follower")("SessionStart", source=source)
-        assert reply is not None
         assert ("Type your answer here." in reply.shown) is shown
 
 
@@ -199,7 +188,6 @@ class TestTheCaller:
         assert "/playbook.resume binds it again" in reason
         assert blocked(settings_file(hooked, b"{}"))
         stopped = hooked.stops()
-        assert stopped is not None
         assert (stopped.decision, "/playbook.resume binds it again" in stopped.shown) == ("", True)
         hooked.types("/playbook.resume")
         assert "Expected now" in denied(hooked.calls("Write", file_path="x"))
@@ -209,25 +197,11 @@ class TestATool:
     def test_of_the_supervising_model_is_refused_with_what_is_due(self, hooked: Hooked) -> None:
         reply = hooked.calls("Write", file_path="x")
         assert "Agent(description='plan#1'" in denied(reply)
-        assert reply is not None
         assert reply.snapshot is not None
         assert hooked.bound.refusals == 1
 
     def test_that_only_reads_passes(self, hooked: Hooked) -> None:
         assert hooked.calls("Read", file_path="README.md") is None
-
-    def test_is_free_in_a_human_turn(self, hooked: Hooked) -> None:
-        hooked.launches("plan#1")
-        hooked.stops("agent of plan#1")
-        hooked.says("mend the test for me, please")
-        assert hooked.calls("Write", file_path="x") is None
-        assert denied(hooked.calls("Write", file_path=".playbooks/sessions/x"))
-
-    def test_of_a_dismissed_agent_is_refused(self, hooked: Hooked) -> None:
-        hooked.launches("plan#1")
-        hooked.presses_escape()
-        hooked.says("wait, not like that")
-        assert "its result is not needed" in denied(by_a_worker(hooked, "Write", file_path="x"))
 
     @pytest.mark.parametrize(
         "file",
@@ -269,39 +243,22 @@ class TestATool:
 
     def test_shows_the_gate_and_nothing_of_the_models(self, gated: Hooked) -> None:
         reply = gated.calls("AskUserQuestion", questions=[{"question": "May I?"}])
-        assert reply is not None
         assert reply.decision == "ask"
-        assert reply.given is not None
         assert "tasks" in reply.given["questions"][0]["question"]
         means = [each["description"] for each in reply.given["questions"][0]["options"]]
         assert means == ["run the step now", "skip the step", "end the session"]
-
-    def test_that_brings_the_answer_passes_the_gate(self, gated: Hooked) -> None:
-        put = gated.calls("AskUserQuestion", questions=[])
-        assert put is not None
-        assert put.given is not None
-        answers = {put.given["questions"][0]["question"]: "continue"}
-        chosen = {"tool_use_id": "use of AskUserQuestion", "tool_response": {"answers": answers}}
-        gated("PostToolUse", tool_name="AskUserQuestion", **chosen)
-        assert gated.steps == ["plan#1 done", "tasks#1 in_progress"]
-        assert gated.project.journal()[1]["human_response"] == "continue"
-
-    def test_shows_no_gate_without_a_person(self, gated: Hooked) -> None:
-        gated.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
-        assert "no person here to answer" in denied(gated.calls("AskUserQuestion", questions=[]))
 
 
 class TestALineOfShellInACommand:
     """It is judged like a call of the shell, unless a person typed the command."""
 
     @staticmethod
-    def comes(hooked: Hooked, command: str, **more: str) -> HookReply | None:
+    def comes(hooked: Hooked, command: str, **more: str) -> Any:
         given = {"tool_name": "Bash", "tool_input": {"command": command}, **more}
         return hooked("PreSkillShellCommand", **given)
 
     def test_of_the_supervising_model_is_refused(self, hooked: Hooked) -> None:
         reply = self.comes(hooked, "make it", invoked_by="claude")
-        assert reply is not None
         assert (reply.event, reply.decision) == ("PreSkillShellCommand", "deny")
         assert self.comes(hooked, "playbook status", invoked_by="claude") is None
 
@@ -309,7 +266,6 @@ class TestALineOfShellInACommand:
         assert self.comes(hooked, "git status", invoked_by="user") is None
         journal = ".playbooks/sessions/x/journal.yaml"
         touched = self.comes(hooked, f"echo > {journal}", invoked_by="user")
-        assert touched is not None
         assert "Only playbook writes the journal" in touched.reason
 
     def test_of_a_worker_leaves_the_journal_alone(self, hooked: Hooked) -> None:
@@ -329,16 +285,13 @@ class TestALineOfShellInACommand:
         hooked.presses_escape()
         hooked.says("stop it")
         reply = self.comes(hooked, "make it", agent_id="agent of plan#1")
-        assert reply is not None
         assert (reply.event, reply.decision) == ("PreSkillShellCommand", "deny")
 
 
 class TestACommandOfAWorker:
     def test_is_allowed_where_it_is_the_steps_own(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
-        reply = by_a_worker(hooked, "Skill", skill="speckit.plan")
-        assert reply is not None
-        assert reply.decision == "allow"
+        assert by_a_worker(hooked, "Skill", skill="speckit.plan").decision == "allow"
         assert by_a_worker(hooked, "Skill", skill="speckit.tasks") is None
 
     @pytest.mark.parametrize("response", [{"success": False}, {"success": "true"}, {}, None])
@@ -363,28 +316,12 @@ class TestACommandOfAWorker:
 
 
 class TestAnAgent:
-    def test_that_fails_has_failed_its_step(self, hooked: Hooked) -> None:
-        hooked.launches("plan#1")
-        hooked(
-            "PostToolUseFailure", tool_name="Agent", tool_use_id="use of plan#1", error="max turns"
-        )
-        assert hooked.steps == ["plan#1 failed"]
-
     def test_of_a_worker_is_ignored(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         fields = {"tool_name": "Agent", "tool_use_id": "use of plan#1", "agent_id": "inner"}
         assert hooked("PostToolUseFailure", **fields, error="max turns") is None
         assert hooked("PostToolUseFailure", tool_name="Write", error="no") is None
         assert hooked.steps == ["plan#1 in_progress"]
-
-    def test_without_a_result_is_known_by_its_last_message(self, hooked: Hooked) -> None:
-        hooked.launches("plan#1")
-        hooked.ran("plan#1", "speckit.plan")
-        for words in ("planned", ""):
-            hooked("SubagentStop", agent_id="agent of plan#1", last_assistant_message=words)
-        hooked.project.write(PLAN, "x")
-        hooked.ended("plan#1", said="")
-        assert hooked.project.journal()[0]["output"] == "planned"
 
     def test_the_journal_is_copied_out_of_reach(self, gated: Hooked) -> None:
         kept = (gated.private / "journal.yaml").read_bytes()
@@ -395,7 +332,6 @@ class TestStopping:
     def test_is_refused_while_a_step_is_due(self, hooked: Hooked) -> None:
         reply = hooked.stops()
         assert blocked(reply) == "The playbook continues."
-        assert reply is not None
         assert reply.snapshot is not None
 
     def test_is_allowed_after_six_times_and_marked(self, hooked: Hooked) -> None:
@@ -426,7 +362,6 @@ class TestStopping:
 
     def test_is_allowed_at_a_gate_and_calls_the_person(self, gated: Hooked) -> None:
         reply = gated.stops()
-        assert reply is not None
         assert (reply.decision, bool(reply.ring)) == ("", True)
         assert reply.shown.endswith("1/2 steps done. Type your answer here.")
 
@@ -434,15 +369,12 @@ class TestStopping:
         gated.stops()
         gated.says("continue")
         gated.does("tasks#1", "speckit.tasks", f"specs/{FEATURE}/tasks.md")
-        reply = gated.stops()
-        assert reply is not None
-        assert reply.shown == "two: completed (2/2 steps)"
+        assert gated.stops().shown == "two: completed (2/2 steps)"
         assert not binding.bound(checkout.find(gated.project.root))
 
     def test_is_allowed_after_a_failed_step_and_says_how_to_resume(self, hooked: Hooked) -> None:
         hooked.does("plan#1", "speckit.plan")
         reply = hooked.stops()
-        assert reply is not None
         assert reply.shown == ("two: failed (0/2 steps); /playbook.resume --retry resumes it")
 
     def test_of_a_subagent_needs_no_reply(self, hooked: Hooked) -> None:
@@ -453,13 +385,12 @@ class TestStopping:
 class TestAnErrorThatEndsATurn:
     """No Stop hook fires then, and the person may be away."""
 
-    def failed(self, hooked: Hooked, **more: str) -> HookReply | None:
+    def failed(self, hooked: Hooked, **more: str) -> Any:
         said = {"error": "unknown", "last_assistant_message": "API Error: 400\nscripted"}
         return hooked("StopFailure", **said, **more)
 
     def test_stalls_the_session_and_calls_the_person(self, hooked: Hooked) -> None:
         reply = self.failed(hooked)
-        assert reply is not None
         assert "is stalled: an error ended Claude's turn (API Error: 400)" in reply.ring
         assert hooked.bound.stalled
         hooked.says("hello")
@@ -472,17 +403,14 @@ class TestAnErrorThatEndsATurn:
         assert not hooked.bound.stalled
 
     def test_calls_the_person_at_a_gate(self, gated: Hooked) -> None:
-        reply = self.failed(gated)
-        assert reply is not None
-        assert reply.ring.startswith("Run /speckit.tasks (step tasks) now")
+        assert self.failed(gated).ring.startswith("Run /speckit.tasks (step tasks) now")
         assert not gated.bound.stalled
 
 
 class TestWithoutProgress:
     """Every busy loop is counted and ended, and the person is called."""
 
-    def ended(self, reply: HookReply | None, why: str) -> None:
-        assert reply is not None
+    def ended(self, reply: Any, why: str) -> None:
         assert "is stalled: " in reply.end
         assert why in reply.end
         assert reply.ring == reply.end
@@ -498,7 +426,6 @@ class TestWithoutProgress:
     def test_requests_of_any_kind_are_warned_and_then_ended(self, hooked: Hooked) -> None:
         assert hooked.asks(99) is None
         told = hooked.asks()
-        assert told is not None
         assert "Your last 100 requests made no progress" in told.note
         assert told.snapshot is not None
         assert not hooked.bound.stalled
@@ -634,7 +561,6 @@ class TestSettings:
 class TestAPermissionDialog:
     def test_calls_the_person_and_is_recorded(self, hooked: Hooked) -> None:
         reply = hooked("PermissionRequest", tool_name="Write", agent_id="agent of plan#1")
-        assert reply is not None
         assert reply.ring == "Claude asks for permission: Write"
         assert binding.dialog(hooked.private) == "Write"
 
@@ -659,16 +585,13 @@ class TestTrouble:
 
     def test_lets_the_model_stop_and_calls_the_person(self, hooked: Hooked) -> None:
         reply = hooked.stops()
-        assert reply is not None
         assert reply.decision == ""
         assert "PB-STATE-TAMPERED" in reply.shown
         assert reply.ring.startswith("playbook: ")
         assert hooked.bound.stalled
 
     def test_is_reported_at_every_other_hook(self, hooked: Hooked) -> None:
-        reply = hooked("SessionStart", source="compact")
-        assert reply is not None
-        assert "PB-STATE-TAMPERED" in reply.note
+        assert "PB-STATE-TAMPERED" in hooked("SessionStart", source="compact").note
 
 
 def test_an_error_is_reported_when_the_turn_ends(gated: Hooked) -> None:
@@ -676,10 +599,6 @@ def test_an_error_is_reported_when_the_turn_ends(gated: Hooked) -> None:
     pinned = gated.project.session / "config.yaml"
     written = pinned.read_bytes()
     pinned.write_text("commit_sessions: never\n")
-    reply = gated.stops()
-    assert reply is not None
-    assert "[PB-STATE-TAMPERED]" in reply.shown
+    assert "[PB-STATE-TAMPERED]" in gated.stops().shown
     pinned.write_bytes(written)
-    mended = gated.stops()
-    assert mended is not None
-    assert "PB-STATE" not in mended.shown
+    assert "PB-STATE" not in gated.stops().shown

@@ -15,7 +15,7 @@ from support import directive_lines
 from support.bound_session import Conversation
 from support.scratch_project import Project
 
-from playbook_supervisor.drivers import detached, driver_lock
+from playbook_supervisor.drivers import detached
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -132,11 +132,6 @@ def looked(conversation: Conversation) -> Any:
     return conversation.hook("PostToolUse", **called, tool_response=back)
 
 
-def killed(built: Built, conversation: Conversation) -> None:
-    """`playbook next --wait`, which the client kills while the program runs."""
-    conversation.kills("next", "--wait", once=built.beside / "process")
-
-
 def test_a_hook_leaves_a_step_to_a_command(built: Built, conversation: Conversation) -> None:
     """Chapter 5: hooks never carry out a step; chapter 7: no model carries out these."""
     due = told(conversation.types("run", "mixed x"))
@@ -200,36 +195,6 @@ def test_a_gate_that_opens_behind_the_command_says_more_in_its_dialog(
     assert lines[3:] == [">   made.txt (new) | 1 +"]
 
 
-def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conversation) -> None:
-    built.hold()
-    conversation.types("run", "mixed x")
-    killed(built, conversation)
-    assert driver_lock.detached_works(built.private)
-    process = built.process
-    built.release()
-    due = directive(conversation.runs("next", "--wait").out)
-    assert due["directive"] == "run"
-    assert built.entry("build").get("attempt", 1) == 1
-    assert not Path(f"/proc/{process}").exists()
-
-
-def test_a_process_that_was_killed_is_an_interrupted_attempt(
-    built: Built, conversation: Conversation
-) -> None:
-    """What was begun and has gone is judged by its postconditions, of which there are none here."""
-    built.hold()
-    conversation.types("run", "mixed x")
-    killed(built, conversation)
-    process = built.process
-    driver_lock.end_detached(built.private)
-    assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
-    built.release()
-    conversation.runs("next", "--wait")
-    first, second = (e for e in built.project.journal() if e["step_id"] == "build")
-    assert (first["status"], first["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
-    assert (second["status"], second["attempt"]) == ("done", 2)
-
-
 def test_nothing_more_is_carried_out_for_a_client_that_has_ended(
     built: Built, conversation: Conversation
 ) -> None:
@@ -239,17 +204,6 @@ def test_nothing_more_is_carried_out_for_a_client_that_has_ended(
     refused = built.project.playbook("next", "--wait")
     assert (refused.code, built.runs) == (3, 0)
     assert f"the Claude Code that drove session {built.session} has ended" in refused.err
-
-
-def test_an_abort_ends_the_program(built: Built, conversation: Conversation) -> None:
-    built.hold()
-    conversation.types("run", "mixed x")
-    killed(built, conversation)
-    process = built.process
-    conversation.types("abort", "not this")
-    assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
-    assert built.project.manifest()["status"] == "aborted"
-    assert built.entry("build")["error_code"] == "PB-STATE-ABORTED"
 
 
 def test_a_client_without_hooks_drives_by_commands(built: Built) -> None:
@@ -281,14 +235,6 @@ def test_a_prompt_that_cannot_be_made_fails_its_step(
     assert (due["directive"], due["gate"]["reason"]) == ("ask", "subagent_error")
     assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
     assert "the prompt of tell is empty" in due["gate"]["question"]
-
-
-def test_a_client_without_hooks_is_not_stuck_by_such_a_prompt(built: Built) -> None:
-    built.project.write(".playbooks/playbooks/told.yaml", TOLD)
-    built.project.commit("Tell")
-    begun = built.project.playbook("begin", "told", "--json").json
-    assert (begun["directive"], begun["gate"]["reason"]) == ("ask", "subagent_error")
-    assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
 
 
 class TestInThisProcess:

@@ -159,23 +159,6 @@ def test_a_runner_at_its_prompt_reminds_until_the_answer(gated: Project) -> None
 
 
 @pytest.mark.measured
-def test_an_answer_from_elsewhere_ends_the_reminders(gated: Project) -> None:
-    gated.write(
-        ".playbooks/playbooks/gated.yaml",
-        GATED + "  - {id: later, command: /qa.plan, autonomy: auto, error_policy: stop}\n",
-    )
-    script = gated.script("steps: {later: {say: I am thinking, seconds: 2}}\n")
-    with Terminal(gated, "run", "gated", "--agent", script) as terminal:
-        terminal.until("abort > ")
-        until(lambda: len(called(gated)) >= 2)
-        answering.answer(["continue"], cwd=gated.root)
-        terminal.until("I am thinking")
-        reminded = len(called(gated))
-        assert terminal.end() == 0
-    assert len(called(gated)) == reminded + 1  # the end
-
-
-@pytest.mark.measured
 def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) -> None:
     gated.write(
         ".playbooks/playbooks/gated.yaml", GATED.replace("autonomy: gate_always", "autonomy: auto")

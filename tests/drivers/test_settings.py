@@ -413,8 +413,7 @@ class TestWhereNoSessionIsBound:
     def test_inherited_shell_variables_have_no_effect(self, client: Client) -> None:
         program = client.program("bin")
         strange = {"p": str(program), "l": "x", "g": "x", "b": str(program), "d": "x"}
-        done = client.fire("PreToolUse", env=strange)
-        assert (done.returncode, client.seen()) == (0, "")
+        assert (client.fire("PreToolUse", env=strange).returncode, client.seen()) == (0, "")
 
 
 class TestWhereASessionIsBound:

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from support.hook_calls import Hooked
 from support.scratch_project import Project
 
 from playbook_supervisor.commands.checking import checking
-from playbook_supervisor.errors import CheckError
 from playbook_supervisor.executors.cli import CliExecutor
 
 HEAD = """\
@@ -192,22 +190,6 @@ def test_a_plugin_that_raises_in_its_check_is_named(
     monkeypatch.setattr(CliExecutor, "check", check)
     done = project.playbook("check", prepared(project, "id: a, command: cli true"))
     assert "the executor cli cannot check its words: ValueError: oops" in done.out
-
-
-def test_a_session_typed_in_a_client_does_not_begin_with_a_fault(project: Project) -> None:
-    prepared(project, "id: a, command: mcp traker.find")
-    project.commit("Add")
-    with pytest.raises(CheckError, match=r"step a: .mcp.json: there is no MCP server 'traker'"):
-        Hooked(project).types("/playbook.run sample")
-    assert project.sessions == []
-
-
-def test_a_conversation_cannot_begin_with_a_fault(project: Project) -> None:
-    write(project, "id: a, command: 'cli true', with: {environment: {}}")
-    begun = project.playbook("begin", "sample")
-    assert begun.code == 1
-    assert "step a: `with` of the cli step" in begun.err
-    assert project.sessions == []
 
 
 def test_a_playbook_without_agents_runs_where_there_is_none(project: Project) -> None:

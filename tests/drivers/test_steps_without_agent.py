@@ -180,32 +180,6 @@ def test_a_step_reads_the_output_of_an_earlier_one(scene: Scene) -> None:
     assert [entry.output for entry in entries[1:]] == ['{"a": [1, 2]}'] * 2
 
 
-def test_a_step_that_reads_from_a_skipped_one_fails_before_it_runs(scene: Scene) -> None:
-    skipped = replace(step("say", "cli echo x"), autonomy=Autonomy.SKIP)
-    reads = step("read", "cli touch made", stdin="$say.stdout")
-    why, entries, _ = driven(created(scene, skipped, reads))
-    assert (why, entries[1].error_code) == ("failed", "PB-STEP-DATA")
-    assert not (scene.root / "made").exists()
-
-
-def test_a_secret_that_is_printed_is_in_no_output_that_is_kept(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DEPLOY", TOKEN)
-    code = "import os, base64; T = os.environ['T']; print(T, base64.b64encode(T.encode()))"
-    options = {"env": {"T": "{{secret:DEPLOY}}"}}
-    tree = created(
-        scene,
-        step("leak", f'{PYTHON} "{code}"', options=options),
-        step("read", "cli cat", stdin="$leak.stdout"),
-    )
-    why, entries, _ = driven(tree)
-    assert why == "completed"
-    assert entries[1].output.count("[redacted]") == 2
-    for path in scene.root.rglob("*"):
-        assert not path.is_file() or TOKEN.encode() not in path.read_bytes(), path
-
-
 def test_the_steps_of_a_group_run_at_the_same_time(scene: Scene) -> None:
     code = """
 import os, time
@@ -232,11 +206,6 @@ def test_an_interruption_ends_the_program_and_what_it_started(scene: Scene) -> N
     thread.join()
     assert (why, entries[0].error_code) == ("interrupted", "PB-STATE-INTERRUPTED")
     assert not worker_alive(tree.private / "worker-long#1")
-
-
-def test_without_an_agent_no_agent_is_looked_for(scene: Scene) -> None:
-    why, _, _ = driven(created(scene, step("say", "cli echo hello")))
-    assert why == "completed"
 
 
 # ── a runner that is killed ─────────────────────────────────────────────────────────────────

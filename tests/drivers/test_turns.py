@@ -63,7 +63,6 @@ class TestAStep:
         person.types("/playbook.run group 013")
         call = {"prompt": "plan#1", "isolation": "worktree", "run_in_background": False}
         reply = person.calls("Agent", **call)
-        assert reply is not None
         assert (reply.decision, reply.given) == (
             "allow",
             {
@@ -75,7 +74,6 @@ class TestAStep:
             },
         )
         reply = person.launches("tasks#1")
-        assert reply is not None
         assert reply.given is not None
         assert {"model", "run_in_background"}.isdisjoint(reply.given)
 
@@ -88,7 +86,6 @@ class TestAStep:
             "id": "agent of plan#1",
             "model": "claude-x",
         }
-        assert reply is not None
         assert reply.snapshot is not None
         assert [member.id for member in running(reply.snapshot)] == ["tasks#1"]
         assert reply.ring == ""
@@ -126,9 +123,7 @@ class TestAStep:
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
         given: dict[str, Any] = {"tool_name": "Skill", "tool_input": {"skill": named}}
-        reply = person("PreToolUse", agent_id="agent of plan#1", **given)
-        assert reply is not None
-        assert reply.decision == "allow"
+        assert person("PreToolUse", agent_id="agent of plan#1", **given).decision == "allow"
         person.ran("plan#1", named)
         person.project.write(PLAN, "x\n")
         person.ended("plan#1")
@@ -208,15 +203,9 @@ class TestAStep:
         """A deny rule in the settings overrides our `allow` without calling a hook."""
         person.types("/playbook.run straight 013")
         person.calls("Agent", prompt="plan#1")
-        again = person.calls("Agent", prompt="plan#1")
-        assert again is not None
-        assert again.decision == "deny"
-        blocked = person.stops()
-        assert blocked is not None
-        assert blocked.decision == "block"
-        again = person.calls("Agent", prompt="plan#1")
-        assert again is not None
-        assert again.decision == "allow"
+        assert person.calls("Agent", prompt="plan#1").decision == "deny"
+        assert person.stops().decision == "block"
+        assert person.calls("Agent", prompt="plan#1").decision == "allow"
 
     def test_that_the_client_never_launches_is_not_tried_for_ever(self, person: Hooked) -> None:
         """An allowed agent that does not start is not progress."""
@@ -244,7 +233,6 @@ class TestAMissedEnd:
         assert at_work.stops("agent of plan#1") is None
         assert at_work.steps == ["plan#1 in_progress"]
         reply = at_work.stops()
-        assert reply is not None
         assert (reply.decision, reply.reason) == ("block", "The playbook continues.")
         assert reply.snapshot is not None
         assert [member.id for member in running(reply.snapshot)] == ["tasks#1"]
@@ -269,9 +257,7 @@ class TestAMissedEnd:
         at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
         at_work.ended("plan#1", note=WAITS)
         for _ in range(3):
-            reply = at_work.stops()
-            assert reply is not None
-            assert reply.decision == "block"
+            assert at_work.stops().decision == "block"
             assert at_work.steps == ["plan#1 in_progress"]
         at_work.stops()
         assert "no hook reported its end" in at_work.project.journal()[0]["error"]
@@ -316,9 +302,7 @@ class TestAMissedEnd:
             person("SubagentStop", agent_id=f"agent of {attempt}", last_assistant_message="x")
         reply = person.stops("agent of qa-plan#1")
         assert reply is None, "one is still working, and nothing is due"
-        reply = person("SessionStart", source="compact")
-        assert reply is not None
-        assert reply.snapshot is not None
+        assert person("SessionStart", source="compact").snapshot is not None
         returned = ["returned_at" in entry for entry in person.project.journal()]
         assert returned == [True, True, False]
 
@@ -389,13 +373,9 @@ class TestAMissedEnd:
         full = mocker.patch.object(
             SessionTree, "report", side_effect=StorageError("PB-IO-FULL", "")
         )
-        told = at_work.ended("plan#1")
-        assert told is not None
-        assert "PB-IO-FULL" in told.note
+        assert "PB-IO-FULL" in at_work.ended("plan#1").note
         assert at_work.steps == ["plan#1 in_progress"]
-        refused = at_work.calls("Agent", prompt="plan#1")
-        assert refused is not None
-        assert "already running" in refused.reason
+        assert "already running" in at_work.calls("Agent", prompt="plan#1").reason
         mocker.stop(full)
         at_work.stops()
         assert at_work.steps[0] == "plan#1 done"
@@ -405,23 +385,17 @@ class TestATurn:
     def test_is_the_persons_when_they_type_anything_and_the_playbook_continues_at_its_end(
         self, at_work: Hooked
     ) -> None:
-        refused = at_work.calls("Write", file_path="x")
-        assert refused is not None
-        assert refused.decision == "deny"
+        assert at_work.calls("Write", file_path="x").decision == "deny"
         assert at_work.says("please mend the test") is None
         assert at_work.calls("Write", file_path="x") is None
         at_work.ran("plan#1", "speckit.plan")
         at_work.project.write(PLAN, "x\n")
         at_work.ended("plan#1")
         assert at_work.calls("Write", file_path="x") is None  # still theirs
-        launched = at_work.launches("tasks#1")
-        assert launched is not None
-        assert launched.decision == "allow"
+        assert at_work.launches("tasks#1").decision == "allow"
         at_work.stops("agent of tasks#1")
         at_work.ended("tasks#1", status="killed")
-        refused = at_work.calls("Write", file_path="x")
-        assert refused is not None
-        assert refused.decision == "deny"
+        assert at_work.calls("Write", file_path="x").decision == "deny"
 
     def test_keeps_its_kind_when_the_person_types_in_the_middle(self, person: Hooked) -> None:
         person.types("/playbook.run straight 013")
@@ -478,11 +452,9 @@ class TestEscape:
         assert at_work.project.manifest()["status"] == "in_progress"
         assert at_work.bound.turn == "human"
         refused = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")
-        assert refused is not None
         assert refused.decision == "deny"
         assert at_work.ended("plan#1") is None
         blocked = at_work.stops()
-        assert blocked is not None
         assert blocked.snapshot is not None
         assert [member.id for member in running(blocked.snapshot)] == ["plan#2"]
 
@@ -547,9 +519,7 @@ class TestAClearedConversation:
     def test_leaves_the_next_prompt_to_the_person(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
         at_work.client = "cleared"
-        reply = at_work("SessionStart", source="clear")
-        assert reply is not None
-        assert reply.snapshot is not None
+        assert at_work("SessionStart", source="clear").snapshot is not None
         at_work.says("hello")
         assert at_work.bound.turn == "human"
 
@@ -564,9 +534,7 @@ class TestAGate:
     def test_is_asked_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
         """An explicit ask, and a call for the person."""
         reply = asked.calls("AskUserQuestion", questions=[{"question": "May I?"}])
-        assert reply is not None
         assert (reply.decision, reply.ring) == ("ask", question(asked))
-        assert reply.given is not None
         (put,) = reply.given["questions"]
         assert (put["question"], put["header"]) == (dialog(asked), "tasks")
         assert [option["label"] for option in put["options"]] == ["continue", "skip", "abort"]
@@ -574,10 +542,7 @@ class TestAGate:
     def test_is_answered_in_the_dialog(self, asked: Hooked) -> None:
         """The answer verbatim, and who gave it."""
         asked.calls("AskUserQuestion")
-        reply = asked("PostToolUse", **answer(asked, "continue"))
-        assert reply is not None
-        assert reply.snapshot is not None
-        assert isinstance(reply.snapshot.directive, Run)
+        assert isinstance(asked("PostToolUse", **answer(asked, "continue")).snapshot.directive, Run)
         (gate,) = asked.project.journal()[1]["gates"]
         assert (gate["id"], gate["text"]) == ("tasks#1?1", "continue")
         name, mail = (asked.project.git("config", f"user.{key}") for key in ("name", "email"))
@@ -586,7 +551,6 @@ class TestAGate:
     def test_stays_open_after_other_text_in_the_dialog(self, asked: Hooked) -> None:
         asked.calls("AskUserQuestion")
         reply = asked("PostToolUse", **answer(asked, "first mend the test for me"))
-        assert reply is not None
         assert (reply.snapshot, reply.note) == (
             None,
             "playbook: that is not an answer to the gate tasks#1?1; it stays open.",
@@ -599,9 +563,7 @@ class TestAGate:
     def test_is_not_answered_by_an_empty_dialog(self, asked: Hooked, answers: object) -> None:
         asked.calls("AskUserQuestion")
         said = answer(asked, "") | {"tool_response": {"answers": answers}}
-        reply = asked("PostToolUse", **said)
-        assert reply is not None
-        assert "it stays open" in reply.note
+        assert "it stays open" in asked("PostToolUse", **said).note
         assert asked.bound.turn == "supervised"
         assert "resolution" not in asked.project.journal()[1]
 
@@ -616,9 +578,7 @@ class TestAGate:
     def test_calls_the_person_as_soon_as_it_opens(self, person: Hooked) -> None:
         """Before the model has shown the dialog, which it may never do."""
         person.types("/playbook.run two 013")
-        reply = person.does("plan#1", "speckit.plan", PLAN)
-        assert reply is not None
-        assert "/speckit.tasks" in reply.ring
+        assert "/speckit.tasks" in person.does("plan#1", "speckit.plan", PLAN).ring
 
     def test_is_not_answered_by_a_dialog_that_was_not_its_own(self, asked: Hooked) -> None:
         """A human turn may have any other dialog."""
@@ -645,8 +605,6 @@ class TestAGate:
         if own == "its question":
             again = {"question": f"So: {question(asked)}"}
         reply = asked.calls("AskUserQuestion", questions=[again])
-        assert reply is not None
-        assert reply.given is not None
         assert reply.given["questions"][0]["question"] == dialog(asked)
         asked("PostToolUse", **answer(asked, "continue"))
         assert asked.project.journal()[1]["human_response"] == "continue"
@@ -665,9 +623,7 @@ class TestAGate:
             asked("PreToolUse", tool_name="AskUserQuestion", tool_input={}, tool_use_id=use)
         chosen = answer(asked, "skip")
         asked("PostToolUse", **chosen | {"tool_use_id": "second"})
-        late = asked("PostToolUse", **chosen | {"tool_use_id": "first"})
-        assert late is not None
-        assert "does not count" in late.shown
+        assert "does not count" in asked("PostToolUse", **chosen | {"tool_use_id": "first"}).shown
         assert asked.project.journal()[1]["human_response"] == "skip"
 
     def test_that_a_dialog_left_open_by_escape_never_answers_is_forgotten(
@@ -685,17 +641,13 @@ class TestAGate:
         elsewhere = SessionTree(DiskStore(here), asked.project.session.name)
         elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", Principal("Ada <ada@example.org>"))
         reply = asked("PostToolUse", **chosen)
-        assert reply is not None
         assert "answered elsewhere; this answer does not count" in reply.shown
-        assert reply.snapshot is not None
         assert isinstance(reply.snapshot.directive, Finish)
         assert asked.project.journal()[1]["human_response"] == "skip"
 
     def test_is_not_asked_where_no_person_types(self, asked: Hooked) -> None:
         asked.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
-        reply = asked.calls("AskUserQuestion")
-        assert reply is not None
-        assert reply.decision == "deny"
+        assert asked.calls("AskUserQuestion").decision == "deny"
         assert asked("PostToolUse", **answer(asked, "continue")) is None
         for words in ("continue", "no"):
             assert asked.says(words) is None
@@ -703,10 +655,7 @@ class TestAGate:
 
     @pytest.mark.parametrize("words", ["continue", "Yes, please.", "looks fine, continue"])
     def test_is_answered_by_typing(self, asked: Hooked, words: str) -> None:
-        reply = asked.says(words)
-        assert reply is not None
-        assert reply.snapshot is not None
-        assert isinstance(reply.snapshot.directive, Run)
+        assert isinstance(asked.says(words).snapshot.directive, Run)
         assert asked.project.journal()[1]["human_response"] == words
         assert asked.bound.turn == "supervised"
 
@@ -726,12 +675,8 @@ class TestAGate:
         assert "resolution" not in asked.project.journal()[1]
 
     def test_answered_with_abort_ends_the_session(self, asked: Hooked) -> None:
-        reply = asked.says("abort")
-        assert reply is not None
-        assert reply.snapshot is not None
-        assert isinstance(reply.snapshot.directive, Finish)
+        assert isinstance(asked.says("abort").snapshot.directive, Finish)
         ended = asked.stops()
-        assert ended is not None
         assert (ended.ring, ended.shown) == ("two: aborted", "two: aborted (1/2 steps)")
 
     @pytest.mark.parametrize(
@@ -749,12 +694,10 @@ class TestAGate:
         assert asked.bound.turn == "human"
         assert "resolution" not in asked.project.journal()[1]
         stopped = asked.stops()
-        assert stopped is not None
         assert (stopped.decision, stopped.ring) == ("", question(asked))
 
     def test_asks_back_what_a_no_means(self, asked: Hooked) -> None:
         reply = asked.says("no")
-        assert reply is not None
         assert reply.note.endswith("Skip this step, or abort the run?")
         assert reply.shown == reply.note, "the person is asked back, too"
         assert isinstance(asked_of(asked), Ask)
@@ -780,11 +723,8 @@ def answer(asked: Hooked, words: str) -> dict[str, object]:
 
 
 def asked_of(person: Hooked) -> object:
-    reply = person.stops()
-    assert reply is not None
+    assert person.stops() is not None
     snapshot = person("SessionStart", source="compact")
-    assert snapshot is not None
-    assert snapshot.snapshot is not None
     return snapshot.snapshot.directive
 
 
@@ -812,7 +752,6 @@ class TestAGateOfAnAbortedSession:
             {"question": "Shall we?", "options": [{"label": "continue"}, {"label": "skip"}]},
         ):
             denied = aborted.calls("AskUserQuestion", questions=[own])
-            assert denied is not None
             assert denied.decision == "deny"
             assert "was aborted, and its gate tasks#1?1 has ended" in denied.reason
         other = {"question": "Which of two?", "options": [{"label": "a"}, {"label": "b"}]}
@@ -822,7 +761,6 @@ class TestAGateOfAnAbortedSession:
     def test_says_that_it_has_ended_to_who_answers(self, aborted: Hooked) -> None:
         for words in ("continue", "fixed it, skip"):
             told = aborted.says(words)
-            assert told is not None
             assert "its gate tasks#1?1 has ended. No answer counts." in told.shown
             assert "Do not ask it again" in told.note
         assert aborted.project.journal()[1]["human_response"] == "abort"
@@ -831,15 +769,12 @@ class TestAGateOfAnAbortedSession:
         chosen: dict[str, Any] = {"tool_response": {"answers": {"?": "continue"}}}
         chosen |= {"tool_name": "AskUserQuestion", "tool_use_id": "use of AskUserQuestion"}
         reply = aborted("PostToolUse", **chosen)
-        assert reply is not None
         assert "its gate tasks#1?1 has ended" in reply.shown
-        assert reply.snapshot is not None
         assert isinstance(reply.snapshot.directive, Finish)
 
     def test_is_over_with_the_turn_that_the_person_begins(self, aborted: Hooked) -> None:
         assert aborted.stops() is None, "the turn of the command itself"
         told = aborted.says("And now?")
-        assert told is not None
         assert (told.shown, "Do not ask it again" in told.note) == ("", True)
         aborted.stops()
         assert not binding.bound(checkout.find(aborted.project.root))

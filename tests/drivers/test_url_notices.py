@@ -22,7 +22,6 @@ from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
-from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.git import checkout
 
@@ -32,16 +31,6 @@ INBOX = "https://inbox.example.org"
 SECRET = "p@ss/w:r d?#%&{{x}}"
 NOTICE = Notice("20260219-a7k", "a#1?1", "It waits.", "A title", "A question?", f"{INBOX}/gate")
 SAID = (NOTICE.title, NOTICE.message)
-
-
-class Told(Observer):
-    """Records the notices."""
-
-    def __init__(self) -> None:
-        self.sentences: list[str] = []
-
-    def on_notice(self, text: str) -> None:
-        self.sentences.append(text)
 
 
 @pytest.fixture
@@ -255,15 +244,6 @@ def test_a_program_is_given_the_link_on_its_line(gated: Project) -> None:
     assert gated.read("called") == f"{title}: {question} {link}\n"
 
 
-def test_a_failure_is_a_note_and_not_a_failed_run(gated: Project, site: Site) -> None:
-    settings(gated, at(site, "bad"))
-    told = Told()
-    drive = DriveOptions(agent=gated.script(WORKS))
-    assert driving.run("gated", cwd=gated.root, drive=drive, observer=told).why == "waiting"
-    said = "the notification failed: json answered with HTTP status 500"
-    assert said in told.sentences
-
-
 def test_a_hook_sends_without_waiting(gated: Project, site: Site) -> None:
     settings(gated, at(site, "slow"), at(site, "bad"))
     with Conversation(gated) as conversation:
@@ -278,15 +258,6 @@ def test_a_hook_sends_without_waiting(gated: Project, site: Site) -> None:
         said = next(view.watch(cwd=gated.root))[0].notify_error
         assert "json (URL 2) answered with HTTP status 500" in said
         assert len(site.requests) == 2
-
-
-def test_a_permission_dialog_is_sent_too(gated: Project, site: Site) -> None:
-    settings(gated, at(site, "good"))
-    with Conversation(gated) as conversation:
-        conversation.types("run", "gated")
-        conversation.hook("PermissionRequest", agent_id="a1", tool_name="Write")
-        until(lambda: site.requests)
-    assert received(site) == [("playbook", "Claude asks for permission: Write")]
 
 
 def test_a_gate_of_a_child_session_has_its_place_in_the_link() -> None:

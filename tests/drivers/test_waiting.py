@@ -15,7 +15,7 @@ from support.stored_sessions import FEATURE, Clock, Scene, playbook, unsynced
 from support.task_run import Watcher
 
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.kernel.directives import Check, Failure, Outcome
+from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
@@ -99,18 +99,6 @@ def test_an_interruption_ends_the_wait_and_the_next_runner_waits_for_the_rest(
     first, second = resumed.entries
     assert resumed.why == "completed"
     assert second.started_at - (first.completed_at or 0) >= 1000
-
-
-def test_a_client_is_left_to_wait_and_nothing_runs_before_the_time(scene: Scene) -> None:
-    tree = failed_once(scene)
-    asked = tree.advance().directive
-    assert isinstance(asked, Check)
-    (first,) = scene.store.journal(tree.id).entries
-    assert asked.not_before == (first.completed_at or 0) + 1000
-    assert 0 < tree.delay(tree.look()) <= 1
-    time.sleep(1.1)
-    assert tree.delay(tree.look()) == 0
-    assert [event.entry.id for event in tree.advance().events] == ["flaky#2"]
 
 
 def test_a_clock_that_steps_back_makes_a_wait_no_longer(

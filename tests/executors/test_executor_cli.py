@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.controlled_time import shorten_grace
 from support.task_run import Bench, task
 
 from playbook_supervisor.executors.cli import CliExecutor
-from playbook_supervisor.system.process.process_groups import worker_alive
 
 CLI = CliExecutor()
 
@@ -85,40 +83,3 @@ def test_hostile_words_are_only_words(bench: Bench) -> None:
         bench.error(CLI, task("no\x1b[31m-such")).message
         == "cannot start 'no\\x1b[31m-such': No such file or directory"
     )
-
-
-def test_a_program_that_ignores_sigterm_and_has_forked_is_ended(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shorten_grace(monkeypatch)
-    code = """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-print("deaf", flush=True)
-time.sleep(600)
-"""
-    error = bench.error(CLI, task(*python(code)), bench.context(wall=1.0))
-    assert error.code == "PB-STEP-TIMEOUT"
-    assert "deaf" in bench.shown
-    assert not worker_alive(bench.worker_file)
-
-
-def test_a_program_that_closes_its_output_is_waited_for(bench: Bench) -> None:
-    code = "import os, time; os.close(1); os.close(2); time.sleep(0.3); open('late', 'w').close()"
-    assert bench.outcome(CLI, task(*python(code))).ok
-    assert (bench.folder / "late").exists()
-
-
-def test_a_hundred_megabytes_of_output_are_survived(bench: Bench) -> None:
-    code = "import sys; [sys.stdout.write('x' * 1_000_000) for _ in range(100)]; print('end')"
-    outcome = bench.outcome(CLI, task(*python(code)), bench.context(cap=10_000))
-    assert outcome.ok
-    assert outcome.output.endswith("xend\n")
-    assert "99,990,004 bytes left out" in outcome.output
-    assert sum(map(len, bench.shown)) < 10_100
-
-
-def test_a_program_that_does_not_read_its_input_succeeds(bench: Bench) -> None:
-    assert bench.outcome(CLI, task("true", stdin="x" * 1_000_000)).ok

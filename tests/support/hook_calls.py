@@ -9,7 +9,6 @@ from typing import Any
 
 from playbook_supervisor.drivers.claude_code import binding, fast_path
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.drivers.claude_code.hooks import handle
 from playbook_supervisor.system.git import checkout
 from support.scratch_project import Project
@@ -29,7 +28,10 @@ steps:
 
 
 class Hooked:
-    """A conversation whose client is the process that started this one."""
+    """A conversation whose client is the process that started this one.
+
+    Where a hook says nothing, the reply is None, and what a test expects of it fails there.
+    """
 
     def __init__(self, project: Project, client: str = "conversation") -> None:
         self.project, self.client = project, client
@@ -41,7 +43,7 @@ class Hooked:
         self._lines = 0
         self.transcript = project.root.parent / f"{client}.jsonl"
 
-    def __call__(self, event: str, **fields: Any) -> HookReply | None:
+    def __call__(self, event: str, **fields: Any) -> Any:
         payload = {
             "hook_event_name": event,
             "session_id": self.client,
@@ -52,10 +54,10 @@ class Hooked:
 
     # ── what a person does ──────────────────────────────────────────────────────────────────
 
-    def says(self, prompt: str) -> HookReply | None:
+    def says(self, prompt: str) -> Any:
         return self("UserPromptSubmit", prompt=prompt)
 
-    def types(self, line: str) -> HookReply:
+    def types(self, line: str) -> Any:
         """`types("/playbook.run two 013")`: both hooks, as the client calls them."""
         self.says(line)
         name, _, args = line.removeprefix("/").partition(" ")
@@ -77,18 +79,18 @@ class Hooked:
 
     # ── what a model does ───────────────────────────────────────────────────────────────────
 
-    def calls(self, tool: str, **given: Any) -> HookReply | None:
+    def calls(self, tool: str, **given: Any) -> Any:
         use = str(given.get("prompt", tool))
         return self("PreToolUse", tool_name=tool, tool_input=given, tool_use_id=f"use of {use}")
 
-    def launches(self, attempt: str, *, agent: str = "") -> HookReply | None:
+    def launches(self, attempt: str, *, agent: str = "") -> Any:
         """Let the agent of an attempt go to work in the background."""
         reply = self.calls("Agent", description=attempt, prompt=attempt)
         response = {"status": "async_launched", "agentId": agent or f"agent of {attempt}"}
         self.returned(attempt, **response, resolvedModel="claude-x")
         return reply
 
-    def returned(self, attempt: str, **response: Any) -> HookReply | None:
+    def returned(self, attempt: str, **response: Any) -> Any:
         """What the call of an attempt's agent returns."""
         return self(
             "PostToolUse",
@@ -107,7 +109,7 @@ class Hooked:
             tool_response={"success": True},
         )
 
-    def ended(self, attempt: str, said: str = "done", **more: str) -> HookReply | None:
+    def ended(self, attempt: str, said: str = "done", **more: str) -> Any:
         """The notification that the attempt's agent has come to its end."""
         return self.says(self.notice(attempt, said, **more))
 
@@ -131,7 +133,7 @@ class Hooked:
             line = {"type": "queue-operation", **line}
             transcript.write(json.dumps(line, separators=(",", ":")) + "\n")
 
-    def does(self, attempt: str, skill: str, path: str = "", args: str = "") -> HookReply | None:
+    def does(self, attempt: str, skill: str, path: str = "", args: str = "") -> Any:
         """All of it: launch, the command, what it writes, the end."""
         self.launches(attempt)
         self.ran(attempt, skill, args)
@@ -139,7 +141,7 @@ class Hooked:
             self.project.write(path, "x\n")
         return self.ended(attempt)
 
-    def asks(self, times: int = 1, *, agent: str = "") -> HookReply | None:
+    def asks(self, times: int = 1, *, agent: str = "") -> Any:
         """So many rounds of calls, of which no other hook need have told; the last reply."""
         reply = None
         for _ in range(times):
@@ -153,7 +155,7 @@ class Hooked:
             reply = None if passed else handle(given, self.environment)
         return reply
 
-    def stops(self, *tasks: str) -> HookReply | None:
+    def stops(self, *tasks: str) -> Any:
         return self("Stop", background_tasks=[{"id": task} for task in tasks])
 
     # ── what is known ───────────────────────────────────────────────────────────────────────
