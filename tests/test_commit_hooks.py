@@ -57,7 +57,6 @@ def only_the_persons(project: Project) -> None:
 
 
 def test_what_a_hook_formats_is_not_put_back_by_the_next_commit(project: Project) -> None:
-    """Neither in the step's files nor in those of the session."""
     changes_and_commits(project)
     hook(project, "pre-commit", FORMAT)
     assert project.playbook("run", "c").code == 0
@@ -85,7 +84,6 @@ def test_a_hook_that_changes_only_the_index_is_agreed_with(project: Project) -> 
 
 
 def test_files_that_a_hook_generates_are_in_the_index(project: Project) -> None:
-    """Also one that the person had staged differently, which stays as it is."""
     changes_and_commits(project)
     hook(project, "pre-commit", "date +%N > made.lock; git add made.lock staged.txt.md")
     assert project.playbook("run", "c").code == 0
@@ -114,7 +112,6 @@ def test_a_hook_that_refuses_leaves_the_index_alone(project: Project) -> None:
 
 @pytest.mark.parametrize("at", ["pre-commit", "post-commit"])
 def test_after_a_kill_the_next_commit_brings_the_index_in_order(project: Project, at: str) -> None:
-    """Before git has committed, and after it: what a person staged meanwhile stays."""
     changes_and_commits(project)
     hook(project, "pre-commit", FORMAT)
     reached = project.root.parent / "reached"
@@ -155,7 +152,6 @@ def until_gone(project: Project) -> None:
 def test_a_formatter_of_the_real_pre_commit_leaves_nothing_staged(
     project: Project, tmp_path: Path
 ) -> None:
-    """It refuses the commit that it has formatted; the second attempt is committed."""
     entry = "sed -i s/[[:blank:]]*$//"
     formats = {"id": "f", "name": "f", "language": "system", "entry": entry, "files": r"\.txt$"}
     settings = {"repos": [{"repo": "local", "hooks": [formats]}]}

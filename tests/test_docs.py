@@ -185,7 +185,6 @@ def test_every_code_of_a_warning_is_documented() -> None:
 
 
 def test_every_subcommand_is_documented(project: Project) -> None:
-    """The reference has a section for each command."""
     commands = re.findall(r"^  ([a-z]+) {2,}", project.playbook("--help").out, re.MULTILINE)
     assert len(commands) > 10
     reference = (REPOSITORY / "docs/cli.md").read_text("utf-8")

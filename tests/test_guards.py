@@ -63,7 +63,6 @@ class TestCommandsThatOnlyAHumanMayRun:
             assert waits(conversation.project)
 
     def test_are_refused_with_the_client_as_an_ancestor(self, conversation: Conversation) -> None:
-        """Even without its variables, and with a terminal: the client still started the process."""
         for argv in DECIDING.values():
             refused = conversation.starts(sys.executable, "-c", WITH_TERMINAL, *PROGRAM, *argv)
             assert refused.code == 3
@@ -73,7 +72,6 @@ class TestCommandsThatOnlyAHumanMayRun:
     def test_are_refused_if_only_variables_reveal_the_client(
         self, conversation: Conversation
     ) -> None:
-        """A terminal without the client above it: a multiplexer started in the client's shell."""
         with Terminal(conversation.project, "answer", "continue", CLAUDECODE="1") as terminal:
             assert terminal.end() == 3
             assert "Claude Code runs this shell" in " ".join(terminal.shown.split())
@@ -123,7 +121,6 @@ class TestCommandsThatOnlyAHumanMayRun:
     def test_are_refused_to_a_worker_that_outlives_its_client(
         self, conversation: Conversation
     ) -> None:
-        """It can neither answer nor resume."""
         around = conversation.shell
         conversation.dies()
         agent = conversation.project.script("default: {say: done}\n")
@@ -225,7 +222,6 @@ class TestASessionWhoseDriverIsUnknown:
         self.refused(project)
 
     def test_continues_in_a_clone(self, conversation: Conversation, tmp_path: Path) -> None:
-        """On another machine: no terminal, no driver, and the journal as committed."""
         conversation.project.commit("Wait at the gate")
         there = tmp_path / "there"
         conversation.project.git("clone", "-q", ".", str(there))
@@ -272,7 +268,6 @@ class TestOneDriver:
     def test_a_person_at_another_terminal_aborts_the_session(
         self, conversation: Conversation
     ) -> None:
-        """The client, which may still show the gate, is told; then it is released."""
         with Terminal(conversation.project, "abort") as terminal:
             assert terminal.end() == 0
         assert conversation.project.manifest()["status"] == "aborted"
@@ -342,7 +337,6 @@ class TestCommandsInTheClientsShell:
         assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
 
     def test_ignore_reports_where_hooks_report(self, project: Project) -> None:
-        """A report by command is not believed, inside the client or outside."""
         with Conversation(project) as conversation:
             conversation.types("run", "auto-validate 013")
             project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")

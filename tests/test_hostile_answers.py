@@ -80,7 +80,6 @@ def test_a_git_that_prints_rubbish_is_named(prepared: Project, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["text", "nothing", "separators"])
 def test_what_is_no_answer_of_git_is_not_taken_for_one(prepared: Project, kind: str) -> None:
-    """Nothing listed is not nothing changed."""
     on_path(prepared, "git", RUBBISH[kind])
     done = prepared.playbook("probe", "git_clean")
     assert done.code == 2
@@ -91,7 +90,6 @@ def test_what_is_no_answer_of_git_is_not_taken_for_one(prepared: Project, kind: 
 def test_a_gh_that_prints_without_end_is_bounded(
     prepared: Project, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a condition, and in a step."""
     monkeypatch.setattr("playbook_supervisor.system.git.github.DEADLINE", 2.0)
     monkeypatch.setattr("playbook_supervisor.executors.forge.DEADLINE", 2.0)
     on_path(prepared, "gh", script)

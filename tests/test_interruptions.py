@@ -128,7 +128,6 @@ class Late(Observer):
 def test_an_answer_that_comes_too_late_is_rejected_and_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gate is passed once, with the first answer."""
     scene = unsynced(monkeypatch, tmp_path)
     tree = scene.create(step("pr", autonomy="gate_always"))
     late = Late(scene.again(tree))

@@ -18,6 +18,7 @@ from support import leftovers
 from support.isolation_guard import SHUNNED, Guard
 from support.scratch_project import FEATURE, Project
 
+pytest_plugins = ["pytester"]
 FORBIDDEN = pytest.fail.Exception
 
 

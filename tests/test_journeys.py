@@ -204,7 +204,6 @@ def test_an_agent_ends_with_its_runner(project: Project) -> None:
 
 
 def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Project) -> None:
-    """The runner is gone, its worker is not: it is seen, waited for and judged by its evidence."""
     project.write(".playbooks/config.yaml", "orphans: wait\n")
     held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
     name = playbook(project, STEPS[0])

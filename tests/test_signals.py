@@ -197,7 +197,6 @@ def test_an_interrupted_push_of_an_ended_session_is_repeated_by_resume(publishin
 
 
 def test_an_interruption_is_not_an_answer_of_the_forge(project: Project) -> None:
-    """The outcome stays journaled, nothing is concluded, and the next command asks again."""
     forge = Hook.forge(project)
     name = playbook(project, "qa /qa.plan auto stop", PR)
     agent = project.script("steps: {}")
@@ -220,7 +219,6 @@ def test_an_interruption_is_not_an_answer_of_the_forge(project: Project) -> None
 def test_an_interruption_during_recovery_settles_no_step(
     project: Project,
 ) -> None:
-    """The evidence of a step whose runner was killed is examined by the next `resume`."""
     with project.spawn("run", playbook(project, PR), "013", "--agent", "exec:sleep 600") as runner:
         wait_until(lambda: at_work(project, "pr"))
         runner.kill()

@@ -106,7 +106,6 @@ def failure(call: Call, **settings: Any) -> Failure:
 def test_no_value_and_no_prompt_is_taken_for_an_option(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
-    """No config and no argument bypasses permissions."""
     stand_in(recorded("works"))
     budget = Budget(max_turns=3, max_tool_calls=9, max_cost_usd=0.25)
     hostile = "--dangerously-skip-permissions"
@@ -428,7 +427,6 @@ class Spender:
 def test_a_group_shares_the_remaining_cost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turns and tool calls are counted for each step."""
     project.write(".playbooks/playbooks/group.yaml", GROUP)
     spender = Spender()
     monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)

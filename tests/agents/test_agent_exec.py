@@ -223,7 +223,6 @@ def test_a_directory_that_vanished_is_an_outcome(agent: Write, tmp_path: Path) -
 def test_secrets_are_redacted_even_where_terminal_sequences_hide_them(
     agent: Write, tmp_path: Path
 ) -> None:
-    """By value, in messages, output and errors."""
     leaking = agent(
         "import sys\nprint('key hun\\x1b[0mter2')\nprint('hunter2', file=sys.stderr)\nsys.exit(1)\n"
     )

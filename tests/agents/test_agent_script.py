@@ -200,7 +200,6 @@ def test_true_is_needed_to_hang_or_die(agent: Write, call: Call) -> None:
 def test_a_link_that_leads_outside_is_not_written_through(
     seconds: str, agent: Write, call: Call, tmp_path: Path
 ) -> None:
-    """Symbolic links resolved, with or without a separate process."""
     (tmp_path / "outside").mkdir()
     (call.cwd / "link").symlink_to(tmp_path / "outside")
     script = f"steps: {{plan: {{seconds: {seconds}, write: {{link/a: b}}}}}}"

@@ -198,7 +198,6 @@ def test_rules_of_the_session_and_of_policies_decide_unasked(
 def test_what_the_project_denies_is_denied_unasked(
     put: Put, agent: Agent, planning: Call, project: Project
 ) -> None:
-    """By a deny rule and by a hook; even if the session has allowed it."""
     refuse = '{"decision": "block", "reason": "not here"}'
     hook = {"type": "command", "command": f"grep -q second && echo '{refuse}' || true"}
     settings = {

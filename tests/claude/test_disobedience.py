@@ -82,7 +82,6 @@ def reached_the_gate(project: Project, client: Client) -> None:
 class TestOnlyTheLicensedStep:
     @pytest.mark.smoke
     def test_an_obedient_model_reaches_the_gate(self, project: Project, go: Go) -> None:
-        """No row: what all the others are measured by. At the open gate it may stop."""
         client = go(Disobedient())
         reached_the_gate(project, client)
         bound = binding_of(project)

@@ -67,7 +67,6 @@ TERMINATED = {"answering", "backing-off"}
 def test_a_run_is_interrupted_in_each_phase_and_continues(
     name: str, headless: Headless, project: Project
 ) -> None:
-    """Journaled, no process is left, and `resume` does what was not done."""
     phase, over = PHASES[name], False
     number = signal.SIGTERM if name in TERMINATED else signal.SIGINT
     if phase.config:

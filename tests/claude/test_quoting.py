@@ -36,7 +36,6 @@ def project(template: Path, tmp_path: Path, home: Path) -> Project:
 def test_a_file_and_a_commit_named_like_a_directive_are_none(
     project: Project, start: Start
 ) -> None:
-    """The worker has even read the mark."""
     deed = bash(LEAVE)
     client = start(Disobedient(worker=at_work("speckit.implement", deed)))
     client.run("/playbook.run short", *FREE)

@@ -84,7 +84,6 @@ class TestAKilledClient:
     def test_leaves_its_gate_open_and_a_closed_terminal_does(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
-        """The gate is asked again with the same id; nothing settled is run again."""
         terminal = sit(Obedient())
         terminal.say("/playbook.run two 013")
         terminal.wait_for("1. continue")

@@ -253,8 +253,6 @@ class TestTheRunningTurn:
     def test_escape_interrupts_the_step_and_its_late_agent_is_ignored(
         self, project: Project, sit: Sit, recorder: Recorder, words: str
     ) -> None:
-        """The attempt is settled, the session is open and continues with the next one."""
-
         def talk(request: Request) -> Reply | None:
             if request.said.strip().endswith("hello there"):
                 return [text("Good day.")]

@@ -69,7 +69,6 @@ def test_the_autonomous_mode_takes_the_playbook_s_word_and_says_so(writing: Proj
 
 
 def test_a_failure_a_kill_and_another_machine_do_not_ask_again(writing: Project) -> None:
-    """The journal says what was allowed, and nothing else needs to."""
     remote(writing)
     assert writing.playbook("run", "writing", "tea", "--agent", writing.script(WORKS)).code == 4
     assert writing.playbook("answer", "continue").code == 0

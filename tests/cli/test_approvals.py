@@ -156,7 +156,6 @@ def test_a_long_or_hostile_preview_is_cut_and_harmless(release: Project) -> None
 
 
 def test_the_model_cannot_approve_and_the_person_can(release: Project) -> None:
-    """In the client, the gate is answered at the prompt alone."""
     release.write("online", "")
     until_the_approval(release)
     with Conversation(release) as conversation:

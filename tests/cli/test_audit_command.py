@@ -49,7 +49,6 @@ def session(project: Project) -> Path:
 
 class TestTelling:
     def test_a_session_that_the_program_ran_is_fine(self, project: Project) -> None:
-        """The default is this worktree's session, committed or not."""
         agent = project.script(WORKS)
         project.write(f".agreements/{FEATURE}/check-report.md", "verdict: PASS\n")
         ran = project.playbook("run", "auto-validate", "013", "--agent", agent)
@@ -121,7 +120,6 @@ class TestWhich:
     def test_a_folder_or_a_journal_may_be_anywhere(
         self, project: Project, session: Path, tmp_path: Path
     ) -> None:
-        """Even outside a repository; a journal brings its session.yaml."""
         elsewhere = tmp_path / OURS
         shutil.move(session, elsewhere)
         spoil(elsewhere, "session.yaml", "playbook: sample", "playbook: other")

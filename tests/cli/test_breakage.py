@@ -242,7 +242,6 @@ def test_the_list_of_sessions_shows_those_of_other_users(waiting: Project) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["memory", "files"])
 def test_limits_of_the_machine(project: Project, kind: str) -> None:
-    """With the first sizes hardly anything starts, with the last ones everything works."""
     agent = project.script(WORKS)
     limit = resource.RLIMIT_AS if kind == "memory" else resource.RLIMIT_NOFILE
     sizes = range(14 << 20, 70 << 20, 4 << 20) if kind == "memory" else range(5, 12)
@@ -267,7 +266,6 @@ def test_limits_of_the_machine(project: Project, kind: str) -> None:
 
 
 def test_a_thread_that_cannot_start(project: Project) -> None:
-    """The step can be retried."""
     agent = project.script(WORKS)
 
     def first() -> None:
@@ -304,7 +302,6 @@ IN_THE_WAY = [
 def test_repair_replaces_a_folder_that_stands_where_a_file_belongs(
     waiting: Project, name: str
 ) -> None:
-    """And loses no file that a person has put there."""
     private = waiting.root / ".git/playbook" / waiting.session.name
     file = private / Path(name).name if name.startswith("private/") else waiting.session / name
     before = file.read_bytes()

@@ -207,7 +207,6 @@ steps:
 
 
 def test_an_agent_is_asked_once_until_its_model_changes(build: Project) -> None:
-    """Of the program and of the client alike: nothing is handed out."""
     build.write(".playbooks/playbooks/ask.yaml", ASK.replace("MODEL", ""))
     agent = build.script("steps: {ask: {say: one line}}")
     assert build.playbook("run", "ask", "--agent", agent).code == 0

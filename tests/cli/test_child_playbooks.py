@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from support.controlled_time import Held, eventually
 from support.scratch_project import FEATURE, Project
 
@@ -44,22 +42,8 @@ def put(project: Project, **texts: str) -> None:
         project.write(f".playbooks/playbooks/{name}.yaml", text)
 
 
-def manifests(project: Project) -> dict[str, dict[str, Any]]:
-    """The session.yaml of each session, by the playbook's name."""
-    found = (yaml.safe_load((each / "session.yaml").read_bytes()) for each in project.sessions)
-    return {each["playbook"]: each for each in found}
-
-
-def journal(project: Project, playbook: str) -> list[dict[str, Any]]:
-    """The entries of the session of this playbook."""
-    session = manifests(project)[playbook]["session_id"]
-    text = project.read(f".playbooks/sessions/{session}/journal.yaml")
-    entries: list[dict[str, Any]] = yaml.safe_load(text)["entries"]
-    return entries
-
-
 def worker(project: Project, playbook: str, attempt: str) -> Path:
-    session: str = manifests(project)[playbook]["session_id"]
+    session: str = project.manifests()[playbook]["session_id"]
     return project.root / ".git/playbook" / session / f"worker-{attempt}"
 
 
@@ -71,7 +55,7 @@ def test_a_run_goes_to_the_gate_of_a_child_and_a_resume_through_it(project: Proj
     put(project)
     ran = project.playbook("run", "top", "--agent", WORKS)
     assert ran.code == 4, ran.err
-    top, child = manifests(project)["top"], manifests(project)["publish"]
+    top, child = project.manifests()["top"], project.manifests()["publish"]
     assert child["parent"] == f"{top['session_id']}/release#1"
     assert " release#1/write#1 start cli echo the notes\n" in ran.err
     assert " release#1/ask#1 WAITS FOR A HUMAN: Publish the notes?" in ran.err
@@ -80,7 +64,7 @@ def test_a_run_goes_to_the_gate_of_a_child_and_a_resume_through_it(project: Proj
     resumed = project.playbook("resume")
     assert resumed.code == 0, resumed.err
     assert f"{top['session_id']} top" in resumed.err
-    ended = json.loads(journal(project, "top")[-1]["output"])
+    ended = json.loads(project.journals()["top"][-1]["output"])
     assert ended["session"] == child["session_id"]
     shown = project.git("show", "--stat", "--format=%s", "HEAD")
     assert f"Record session {top['session_id']}: completed" in shown
@@ -91,11 +75,11 @@ def test_a_run_goes_to_the_gate_of_a_child_and_a_resume_through_it(project: Proj
 def test_the_name_of_a_child_means_the_session_that_a_person_began(project: Project) -> None:
     put(project)
     project.playbook("run", "top", "--agent", WORKS)
-    child = manifests(project)["publish"]["session_id"]
+    child = project.manifests()["publish"]["session_id"]
     answered = project.playbook("answer", "--session", child, "continue")
     assert answered.code == 0, answered.err
     assert project.playbook("resume", child).code == 0
-    assert manifests(project)["top"]["status"] == "completed"
+    assert project.manifests()["top"]["status"] == "completed"
 
 
 def test_the_result_of_a_run_has_the_gate_of_the_child_with_its_context(project: Project) -> None:
@@ -110,7 +94,7 @@ def test_autonomous_mode_passes_the_checkpoints_of_children(project: Project) ->
     put(project)
     ran = project.playbook("run", "top", "--agent", WORKS, "--mode", "autonomous")
     assert ran.code == 0, ran.err
-    assert journal(project, "publish")[1]["gates"][0]["by"] == "autonomous"
+    assert project.journals()["publish"][1]["gates"][0]["by"] == "autonomous"
 
 
 def test_a_playbook_whose_children_need_an_agent_needs_one(project: Project) -> None:
@@ -128,9 +112,9 @@ def test_a_child_that_fails_fails_its_step_which_names_it(project: Project) -> N
     put(project, publish=PUBLISH.replace("cli echo the {{what}}", "cli false"))
     ran = project.playbook("run", "top", "--agent", WORKS)
     assert ran.code == 2
-    child = manifests(project)["publish"]["session_id"]
+    child = project.manifests()["publish"]["session_id"]
     assert f"the child session {child} failed at write" in ran.err
-    entry = journal(project, "top")[-1]
+    entry = project.journals()["top"][-1]
     assert (entry["error_code"], entry["error_cause"]) == ("PB-STEP-CHILD", "PB-STEP-FAILED")
     retried = project.playbook("resume", "--retry")
     assert retried.code == 2
@@ -141,7 +125,7 @@ def test_an_abort_at_the_gate_of_a_child_without_a_runner_ends_everything(projec
     put(project)
     project.playbook("run", "top", "--agent", WORKS)
     assert project.playbook("answer", "abort").code == 0
-    assert {each["status"] for each in manifests(project).values()} == {"aborted"}
+    assert {each["status"] for each in project.manifests().values()} == {"aborted"}
     assert project.playbook("resume").code == 2
 
 
@@ -163,9 +147,9 @@ def test_an_interrupted_run_goes_on_in_the_same_child(project: Project) -> None:
         runner.send_signal(signal.SIGINT)
         runner.communicate(timeout=60)
     assert runner.returncode == 130
-    (write,) = journal(project, "publish")
+    (write,) = project.journals()["publish"]
     assert write["error_code"] == "PB-STATE-INTERRUPTED"
-    assert journal(project, "top")[-1]["status"] == "in_progress"
+    assert project.journals()["top"][-1]["status"] == "in_progress"
     held.let_go()
     assert project.playbook("resume").code == 4
     assert len(project.sessions) == 2
@@ -186,7 +170,7 @@ def test_a_runner_at_work_in_a_child_can_be_stopped_from_elsewhere(
         runner.communicate(timeout=60)
     assert stopped.code == 0, stopped.err
     assert runner.returncode == code
-    statuses = {each["status"] for each in manifests(project).values()}
+    statuses = {each["status"] for each in project.manifests().values()}
     assert statuses == ({"aborted"} if command == "abort" else {"in_progress"})
 
 
@@ -219,7 +203,7 @@ def test_the_journals_of_all_are_committed_before_a_child_publishes(project: Pro
     put(project, publish=publishing)
     project.gh("none")
     project.playbook("run", "top", "--agent", WORKS, "--mode", "autonomous")
-    top, child = (manifests(project)[name]["session_id"] for name in ("top", "publish"))
+    top, child = (project.manifests()[name]["session_id"] for name in ("top", "publish"))
     subjects = project.git("log", "--format=%s").splitlines()
     assert f"Record session {top} before say" in subjects
     commit = project.git("log", "--format=%H", "--grep=before say", "-1")
@@ -233,7 +217,7 @@ def test_a_changed_journal_of_a_child_stops_the_run_until_a_person_decides(
 ) -> None:
     put(project)
     project.playbook("run", "top", "--agent", WORKS)
-    child = manifests(project)["publish"]["session_id"]
+    child = project.manifests()["publish"]["session_id"]
     file = project.root / f".playbooks/sessions/{child}/journal.yaml"
     written = file.read_text()
     file.write_text(written.replace("the notes", "a lie"))

@@ -60,7 +60,6 @@ def ran(project: Project, work: str) -> tuple[int, str]:
     ],
 )  # fmt: skip
 def test_a_lie_is_caught(project: Project, after: str, work: str, told: str) -> None:
-    """Chapter 4: what the agent says about its work counts for nothing."""
     code, error = ran(prepared(project, after), work)
     assert (code, told in error) == (2, True), error
 

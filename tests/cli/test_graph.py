@@ -52,7 +52,6 @@ def _grammatical(chart: str) -> None:
 def test_any_playbook_in_any_state_is_valid_mermaid(
     playbook: Playbook, data: st.DataObject
 ) -> None:
-    """For any arguments, names and journals."""
     _grammatical(flowchart(playbook))
     seen: tuple[Entry, ...] = tuple(data.draw(st.lists(entries(), max_size=4)))
     status = data.draw(st.sampled_from([*SessionStatus]))
@@ -82,7 +81,6 @@ class TestThePlaybook:
         assert '|"PB-STEP-FAILED"|' in drawn
 
     def test_shows_gates_and_their_choices(self, project: Project) -> None:
-        """A gate before the step is on the path; one after it has a dashed line."""
         drawn = project.playbook("graph", "auto-feature")
         assert (drawn.code, drawn.err) == (0, "")
         _grammatical(drawn.out.rstrip("\n"))
@@ -114,7 +112,6 @@ class TestThePlaybook:
 
 class TestTheSession:
     def test_shows_the_progress_and_the_open_gate(self, project: Project) -> None:
-        """It draws the playbook that the session began with."""
         agent = project.script(f"""
             steps:
               qa-plan: {{write: {{.qa/{FEATURE}/test-plan.md: "# Plan"}}}}

@@ -81,7 +81,6 @@ def test_the_journal_is_in_the_pull_request_and_closed(project: Project, forge: 
 
 
 def test_a_client_without_hooks_is_told_about_the_commit(project: Project) -> None:
-    """The same for `begin`, `next` and `report`; stdout has only the directive."""
     project.write(".playbooks/config.yaml", "commit_sessions: step\n")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     begun = project.playbook("begin", "auto-validate", "013")

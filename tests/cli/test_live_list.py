@@ -101,7 +101,6 @@ def sitting(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sitti
 
 
 def test_the_current_step_is_visible_at_any_size(sitting: Sitting) -> None:
-    """Sixty steps on a wide, a normal, a narrow and a tiny terminal."""
     before = [(f"step-{number}", "auto", "stop", "") for number in range(30)]
     after = [(f"later-{number}", "auto", "stop", "") for number in range(30)]
     sitting.playbook(*before, ("in-the-middle", "gate_always", "stop", ""), *after)
@@ -166,12 +165,10 @@ def test_a_run_goes_on_where_no_thread_can_draw_its_list(
 def test_the_list_scrolls_with_the_running_steps(
     current: list[int], room: int, shown: tuple[int, int]
 ) -> None:
-    """Of twenty; two lines count the others."""
     assert live._visible(0, 20, current, room) == shown
 
 
 def test_a_parallel_group_shows_the_output_of_each_step(sitting: Sitting) -> None:
-    """Both steps run until one picture has shown them together."""
     sitting.playbook(
         ("one", "auto", "stop", ", parallel_group: both"),
         ("two", "auto", "stop", ", parallel_group: both"),

@@ -239,7 +239,6 @@ class TestCompletion:
 
 
 def test_hostile_file_names_are_printed_safely(project: Project) -> None:
-    """A file name is untrusted, too."""
     name = "x\x1b[31m.yaml"
     try:
         project.write(name, BROKEN)

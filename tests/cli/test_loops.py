@@ -142,7 +142,6 @@ def test_a_step_that_reads_a_loop_without_items_fails_before_it_runs(project: Pr
 def test_the_outputs_of_all_items_have_a_bound(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The item whose output would be too much fails, and those before it are kept."""
     monkeypatch.setattr("playbook_supervisor.sessions.steps.output_files.MOST", 120)
     reads = FILES + "  - {id: read, command: cli cat, stdin: $each.stdout}\n"
     code, entries = run_files(project, f"a {'b' * 100} c", reads)

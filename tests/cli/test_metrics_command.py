@@ -54,7 +54,6 @@ def test_one_session_is_measured_or_all_or_those_of_a_playbook(
 
 
 def test_an_unknown_playbook_is_refused(project: Project, sessions: Path) -> None:
-    """A playbook that was removed still has its sessions."""
     assert project.playbook("metrics", "--playbook", "another").code == 0
     done = project.playbook("metrics", "--playbook", "auto-featur")
     assert (done.code, done.out) == (1, "")
@@ -90,7 +89,6 @@ def in_words(text: str) -> str:
 
 
 def test_text_output_has_tables(project: Project, sessions: Path) -> None:
-    """Without a terminal it is plain text of at most 80 columns."""
     done = project.playbook("metrics", OURS)
     assert (done.code, done.err) == (0, "")
     ended = "of those that ended, 100% completed, 1 with waivers"

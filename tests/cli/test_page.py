@@ -113,7 +113,6 @@ def _inert(text: str) -> _Page:
 def test_any_session_is_an_inert_page(
     manifest: Manifest, playbook: Playbook, journal: list[Entry], whole: bool
 ) -> None:
-    """Even with an impossible journal or unreadable files."""
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest if whole else None)
     said = None if whole else StateError("PB-STATE-CORRUPT", _HOSTILE)

@@ -256,7 +256,6 @@ class TestTheFastWay:
     ],
 )
 def test_a_report_of_an_attempt_that_never_began_is_refused(project: Project, attempt: str) -> None:
-    """Of a settled step, of another running one, and of none; a repeated report is accepted."""
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     project.playbook("report", "qa-plan#1")

@@ -20,7 +20,6 @@ def checked(project: Project, tmp_path: Path) -> Checked:
 
 
 def test_all_checks_run_and_say_what_they_prove(checked: Checked) -> None:
-    """Chapter 4: exit status, seconds, the last line that says something, and the tree."""
     asked = checked.project.playbook("prove")
     assert asked.code == 0
     assert "test  passed  check test: exit 0 in " in asked.out
@@ -69,7 +68,6 @@ def test_a_check_that_cannot_be_started_proves_nothing(checked: Checked) -> None
 
 
 def test_a_gate_says_what_is_proved_and_what_has_changed_since(checked: Checked) -> None:
-    """Chapter 4: a proof holds for its tree."""
     project = checked.project
     assert project.playbook("run", "gated").code == 4
     assert project.playbook("prove").code == 0

@@ -140,7 +140,6 @@ def test_no_text_of_a_gates_context_poses_as_a_directive(
 def test_no_text_of_a_session_poses_as_a_directive(
     at_a_gate: tuple[Snapshot, DirectiveDetails], text: str
 ) -> None:
-    """Of its manifest, of what was settled, of the steps and their ids, of its notices."""
     snapshot, details = at_a_gate
     parts = {"manifest": snapshot.manifest, "events": snapshot.events, "notices": ("a notice",)}
     parts |= {"directive": snapshot.directive}
@@ -186,7 +185,6 @@ def test_no_text_of_a_hooks_reply_poses_as_a_directive(
     mocker: MockerFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Refusals, reasons, notes, the reason of an end: with a directive and without one."""
     snapshot, details = at_a_gate
     for field in ("reason", "note", "end"):
         for known in (snapshot, None):
@@ -286,7 +284,6 @@ class TestASession:
     def test_no_command_prints_what_poses_as_a_directive(
         self, hostile: tuple[Conversation, str]
     ) -> None:
-        """Those that a model may run, and those that refuse it; also with hostile arguments."""
         conversation, mark = hostile
         commands = ["next --json", "status", "status --json", "show", "show --json", "list"]
         commands += ["probe qa_verdict_pass", "report none#1", "answer continue"]

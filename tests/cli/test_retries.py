@@ -61,7 +61,6 @@ def waited(project: Project) -> list[float]:
 
 
 def test_a_killed_run_still_waits_for_its_retry(flaky: Project) -> None:
-    """A real SIGKILL in the second wait."""
     with flaky.spawn("run", "flaky") as runner:
         until_the_wait(runner, 3)
         runner.kill()

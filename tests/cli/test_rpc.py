@@ -411,7 +411,6 @@ class TestAToken:
         assert changes(inbox).count("tag") == 1
 
     def test_that_was_overtaken_is_refused(self, inbox: Project) -> None:
-        """The gate was answered otherwise."""
         token = token_of(paused(inbox))
         assert inbox.playbook("answer", "skip").code == 0
         assert resume(inbox, token, approve=True)["error"]["code"] == "PB-STATE-TOKEN-STALE"

@@ -87,7 +87,6 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
 
 
 def test_an_answer_can_continue_at_once(project: Project) -> None:
-    """Recorded and resumed in one command, whose exit code is that of `resume`."""
     project.gh("open")
     project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
     unclear = project.playbook("answer", "looks good", "--resume")
@@ -129,7 +128,6 @@ def test_a_run_on_the_default_branch_says_so_first(gated: Project, origin: bool)
 
 
 def test_json_names_the_gate_that_waits(gated: Project) -> None:
-    """A program can read the gate from JSON."""
     run = gated.playbook("run", "gated", "--agent", gated.script(WORKS), "--json")
     shape = conforms("run", run.json)
     assert (run.code, shape["exit_code"], shape["ending"]) == (4, 4, "waiting")
@@ -167,7 +165,6 @@ def hangups() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hangups")
 def test_an_interrupted_run_exits_with_130_and_can_be_resumed(long: Project) -> None:
-    """Exit status 143 after SIGTERM, 129 after SIGHUP."""
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         command = ("resume",) if long.sessions else ("run", "long")
         with long.spawn(*command, "--agent", long.script(HANGS)) as process:
@@ -263,7 +260,6 @@ def test_a_session_that_a_client_drives_says_what_is_next(project: Project) -> N
 
 
 def test_notes_are_printed_and_costs_are_summed(project: Project) -> None:
-    """A feature without files; an agent that reports its cost."""
     project.write("specs/99-new/spec.md", "# New\n")
     run = project.playbook("run", "auto-feature", "98", "--agent", project.script(FAILS))
     assert run.err.startswith("note: no folder, feature file or branch is named 98 yet\n")
@@ -298,7 +294,6 @@ def test_a_session_without_a_driver_can_be_paused_and_aborted(gated: Project) ->
 
 
 def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
-    """1 and the question again; no gate: 3."""
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     for words in (["maybe"], ["don't", "continue"], ["retry"]):
         asked = gated.playbook("answer", *words)
@@ -317,7 +312,6 @@ def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
 
 
 def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
-    """The question has shown the error already."""
     playbook = LONG.replace("error_policy: stop", "error_policy: gate")
     long.write(".playbooks/playbooks/long.yaml", playbook)
     agent = long.script('default: {say: [I begin, the door is shut], fail: "no key"}')
@@ -333,7 +327,6 @@ def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
 
 
 def test_an_answer_that_fails_a_session_says_how_to_retry(long: Project) -> None:
-    """Another step of the group had already failed."""
     head, _, step = LONG.partition("  - id: ")
     failing = f"  - id: {step}    parallel_group: together\n"
     asking = failing.replace("think", "ask").replace("stop", "gate")
@@ -431,7 +424,6 @@ def test_an_arg_may_be_written_like_an_option(project: Project, command: list[st
 
 
 def test_the_end_of_a_failed_run_is_about_what_ended_it(project: Project) -> None:
-    """Not about a failure after which the run went on."""
     steps = "  - {id: minor, command: cli ls no-such-file, error_policy: continue}\n"
     steps += "  - {id: fatal, command: cli ls other-file}\n"
     text = 'name: two\ndescription: Two failures\nversion: "1.1"\nargs: []\n'

@@ -152,7 +152,6 @@ class TestTheRefusal:
         assert project.playbook("resume").code == 4
 
     def test_holds_in_the_rebase_of_another_branch(self, project: Project) -> None:
-        """Also if the commits of the session's branch are below it."""
         begun(project, "never")
         project.git("switch", "-q", "-c", "above")
         project.git("commit", "-q", "--allow-empty", "-m", "Above")
@@ -488,7 +487,6 @@ def test_files_that_do_not_fit_are_no_reason_to_go_on_elsewhere(project: Project
 
 
 def test_a_supervisor_goes_on_when_a_person_has_come_back(project: Project) -> None:
-    """It was asked meanwhile, and its files were not there."""
     name = begun(project)
     tree = SessionTree(DiskStore(checkout.find(project.root)), name)
     tree.hold()

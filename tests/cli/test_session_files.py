@@ -195,7 +195,6 @@ def test_a_verdict_is_dated_by_what_has_changed_since(dirty: Project) -> None:
 def test_a_shallow_clone_says_what_it_cannot_know_and_how_to_know(
     project: Project, tmp_path: Path, depth: int
 ) -> None:
-    """Of depth 2, HEAD is there, but not the commit at which the session began."""
     project.write(".playbooks/playbooks/shows.yaml", SHOWS)
     project.write(".playbooks/config.yaml", "allow: {cli: [sh]}\ncommit_sessions: step\n")
     project.write("work.sh", "for i in 1 2; do echo x >$i; git add .; git commit -qm $i; done\n")

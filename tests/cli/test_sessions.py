@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -111,12 +110,6 @@ class TestStatus:
         assert waiting.manifest()["status"] == "completed"
         assert here.manifest()["status"] == "in_progress"
 
-    def test_ignores_a_worktree_that_is_gone(self, waiting: Project, tmp_path: Path) -> None:
-        other = tmp_path / "other"
-        waiting.git("worktree", "add", "-q", str(other), "-b", "014-other")
-        shutil.rmtree(other)
-        assert "WAITS FOR A HUMAN" in waiting.playbook("status").out
-
     def test_hides_ended_sessions(self, waiting: Project) -> None:
         """cat FR-3.5."""
         waiting.playbook("answer", "continue")
@@ -182,7 +175,6 @@ class TestShow:
         assert "  waived: tasks_exists" in project.playbook("show").out
 
     def test_reads_sessions_of_the_original(self, project: Project) -> None:
-        """Without a pinned playbook, without attempts and gates."""
         legacy(project)
         shown = project.playbook("show", "20260219-a7k")
         assert shown.code == 0

@@ -85,7 +85,6 @@ def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, fo
 def test_a_runner_that_is_killed_while_it_waits_goes_on_waiting(
     project: Project, forge: Forge
 ) -> None:
-    """Nothing is opened twice, and what was merged meanwhile is seen."""
     remote(project)
     waits = PLAYBOOK.replace('body: "See the journal."', "wait: merged")
     project.write(".playbooks/playbooks/change.yaml", waits)
@@ -109,7 +108,6 @@ def test_a_session_that_makes_its_branch_may_begin_on_the_default_one(
 
 
 def test_a_failed_step_says_what_and_how_to_mend_it(project: Project, forge: Forge) -> None:
-    """Without a remote, nothing is committed."""
     before = project.git("rev-parse", "main")
     ran = project.playbook("run", "change", "Log in twice")
     assert ran.code == 2

@@ -53,7 +53,6 @@ def test_a_user_watches_the_steps_and_answers_the_gate(project: Project) -> None
 
 
 def test_a_gate_shows_what_has_changed_since_the_launch(project: Project) -> None:
-    """The evidence and `git diff --stat`, once."""
     agent = project.script("default: {say: done it, write: {made.py: '1'}}\n")
     with Terminal(
         project, "run", "auto-feature", "013", "--from", "agreement-check", "--agent", agent

@@ -153,7 +153,6 @@ def test_a_run_tells_the_attempts_of_its_tree(waiting: Project) -> None:
 
 
 def test_a_run_ends_with_a_line_for_each_step_of_its_tree(project: Project) -> None:
-    """Also with the last lines of what failed in a child session."""
     fails = SHIP.replace(
         "cli git --version, autonomy: auto, error_policy: stop}\n",
         "cli ls /no-such-folder, autonomy: auto, error_policy: stop}\n",

@@ -53,7 +53,6 @@ def private(project: Project) -> Path:
 
 
 def test_a_worker_s_last_line_is_shown_while_its_runner_lives(project: Project, look: Look) -> None:
-    """After the runner was killed there is no driver and nothing runs."""
     project.write(".playbooks/playbooks/long.yaml", LONG)
     assert look() == ()
     with project.spawn("run", "long", "--agent", project.script(HANGS)) as runner:
@@ -154,7 +153,6 @@ def test_a_question_is_wrapped_on_a_narrow_terminal(
 
 
 def test_a_named_session_is_watched_to_its_end(project: Project) -> None:
-    """Without a terminal each change is a line."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     held = Held.put(project, say="looking around")
     project.playbook("run", "gated", "--agent", held.agent)

@@ -177,7 +177,6 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 def test_the_next_start_cleans_up_after_a_killed_one(installed: Project) -> None:
-    """SIGKILL while git is working."""
     done = installed.root.with_name("done")
     hook(installed, f"[ -e {done} ] && exit 0; touch {done}; kill -9 $(ps -o ppid= $PPID)")
     killed = installed.process("start", "auto-feature", "014")
@@ -224,7 +223,6 @@ def test_exec_without_a_client_or_a_terminal_is_refused_first(installed: Project
 
 
 def test_a_client_that_cannot_be_started_says_so(installed: Project) -> None:
-    """The worktree exists by then, and the output says so."""
     stand_in(installed)
     program = installed.root.with_name("bin") / "claude"
     program.write_text("#!/nowhere/at/all\n")
@@ -356,7 +354,6 @@ def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project
 
 
 def test_the_printed_command_adopts_the_session(installed: Project) -> None:
-    """Where another branch is checked out, it is refused."""
     started = starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     there = Hooked(tree)
@@ -382,7 +379,6 @@ def test_a_copy_from_git_is_not_driven(installed: Project) -> None:
 
 
 def test_a_broken_file_is_named_so_that_it_can_be_opened_from_here(installed: Project) -> None:
-    """From any folder, and with any command that cannot read it."""
     starting.start("auto-validate", ["014"], cwd=installed.root)
     broken = beside(installed).session / "session.yaml"
     broken.write_text("status: [\n")

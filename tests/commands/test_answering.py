@@ -62,7 +62,6 @@ def test_an_answer_is_reported_as_recorded_or_its_gate_is_still_shown(
     reason: int,
     lasting: bool,
 ) -> None:
-    """At each write that the disk may refuse."""
     asked(project, *steps)
     (gate,) = gates(project)
     refused = 0

@@ -77,7 +77,6 @@ def everything(folder: Path) -> dict[str, int]:
 
 
 def test_says_for_each_step_what_it_runs_needs_and_makes(project: Project) -> None:
-    """All that a person wants to know before an hour's run, and nothing is touched."""
     project.gh("none")
     agent = project.script(WORKS)
     before = everything(project.root)
@@ -310,7 +309,6 @@ def test_says_what_policies_make_of_it_and_who_is_asked(project: Project) -> Non
 
 
 def test_what_is_wrong_with_what_was_asked_for_is_said_as_by_a_run(project: Project) -> None:
-    """1, and no plan: an unknown playbook or feature has none."""
     project.write("specs/013-other/spec.md", "x\n")
     for words in (["auto-faeture"], ["auto-feature"], ["auto-feature", "013"]):
         with pytest.raises(ArgumentError):
@@ -367,7 +365,6 @@ def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Proj
 def test_an_open_session_refuses_another_and_a_pending_one_is_continued(
     project: Project,
 ) -> None:
-    """3: the state forbids it."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     drive = DriveOptions(agent=project.script(WORKS))
     ending = driving.run("gated", cwd=project.root, drive=drive)

@@ -118,7 +118,6 @@ def rebase(main: Project) -> None:
     ],
 )
 def test_merged_work_is_removed(beside: Beside, way: Callable[[Project], None], how: str) -> None:
-    """Worktree and branch; the session's folder stays, where it was merged."""
     beside.write("made\n# A project\n", "README.md")
     assert not beside.looked_at().merged
     way(beside.main)
@@ -179,7 +178,6 @@ def test_the_base_that_it_came_from_counts(installed: Project) -> None:
 
 
 def test_a_branch_that_is_its_own_base_must_be_merged(installed: Project) -> None:
-    """`--base` may name the very branch that is taken; settings of a person's do not matter."""
     installed.git("branch", NEW)
     beside = Beside(installed, base=NEW)
     beside.write()
@@ -207,7 +205,6 @@ def test_a_default_branch_of_another_name_is_known(beside: Beside, tmp_path: Pat
 def test_a_merged_pull_request_counts_if_it_contains_all_work(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `gh` says, where there is a remote; its trouble is no trouble of ours."""
     main = beside.main
     head = beside.tree.git("rev-parse", "HEAD")
     told = main.root.with_name("pulls.json")
@@ -261,7 +258,6 @@ def test_an_unrelated_history_is_not_merged(beside: Beside) -> None:
 
 
 def test_every_obstacle_is_named(installed: Project) -> None:
-    """Line by line, and nothing is touched."""
     beside = Beside(installed)
     beside.write()
     beside.tree.write("made.txt", "changed\n")
@@ -397,7 +393,6 @@ def test_a_commit_without_a_branch_must_be_merged_as_well(beside: Beside) -> Non
 
 
 def test_force_removes_it_and_aborts_its_open_session(installed: Project) -> None:
-    """The journal is kept: it says how it ended."""
     beside = Beside(installed)
     beside.write()
     finished = finishing.finish(beside.looked_at(), force=True)
@@ -437,7 +432,6 @@ def test_an_end_after_the_merge_is_copied_to_the_main_checkout(merged_too_early:
 
 @pytest.mark.parametrize("registered", [True, False])
 def test_the_branch_of_a_removed_worktree_is_removed(beside: Beside, registered: bool) -> None:
-    """Removed by hand, with git or without."""
     merge(beside.main)
     beside.main.git("worktree", "remove", "--force", str(beside.tree.root))
     if registered:

@@ -421,7 +421,6 @@ class TestAFileThatOthersKeepToo:
 
 class TestAnInterruption:
     def test_a_killed_installation_can_be_repeated(self, fresh: Project) -> None:
-        """SIGKILL at every fsync, each followed by a second run."""
         init(fresh)
         whole = {path: fresh.read(path) for path in FILES}
         undo(fresh)

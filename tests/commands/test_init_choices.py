@@ -137,7 +137,6 @@ class TestCommandsOfOurNamesThatAreNotOurs:
         assert newcomer.read(FOREIGN).endswith("Speak French.\n")
 
     def test_are_never_lost_when_a_replacement_is_killed(self, kai: Project) -> None:
-        """SIGKILL at every fsync, each followed by a second run."""
         kai.playbook("init", "--yes")
         kai.commit("Installed beside kai's")
 

@@ -403,7 +403,6 @@ def test_a_worktree_that_git_reset_to_an_earlier_journal_is_not_removed(late: La
 
 
 def test_the_end_on_a_branch_alone_comes_home(late: Late) -> None:
-    """The worktree was removed by hand, with git."""
     late.main.git("worktree", "remove", "--force", str(late.tree.root))
     late.finish()
     assert late.is_home
@@ -458,7 +457,6 @@ def test_killed_at_any_write_in_a_second_clone_the_end_is_there(
 
 
 def test_the_end_of_a_worktree_whose_folder_was_removed_comes_home(late: Late) -> None:
-    """Not with git, which therefore still has our copies; the branch lacks the end."""
     late.tree.git("reset", "-q", "--soft", "HEAD~1")
     shutil.rmtree(late.tree.root)
     late.finish()

@@ -602,7 +602,6 @@ class TestTheCommand:
 
 class TestAnInterruption:
     def test_a_killed_update_can_be_repeated(self, installed: Project, tmp_path: Path) -> None:
-        """SIGKILL at fsyncs from the first to the last, each followed by a second run."""
         installed.write(FEATURE, installed.read(FEATURE) + "# ours\n")
         installed.commit("Edit")
         updates = updating_to(tmp_path / "version-2")

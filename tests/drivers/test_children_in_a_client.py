@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from support import directive_lines
 from support.bound_session import Conversation
+from support.directive_lines import in_text, told
 from support.scratch_project import Project
 
 TOP = """\
@@ -50,40 +49,6 @@ def conversation(tree: Project) -> Iterator[Conversation]:
         yield conversation
 
 
-def directive(said: str) -> Any:
-    return directive_lines.in_text(said)[0]
-
-
-def told(reply: Any) -> Any:
-    return directive(reply["hookSpecificOutput"]["additionalContext"])
-
-
-def journals(project: Project) -> dict[str, list[dict[str, Any]]]:
-    """The entries of each session, by the playbook's name."""
-    found = {}
-    for folder in project.sessions:
-        manifest = yaml.safe_load((folder / "session.yaml").read_bytes())
-        entries = yaml.safe_load((folder / "journal.yaml").read_bytes())["entries"]
-        found[manifest["playbook"]] = entries
-    return found
-
-
-def agent(conversation: Conversation, attempt: str, *, receipt: bool = True) -> Any:
-    """An agent does the work of the attempt; what the client is told when it comes back."""
-    name = f"of {attempt}"
-    called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"use of {attempt}"}
-    allowed = conversation.hook("PreToolUse", **called, tool_input={"prompt": attempt})
-    given = allowed["hookSpecificOutput"]
-    assert given["permissionDecision"] == "allow", given
-    assert given["updatedInput"]["description"] == f"{attempt} /qa.plan"
-    ran: dict[str, Any] = {"tool_input": {"skill": "qa.plan"}, "tool_response": {"success": True}}
-    if receipt:
-        conversation.hook("PostToolUse", agent_id=name, tool_name="Skill", **ran)
-    said = [{"type": "text", "text": f"{attempt} is done"}]
-    back = {"status": "completed", "agentId": name, "content": said}
-    return conversation.hook("PostToolUse", **called, tool_response=back)
-
-
 def test_a_client_drives_a_child_as_it_drives_every_session(
     tree: Project, conversation: Conversation
 ) -> None:
@@ -91,10 +56,13 @@ def test_a_client_drives_a_child_as_it_drives_every_session(
     due = told(conversation.types("run", "top"))
     assert [step["id"] for step in due["steps"]] == ["release#1/look#1"]
     assert due["playbook"] == "top"
-    reply = agent(conversation, "release#1/look#1")
+    reply = conversation.works("release#1/look#1", "qa.plan")
     assert "release#1/look ✓" in json.dumps(reply, ensure_ascii=False)
-    assert (told(reply)["directive"], told(reply)["steps"]) == ("wait", ["release#1/build#1"])
-    asked = directive(conversation.runs("next", "--wait").out)
+    assert (told(reply)["directive"], told(reply)["steps"]) == (
+        "wait",
+        ["release#1/build#1"],
+    )
+    asked = in_text(conversation.runs("next", "--wait").out)[0]
     assert asked["gate"]["id"] == "release#1/ask#1?1"
     dialog: dict[str, Any] = {"tool_name": "AskUserQuestion", "tool_use_id": "dialog"}
     shown = conversation.hook("PreToolUse", **dialog, tool_input={"questions": []})
@@ -103,10 +71,10 @@ def test_a_client_drives_a_child_as_it_drives_every_session(
     answer = {"answers": {question["question"]: "continue"}}
     due = told(conversation.hook("PostToolUse", **dialog, tool_response=answer))
     assert [step["id"] for step in due["steps"]] == ["last#1"]
-    entries = journals(tree)
+    entries = tree.journals()
     assert [entry["status"] for entry in entries["below"]] == ["done"] * 3
     assert entries["below"][2]["gates"][0]["resolution"] == "continue"
-    finished = told(agent(conversation, "last#1"))
+    finished = told(conversation.works("last#1", "qa.plan"))
     assert (finished["directive"], finished["status"]) == ("finish", "completed")
     kept = list((tree.root / ".git/playbook").glob("*/logs/look#1.log"))
     assert [file.read_text().strip() for file in kept] == ["release#1/look#1 is done"]
@@ -116,21 +84,21 @@ def test_an_answer_can_be_typed_at_the_gate_of_a_child(
     tree: Project, conversation: Conversation
 ) -> None:
     conversation.types("run", "top")
-    agent(conversation, "release#1/look#1")
+    conversation.works("release#1/look#1", "qa.plan")
     conversation.runs("next", "--wait")
     conversation.hook("Stop", background_tasks=[])
     due = told(conversation.hook("UserPromptSubmit", prompt="looks fine, continue"))
     assert [step["id"] for step in due["steps"]] == ["last#1"]
-    assert journals(tree)["below"][2]["human_response"] == "looks fine, continue"
+    assert tree.journals()["below"][2]["human_response"] == "looks fine, continue"
 
 
 def test_an_agent_without_the_receipt_of_its_command_fails_its_child(
     tree: Project, conversation: Conversation
 ) -> None:
     conversation.types("run", "top")
-    finished = told(agent(conversation, "release#1/look#1", receipt=False))
+    finished = told(conversation.works("release#1/look#1", "qa.plan", receipt=False))
     assert (finished["directive"], finished["status"]) == ("finish", "failed")
-    entry = journals(tree)["top"][0]
+    entry = tree.journals()["top"][0]
     assert (entry["error_code"], entry["error_cause"]) == ("PB-STEP-CHILD", "PB-AGENT-NO-RECEIPT")
 
 
@@ -167,7 +135,6 @@ def test_the_journal_of_a_child_is_kept_from_every_agent(
 def test_an_interrupted_agent_of_a_child_is_due_again_in_the_same_child(
     tree: Project, conversation: Conversation
 ) -> None:
-    """The next prompt after Esc interrupts the work; a resume hands it out again."""
     conversation.types("run", "top")
     conversation.dies()
     with Conversation(tree, client="another") as other:
@@ -175,7 +142,7 @@ def test_an_interrupted_agent_of_a_child_is_due_again_in_the_same_child(
         (step,) = due["steps"]
         assert step["step"] == "look"
         assert step["id"].startswith("release#1/look#")
-        agent(other, step["id"])
+        other.works(step["id"], "qa.plan")
     assert len(tree.sessions) == 2
 
 

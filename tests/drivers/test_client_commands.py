@@ -173,7 +173,6 @@ class TestResume:
     def test_in_another_client_judges_by_evidence_what_the_first_launched(
         self, at_work: Hooked
     ) -> None:
-        """Finished work is recovered; work that was only allowed keeps its id."""
         at_work.project.write(PLAN, "x\n")
         move(at_work)
         at_work.types("/playbook.resume")

@@ -32,19 +32,6 @@ def conversation(checked: Checked) -> Iterator[Conversation]:
         yield conversation
 
 
-def implemented(conversation: Conversation, attempt: str = "implement#1") -> Any:
-    """The agent of the attempt has come to its end; what the client is told."""
-    called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"use of {attempt}"}
-    conversation.hook("PreToolUse", **called, tool_input={"prompt": attempt})
-    ran: dict[str, Any] = {
-        "tool_input": {"skill": "speckit.implement"},
-        "tool_response": {"success": True},
-    }
-    conversation.hook("PostToolUse", agent_id=f"of {attempt}", tool_name="Skill", **ran)
-    back = {"status": "completed", "agentId": f"of {attempt}"}
-    return conversation.hook("PostToolUse", **called, tool_response=back)
-
-
 def directive(said: str) -> Any:
     """The directive in what a model reads."""
     return directive_lines.in_text(said)[0]
@@ -70,8 +57,8 @@ def private(checked: Checked) -> Path:
 
 def test_a_hook_leaves_the_check_to_a_command(checked: Checked, conversation: Conversation) -> None:
     """Chapter 6: hooks never carry out a step, and never ask a condition that starts a program."""
-    told = implemented(conversation)
-    due = directive(told["hookSpecificOutput"]["additionalContext"])
+    told = conversation.works("implement#1", "speckit.implement")
+    due = directive_lines.told(told)
     assert (due["directive"], due["command"]) == ("wait", "playbook next --wait")
     assert due["steps"] == ["implement#1"]
     assert checked.runs == 0
@@ -83,7 +70,7 @@ def test_a_hook_leaves_the_check_to_a_command(checked: Checked, conversation: Co
 def test_next_waits_for_the_check_and_tells_what_follows(
     checked: Checked, conversation: Conversation
 ) -> None:
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     due = waits(conversation)
     assert (due["directive"], due["gate"]["id"], checked.runs) == ("ask", "pr#1?1", 1)
     implement, _ = checked.project.journal()
@@ -95,11 +82,11 @@ def test_a_check_that_fails_raises_the_gate_and_holds_after_a_retry(
     checked: Checked, conversation: Conversation
 ) -> None:
     checked.project.write("broken", "1\n")
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     assert waits(conversation)["gate"]["reason"] == "postcondition_fail"
     conversation.hook("UserPromptSubmit", prompt="retry")
     checked.project.write("broken", "")
-    implemented(conversation, "implement#2")
+    conversation.works("implement#2", "speckit.implement")
     assert waits(conversation)["gate"]["id"] == "pr#1?1"
 
 
@@ -108,7 +95,7 @@ def test_the_check_goes_on_when_the_client_kills_the_command(
 ) -> None:
     """A client gives a command a few minutes; the check is made once all the same."""
     checked.hold()
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     assert killed(checked, conversation).code != 0
     assert (checked.gone, driver_lock.detached_works(private(checked))) == (False, True)
     assert killed(checked, conversation).code != 0
@@ -119,7 +106,7 @@ def test_the_check_goes_on_when_the_client_kills_the_command(
 def test_two_commands_at_once_make_the_check_once(
     checked: Checked, conversation: Conversation
 ) -> None:
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     project, shell = checked.project, {"PLAYBOOK_SESSION": checked.project.session.name}
     outside = dict.fromkeys(conversation.shell, "")
     with ThreadPoolExecutor(3) as pool:
@@ -132,9 +119,8 @@ def test_two_commands_at_once_make_the_check_once(
 
 
 def test_a_check_does_not_outlive_its_client(checked: Checked, conversation: Conversation) -> None:
-    """Nothing of it stays behind, and a runner that takes the session over makes it again."""
     checked.hold()
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     killed(checked, conversation)
     conversation.dies()
     eventually(lambda: checked.gone and not driver_lock.detached_works(private(checked)))
@@ -150,7 +136,7 @@ def test_a_person_ends_the_check(
     checked: Checked, conversation: Conversation, command: str
 ) -> None:
     checked.hold()
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     killed(checked, conversation)
     conversation.types(command)
     eventually(lambda: checked.gone and not driver_lock.detached_works(private(checked)))
@@ -162,7 +148,7 @@ def test_the_check_runs_in_the_environment_of_the_client(
     checked: Checked, conversation: Conversation
 ) -> None:
     """A model could otherwise put a program of its own before the one that the check runs."""
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     assert waits(conversation, FAKED="by a model")["directive"] == "ask"
     log = checked.project.playbook("logs", "implement#1").out
     assert "a banner" in log
@@ -172,7 +158,7 @@ def test_the_check_runs_in_the_environment_of_the_client(
 def test_what_the_process_cannot_do_is_told_by_the_command(
     checked: Checked, conversation: Conversation
 ) -> None:
-    implemented(conversation)
+    conversation.works("implement#1", "speckit.implement")
     journal = checked.project.session / "journal.yaml"
     checked.hold()
     killed(checked, conversation)

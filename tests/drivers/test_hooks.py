@@ -514,7 +514,6 @@ class TestWithoutProgress:
 
 class TestAScheduledPrompt:
     def test_is_no_answer(self, gated: Hooked) -> None:
-        """It was scheduled earlier and arrives like a typed prompt."""
         crons = [{"id": "a", "prompt": "continue"}, "nonsense", {}]
         gated("Stop", background_tasks=[], session_crons=crons)
         assert gated.says("continue") is None

@@ -118,23 +118,8 @@ def directive(said: str) -> Any:
     return directive_lines.in_text(said)[0]
 
 
-def told(reply: Any) -> Any:
-    return directive(reply["hookSpecificOutput"]["additionalContext"])
-
-
-def looked(conversation: Conversation) -> Any:
-    """The agent of `look` does its work; what the client is told."""
-    called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "use of look#1"}
-    conversation.hook("PreToolUse", **called, tool_input={"prompt": "look#1"})
-    ran: dict[str, Any] = {"tool_input": {"skill": "qa.plan"}, "tool_response": {"success": True}}
-    conversation.hook("PostToolUse", agent_id="of look", tool_name="Skill", **ran)
-    back = {"status": "completed", "agentId": "of look"}
-    return conversation.hook("PostToolUse", **called, tool_response=back)
-
-
 def test_a_hook_leaves_a_step_to_a_command(built: Built, conversation: Conversation) -> None:
-    """Chapter 5: hooks never carry out a step; chapter 7: no model carries out these."""
-    due = told(conversation.types("run", "mixed x"))
+    due = directive_lines.told(conversation.types("run", "mixed x"))
     assert (due["directive"], due["steps"]) == ("wait", ["build#1"])
     assert due["command"] == "playbook next --wait"
     assert built.runs == 0
@@ -150,7 +135,7 @@ def test_in_a_group_programs_and_agents_work_at_once(
     conversation.types("run", "mixed x")
     built.hold("twice")
     conversation.runs("next", "--wait")
-    due = told(looked(conversation))
+    due = directive_lines.told(conversation.works("look#1", "qa.plan"))
     assert (due["directive"], due["steps"]) == ("wait", ["again#1"])
     built.release("twice")
     due = directive(conversation.runs("next", "--wait").out)
@@ -228,10 +213,9 @@ def test_a_session_of_a_client_goes_on_headless(built: Built, conversation: Conv
 def test_a_prompt_that_cannot_be_made_fails_its_step(
     built: Built, conversation: Conversation
 ) -> None:
-    """The same code as headless; the session is not stuck."""
     built.project.write(".playbooks/playbooks/told.yaml", TOLD)
     built.project.commit("Tell")
-    due = told(conversation.types("run", "told"))
+    due = directive_lines.told(conversation.types("run", "told"))
     assert (due["directive"], due["gate"]["reason"]) == ("ask", "subagent_error")
     assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
     assert "the prompt of tell is empty" in due["gate"]["question"]

@@ -83,7 +83,6 @@ class TestAClaim:
         assert claimed(clock, tmp_path, -500_000, 59, 1) == [False, False, True]
 
     def test_of_what_an_earlier_version_recorded_is_due(self, tmp_path: Path, clock: Clock) -> None:
-        """It recorded no time."""
         (tmp_path / "called").write_text(GATE.about)
         assert not claim(GATE, tmp_path)
         assert claimed(clock, tmp_path, 0, 59) == [True, False]
@@ -231,7 +230,6 @@ def test_a_failed_reminder_is_reported(gated: Project) -> None:
 
 @pytest.mark.measured
 def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
-    """As the journal says, which another process may have written."""
     from playbook_supervisor.commands import locate
     from playbook_supervisor.drivers.notifier import still_waits
 

@@ -240,7 +240,6 @@ sleep 600
 def test_a_killed_runner_s_program_ends_and_resume_goes_on(
     project: Project, postconditions: str, ending: list[str]
 ) -> None:
-    """SIGKILL during a `cli` step: no process is left, and no settled step runs again."""
     text = KILLED.replace("[POST]", f"[{postconditions}]")
     project.write(".playbooks/playbooks/build.yaml", text)
     project.write("build", BUILD).chmod(0o755)

@@ -119,7 +119,6 @@ class TestAStep:
     def test_may_spell_its_command_in_every_way_that_the_client_accepts(
         self, person: Hooked, named: str
     ) -> None:
-        """For example with a slash; the same command runs."""
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
         given: dict[str, Any] = {"tool_name": "Skill", "tool_input": {"skill": named}}
@@ -443,7 +442,6 @@ class TestATurn:
 
 class TestEscape:
     def test_in_mid_turn_settles_the_attempt_at_the_next_prompt(self, at_work: Hooked) -> None:
-        """Only the attempt has failed; all calls of its agent are refused."""
         at_work.says("/playbook.status")
         at_work.presses_escape()
         at_work.says("hello")
@@ -532,7 +530,6 @@ class TestAClearedConversation:
 
 class TestAGate:
     def test_is_asked_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
-        """An explicit ask, and a call for the person."""
         reply = asked.calls("AskUserQuestion", questions=[{"question": "May I?"}])
         assert (reply.decision, reply.ring) == ("ask", question(asked))
         (put,) = reply.given["questions"]
@@ -540,7 +537,6 @@ class TestAGate:
         assert [option["label"] for option in put["options"]] == ["continue", "skip", "abort"]
 
     def test_is_answered_in_the_dialog(self, asked: Hooked) -> None:
-        """The answer verbatim, and who gave it."""
         asked.calls("AskUserQuestion")
         assert isinstance(asked("PostToolUse", **answer(asked, "continue")).snapshot.directive, Run)
         (gate,) = asked.project.journal()[1]["gates"]

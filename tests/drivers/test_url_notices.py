@@ -144,7 +144,6 @@ def test_each_failure_is_told_without_the_url(
 
 
 def test_many_urls_are_all_sent_to(site: Site, tmp_path: Path) -> None:
-    """The sender ends by itself, and not at its deadline."""
     urls = [at(site, f"good?{number}") for number in range(24)]
     assert url_notices.send_to_urls(to(*urls), *SAID, tmp_path, 60.0) == ""
     assert len(site.requests) == len(urls)

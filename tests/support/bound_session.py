@@ -84,6 +84,22 @@ class Conversation:
         name = f"playbook.{command}"
         return self.hook("UserPromptExpansion", command_name=name, command_args=args)
 
+    def works(self, attempt: str, skill: str, args: str = "", *, receipt: bool = True) -> Any:
+        """An agent carries the attempt out; what the client is told when it comes back."""
+        called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"use of {attempt}"}
+        allowed = self.hook("PreToolUse", **called, tool_input={"prompt": attempt})
+        given = allowed["hookSpecificOutput"]
+        assert given["permissionDecision"] == "allow", given
+        assert given["updatedInput"]["description"] == f"{attempt} /{skill}"
+        assert not args or f"args `{args}`" in given["updatedInput"]["prompt"]
+        ran: dict[str, Any] = {"tool_name": "Skill", "tool_response": {"success": True}}
+        if receipt:
+            named = {"skill": skill, "args": args}
+            self.hook("PostToolUse", agent_id=attempt, tool_input=named, **ran)
+        said = [{"type": "text", "text": f"{attempt} is done"}]
+        back = {"status": "completed", "agentId": attempt, "content": said}
+        return self.hook("PostToolUse", **called, tool_response=back)
+
     def runs(self, *argv: str, **env: str) -> Result:
         """A command as the model's shell runs it: with the client above it, and no terminal."""
         return self.starts(*PROGRAM, *argv, **{**self.shell, **env})

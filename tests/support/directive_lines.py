@@ -20,3 +20,8 @@ def only(text: str) -> dict[str, Any]:
     (directive,) = in_text(text)
     assert LINE.match(text.splitlines()[-1])
     return directive
+
+
+def told(reply: Any) -> Any:
+    """The first directive in what a hook tells a model."""
+    return in_text(reply["hookSpecificOutput"]["additionalContext"])[0]

@@ -220,6 +220,20 @@ class Project:
         """The session.yaml of the only session."""
         return self._yaml("session.yaml")
 
+    def manifests(self) -> dict[str, dict[str, Any]]:
+        """The session.yaml of each session, by its playbook's name."""
+        found = (yaml.safe_load((each / "session.yaml").read_bytes()) for each in self.sessions)
+        return {each["playbook"]: each for each in found}
+
+    def journals(self) -> dict[str, list[dict[str, Any]]]:
+        """The entries of each session, by its playbook's name."""
+        known = self.manifests()
+        files = {
+            name: self.root / ".playbooks/sessions" / known[name]["session_id"] / "journal.yaml"
+            for name in known
+        }
+        return {name: yaml.safe_load(file.read_bytes())["entries"] for name, file in files.items()}
+
     # ────────────────────────────────────────────────────────────────────────────────────────
 
     def _yaml(self, name: str) -> dict[str, Any]:
