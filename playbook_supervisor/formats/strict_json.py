@@ -1,9 +1,13 @@
-"""Strict JSON, into the same documents as YAML: no duplicate keys, a position for each value."""
+"""Strict JSON, into the same documents as YAML: no duplicate keys, a position for each value.
+
+A document that was changed is written with the indentation of its file.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor.formats.located import Builder, Document, Plain, refuse
 from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line
@@ -12,11 +16,48 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _BLANK = (" ", "\n", "\t", "\r")
+_BOM = "\ufeff"
+_INDENTED = r"\n([ \t]+)\S"
+_REFUSED = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"  # by the reader, unless escaped
+_UNIT = "  "  # the indentation if the file has none
 
 
 def read_json(text: str, source: str, max_values: int) -> Document:
     """The document; `null` is the empty `Plain`. CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE."""
     return _JsonReader(text, source, max_values).read()
+
+
+def write_json(data: Any, like: bytes) -> bytes:
+    """The data as a file with the indentation, the line ends and the byte order mark of `like`.
+
+    Numbers of a document that was read are written as they were typed.
+    """
+    before = like.decode()
+    indented = re.search(_INDENTED, before)
+    text = _lines(data, indented[1] if indented else _UNIT, "\n")
+    text += "\n" if before.endswith("\n") else ""
+    text = text.replace("\n", "\r\n") if "\r\n" in before else text
+    return f"{_BOM if before.startswith(_BOM) else ''}{text}".encode()
+
+
+def _lines(data: Any, unit: str, margin: str) -> str:
+    if isinstance(data, Plain):
+        return data or "null"
+    if isinstance(data, dict) and data:
+        brackets, members = "{}", [f"{_quoted(key)}: " for key in data]
+    elif isinstance(data, list) and data:
+        brackets, members = "[]", [""] * len(data)
+    else:
+        return _quoted(data)
+    inner = margin + unit
+    values = data.values() if isinstance(data, dict) else data
+    written = (key + _lines(value, unit, inner) for key, value in zip(members, values, strict=True))
+    return f"{brackets[0]}{inner}{f',{inner}'.join(written)}{margin}{brackets[1]}"
+
+
+def _quoted(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(_REFUSED, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _JsonReader:

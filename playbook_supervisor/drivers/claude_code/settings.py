@@ -1,6 +1,6 @@
 """Our hook entries and permission rules in `.claude/settings.json`.
 
-They are merged without changing any other byte. A hook is a few inline lines of shell, because a
+They are merged into what is there, whose order and indentation stay. A hook is a few inline lines of shell, because a
 script in the repository could be emptied unnoticed. Without a bound session they end at once, and
 no process is started. With one they call the program; also if only the user's state folder still
 knows of it, because the git directory was moved away.
@@ -17,7 +17,15 @@ import json
 from collections.abc import Iterator
 
 from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, MARKER
-from playbook_supervisor.formats.json_edit import JsonText
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats import strict_yaml
+from playbook_supervisor.formats.located import yaml_values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.formats.located import Document
 
 FILE = ".claude/settings.json"
 LOCAL_FILE = ".claude/settings.local.json"
@@ -175,57 +183,111 @@ Terminals of clients before 2.1.332 warn of an event that they do not know, at e
 # ── the settings ────────────────────────────────────────────────────────────────────────────
 
 
-def read(data: bytes, source: str = FILE) -> JsonText:
-    """The settings in `data`, empty if there is no file. CheckError if it is not JSON."""
-    return JsonText(data or b"{}\n", source, _CODE)
+def read(data: bytes, source: str = FILE) -> Settings:
+    """The settings in `data`, empty if there is no file. CheckError PB-CHECK-SETTINGS."""
+    return Settings(yaml_values(_document(data, source).data))
+
+
+class Settings:
+    """The settings of a file as plain data."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def get(self, *keys: str) -> Any:
+        """The value under these keys; None if there is none."""
+        value = self._data
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+
+def _document(data: bytes, source: str) -> Document:
+    try:
+        return strict_yaml.load(data or b"{}\n", source)
+    except CheckError as error:
+        raise CheckError(
+            _CODE,
+            error.message,
+            where=error.source,
+            position=error.position,
+            guidance=error.guidance,
+        ) from error
 
 
 def merged(data: bytes) -> bytes:
-    """The settings with our entries and rules added; everything else is kept.
+    """The settings with our entries and rules added; their order and indentation are kept.
 
     An entry that another version wrote is replaced in its place; missing rules and entries are
-    appended. CheckError PB-CHECK-SETTINGS, with the place, if `data` is not JSON or if a list or
-    an object is expected and something else is there.
+    appended. CheckError PB-CHECK-SETTINGS, with the place, if `data` is not JSON, if a key is
+    there twice, or if a list or an object is expected and something else is there.
     """
-    settings = read(data)
+    from playbook_supervisor.formats.strict_json import write_json  # which no hook needs
+
+    document = _document(data, FILE)
     for kind, rules in _RULES.items():
-        for rule in rules:
-            present = settings.get("permissions", kind)
-            if not isinstance(present, list) or rule not in present:
-                settings = settings.append(("permissions", kind), rule)
-    for event in [*HOOKS, *_events(settings)]:
-        settings = _with_entry(settings, event)
-    return settings.encode()
+        listed = _list(document, "permissions", kind)
+        listed += [rule for rule in rules if rule not in listed]
+    for event in HOOKS:
+        _list(document, "hooks", event)
+    hooks = Settings(document.data).get("hooks")
+    for event in [*hooks]:
+        _merge_entry(hooks, event)
+    unchanged = document.data == _document(data, FILE).data
+    return data if unchanged else write_json(document.data, data or b"{}\n")
 
 
-def _with_entry(settings: JsonText, event: str) -> JsonText:
-    """The settings with exactly one entry of ours at that event, or none if it needs none."""
+def _list(document: Document, *path: str) -> list[Any]:
+    """The list at that path, made if it is missing. CheckError if something else is there."""
+    holder: Any = document.data
+    for depth, key in enumerate(path):
+        if not isinstance(holder, dict):
+            raise _unfit(document, path[:depth], "an object")
+        holder = holder.setdefault(key, [] if depth == len(path) - 1 else {})
+    if not isinstance(holder, list):
+        raise _unfit(document, path, "a list")
+    return holder
+
+
+def _unfit(document: Document, path: tuple[str, ...], wanted: str) -> CheckError:
+    return CheckError(
+        _CODE,
+        f"{'.'.join(path) or 'the document'} must be {wanted}",
+        where=document.source,
+        position=document.position(path),
+        guidance=f"Make it {wanted}, or remove it; nothing was written.",
+    )
+
+
+def _merge_entry(hooks: dict[str, Any], event: str) -> None:
+    """Leave exactly one entry of ours at that event, or none if it needs none."""
     matcher, wanted = {**HOOKS, **OPTIONAL}.get(event, (None, {}))
-    ours = list(_ours(settings, event))
-    right = [each for each in ours if _matcher(settings, event, each[0]) == matcher][:1]
-    for group, entry in reversed(ours):
-        if (group, entry) not in right:
-            settings = _without(settings, event, group, entry)
-    if right:
-        ((group, entry),) = _ours(settings, event)
-        path = ("hooks", event, group, "hooks", entry)
-        return settings if settings.get(*path) == wanted else settings.replace(path, wanted)
-    if event not in HOOKS:
-        return settings
-    named = {"matcher": matcher} if matcher else {}
-    return settings.append(("hooks", event), {**named, "hooks": [wanted]})
-
-
-def _without(settings: JsonText, event: str, group: int, entry: int) -> JsonText:
-    alone = len(_items(settings.get("hooks", event, group, "hooks"))) == 1
-    within = () if alone else ("hooks", entry)
-    return settings.remove(("hooks", event, group, *within))
+    ours = list(_ours(hooks, event))
+    kept = next((entry for group, entry in ours if _matcher(group) == matcher), None)
+    for group, entry in ours:
+        if entry is not kept:
+            group["hooks"] = [each for each in group["hooks"] if each is not entry]
+    emptied = [group for group, _ in ours if not group["hooks"]]
+    if emptied:
+        hooks[event] = [each for each in hooks[event] if not any(each is old for old in emptied)]
+    if kept is not None and yaml_values(kept) != wanted:
+        kept.clear()
+        kept.update(wanted)
+    elif kept is None and event in HOOKS:
+        hooks[event].append({**({"matcher": matcher} if matcher else {}), "hooks": [wanted]})
+    elif not hooks[event] and emptied:
+        del hooks[event]
 
 
 def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
     """The entries and rules of ours that are missing or altered. CheckError if it is not JSON."""
     settings = read(data, source)
-    entries = [event for event in HOOKS if not _is_current(settings, event)]
+    hooks = settings.get("hooks")
+    entries = [
+        event
+        for event, (matcher, wanted) in HOOKS.items()
+        if not any(_matcher(group) == matcher and it == wanted for group, it in _ours(hooks, event))
+    ]
     rules = [
         f"permissions.{kind} {rule}"
         for kind, wanted in _RULES.items()
@@ -237,8 +299,8 @@ def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
 
 def holds_ours(data: bytes) -> bool:
     """Whether any hook entry in these settings is ours. CheckError if they are not JSON."""
-    settings = read(data)
-    return any(True for event in HOOKS for _ in _ours(settings, event))
+    hooks = read(data).get("hooks")
+    return any(True for event in HOOKS for _ in _ours(hooks, event))
 
 
 def disables_hooks(data: bytes, source: str) -> bool:
@@ -248,43 +310,21 @@ def disables_hooks(data: bytes, source: str) -> bool:
 
 def command_of(data: bytes, event: str) -> str:
     """The shell lines of our entry at that event; empty if there is none."""
-    settings = read(data)
-    for group, entry in _ours(settings, event):
-        return str(settings.get("hooks", event, group, "hooks", entry, "command"))
-    return ""
+    return next((str(entry["command"]) for _, entry in _ours(read(data).get("hooks"), event)), "")
 
 
-# ── reading ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _is_current(settings: JsonText, event: str) -> bool:
-    matcher, wanted = HOOKS[event]
-    return any(
-        _matcher(settings, event, group) == matcher
-        and settings.get("hooks", event, group, "hooks", entry) == wanted
-        for group, entry in _ours(settings, event)
-    )
-
-
-def _ours(settings: JsonText, event: str) -> Iterator[tuple[int, int]]:
-    """The positions of our entries at that event: the group, and the entry in it."""
-    for group, holder in enumerate(_items(settings.get("hooks", event))):
-        entries = holder.get("hooks") if isinstance(holder, dict) else None
-        for number, entry in enumerate(_items(entries)):
+def _ours(hooks: Any, event: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Our entries at that event, each with the group that it is in."""
+    for group in _items(hooks.get(event) if isinstance(hooks, dict) else None):
+        for entry in _items(group.get("hooks") if isinstance(group, dict) else None):
             command = entry.get("command") if isinstance(entry, dict) else None
             if isinstance(command, str) and command.startswith(MARK):
-                yield group, number
+                yield group, entry
 
 
-def _matcher(settings: JsonText, event: str, group: int) -> object:
-    return settings.get("hooks", event, group, "matcher") or ""
+def _matcher(group: dict[str, Any]) -> object:
+    return group.get("matcher") or ""
 
 
-def _events(settings: JsonText) -> list[str]:
-    """The events with hooks other than those of `HOOKS`."""
-    hooks = settings.get("hooks")
-    return [event for event in hooks if event not in HOOKS] if isinstance(hooks, dict) else []
-
-
-def _items(data: object) -> list[object]:
+def _items(data: Any) -> list[Any]:
     return data if isinstance(data, list) else []
