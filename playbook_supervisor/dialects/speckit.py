@@ -16,23 +16,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from playbook_supervisor.dialects.simple_command import needs_shell
 from playbook_supervisor.dialects.speckit_expressions import (
+    APPROVE,
+    FAN_OUT,
+    ITEM,
+    REJECT,
     Comparison,
     Expression,
     ExpressionError,
     Literal,
     Reference,
-    condition,
-    template,
-)
-from playbook_supervisor.dialects.speckit_values import (
-    APPROVE,
-    FAN_OUT,
-    ITEM,
-    REJECT,
     Scope,
-    UntranslatableError,
+    condition,
     read_list,
     read_output,
+    template,
     text,
     when,
 )
@@ -86,14 +83,9 @@ class Workflow:
         self.origins: dict[str, Path] = {}
         self.count = 0
 
-    def refuse_expression(self, at: Path, error: ExpressionError | UntranslatableError) -> None:
+    def refuse_expression(self, at: Path, error: ExpressionError) -> None:
         """Report at its place what cannot be read, or has no counterpart."""
-        if isinstance(error, ExpressionError):
-            said = f"the expression is wrong at character {error.column}: {error}"
-            guidance = "Write `{{ inputs.NAME }}` or `{{ steps.ID.output.NAME }}`."
-            self.draft.refuse(at, said, guidance, key=False)
-        else:
-            self.draft.refuse(at, str(error), error.guidance, key=False)
+        self.draft.refuse(at, str(error), error.guidance, key=False)
 
     def require_shapes(self, at: Path, kind: str, keys: Iterable[str]) -> bool:
         """Refuse each value at a place that is not what its key takes; whether all keys fit."""
@@ -109,14 +101,13 @@ class Workflow:
                 fitting = False
         return fitting
 
-    def filled(self, to: Path, at: Path) -> None:
-        """Write the text at a place with its inputs as args, if there is one."""
-        if self.draft.value(at) is MISSING:
-            return
+    def text(self, at: Path) -> str:
+        """The text at a place with its inputs as args; empty if there is none."""
         try:
-            self.draft.put(to, text(template(self.draft.text(at)), self.scope), at)
-        except (ExpressionError, UntranslatableError) as error:
+            return text(template(self.draft.text(at)), self.scope)
+        except ExpressionError as error:
             self.refuse_expression(at, error)
+            return ""
 
 
 def recognises(document: Document) -> bool:
@@ -221,7 +212,7 @@ def _step(workflow: Workflow, at: Path, condition_of: str) -> None:
             return
         try:
             translated(workflow, at, condition_of)
-        except (ExpressionError, UntranslatableError) as error:
+        except ExpressionError as error:
             workflow.refuse_expression((*at, _CONDITIONS[kind]), error)
     else:
         known = (*_LEAVES, *_NESTING)
@@ -244,33 +235,33 @@ def _if(workflow: Workflow, at: Path, condition_of: str) -> None:
 
 
 def _switch(workflow: Workflow, at: Path, condition_of: str) -> None:
+    draft = workflow.draft
     value = _condition(workflow, (*at, "expression"), condition_of)
-    cases = workflow.draft.keys((*at, "cases"))
+    cases = draft.keys((*at, "cases"))
     if not cases:
-        workflow.draft.refuse(at, "a switch without `cases`", "Add `cases:` with a list for each.")
+        draft.refuse(at, "a switch without `cases`", "Add `cases:` with a list for each.")
     for case in cases:
         there = (*at, "cases", case)
-        if not isinstance(Plain(case).value, str):
-            guidance = "Use `if` with `==`, which tells numbers from text."
+        if isinstance(Plain(case).value, str):
+            test = when(Comparison(value, Literal(case)), workflow.scope, holds=True)
+            _steps(workflow, there, test)
+        else:
             said = f"the case `{first_line(case, 60)}` is a number, true, false or none"
-            workflow.draft.refuse(there, said, guidance)
-            continue
-        test = Comparison("==", value, Literal(case))
-        _steps(workflow, there, when(test, workflow.scope, holds=True))
-    if workflow.draft.value((*at, "default")) is MISSING:
+            draft.refuse(there, said, "Use `if` with `==`, which tells numbers from text.")
+    if draft.value((*at, "default")) is MISSING:
         return
-    if len(cases) != 1:
-        guidance = "Give each value its own case; or keep one case and the `default`."
-        said = "`default` beside several cases depends on several comparisons"
-        workflow.draft.refuse((*at, "default"), said, guidance)
+    if len(cases) == 1:
+        test = when(Comparison(value, Literal(cases[0])), workflow.scope, holds=False)
+        _steps(workflow, (*at, "default"), test)
     else:
-        test = Comparison("==", value, Literal(cases[0]))
-        _steps(workflow, (*at, "default"), when(test, workflow.scope, holds=False))
+        said = "`default` beside several cases depends on several comparisons"
+        cure = "Give each value its own case; or keep one case and the `default`."
+        draft.refuse((*at, "default"), said, cure)
 
 
 def _condition(workflow: Workflow, at: Path, condition_of: str) -> Expression:
     if condition_of:
-        raise UntranslatableError(
+        raise ExpressionError(
             "a branch in a branch depends on two conditions, and a step has one",
             "Put the steps of the inner branch into a playbook of their own.",
         )
@@ -284,7 +275,7 @@ def _loop(workflow: Workflow, at: Path, condition_of: str) -> None:
     kinds = [_kind(draft, each) for each in body]
     tested = _failing(condition(draft.text((*at, "condition"))))
     if len(body) != 2 or kinds[1] != "shell" or tested != draft.text((*body[1], "id")):
-        raise UntranslatableError(
+        raise ExpressionError(
             "only a loop that works and then tests has a counterpart",
             "Give it two steps: the work, and a `shell` step that tests it; and the condition"
             " `{{ steps.TEST.output.exit_code != 0 }}`. Others are loops over a child playbook.",
@@ -319,12 +310,8 @@ def _whole(draft: Draft, to: Path, at: Path) -> None:
 def _failing(expression: Expression) -> str:
     """The step of which an expression says that its exit status is not 0; empty for others."""
     match expression:
-        case Comparison(
-            operator="!=",
-            left=Reference(parts=("steps", str() as step, "output", "exit_code")),
-            right=Literal(value=0),
-        ):
-            return step
+        case Comparison(Reference(("steps", str() as step, "output", "exit_code")), Literal(0)):
+            return "" if expression.equal else step
         case _:
             return ""
 
@@ -428,7 +415,8 @@ def _command(workflow: Workflow, to: Path, at: Path) -> None:
         draft.refuse(at, "`command` is missing", "Add `command:`, as in `speckit.plan`.", key=False)
     known = draft.refuse_unknown((*at, "input"), ("args",), "`input`")
     workflow.require_shapes((*at, "input"), "input", known)
-    workflow.filled((*to, "args"), (*at, "input", "args"))
+    if draft.value((*at, "input", "args")) is not MISSING:
+        draft.put((*to, "args"), workflow.text((*at, "input", "args")), (*at, "input", "args"))
     _agent(workflow, to, at)
 
 
@@ -445,7 +433,7 @@ def _prompt(workflow: Workflow, to: Path, at: Path) -> None:
             draft.put((*to, "stdin"), output, there)
             parts.pop()
         draft.put((*to, "with", "text"), text(parts, workflow.scope), there)
-    except (ExpressionError, UntranslatableError) as error:
+    except ExpressionError as error:
         workflow.refuse_expression(there, error)
     said = "the agent of a `prompt` can only read files"
     draft.note(there, said, "Name `tools` in the playbook that `playbook import` writes.")
@@ -483,7 +471,7 @@ def _program(workflow: Workflow, at: Path) -> str:
     try:
         parts = template(line)
         command = text(parts, workflow.scope)
-    except (ExpressionError, UntranslatableError) as error:
+    except ExpressionError as error:
         workflow.refuse_expression(at, error)
         return ""
     bare = "".join(part if isinstance(part, str) else "x" for part in parts)
@@ -520,35 +508,25 @@ def _gate(workflow: Workflow, to: Path, at: Path) -> None:
     draft.put((*to, "command"), "checkpoint", at)
     if draft.value((*at, "message")) is MISSING:
         draft.refuse(at, "`message` is missing", "Add `message:` with a question.", key=False)
-    workflow.filled((*to, "with", "message"), (*at, "message"))
+    message = workflow.text((*at, "message"))
     if draft.value((*at, "show_file")) is not MISSING:
-        _shown_file(workflow, to, at)
+        message = f"{message} (file: {workflow.text((*at, 'show_file'))})"
+        draft.note(
+            (*at, "show_file"), "the file of `show_file` is named in the message of its gate"
+        )
+    draft.put((*to, "with", "message"), message, (*at, "message"))
     for each in draft.items((*at, "options")):
         if (option := draft.text(each)) not in (APPROVE, REJECT):
             said = f"the option `{first_line(option, 60)}` has no counterpart"
-            guidance = f"A gate has `{APPROVE}` and `{REJECT}`."
-            draft.refuse(each, said, guidance, key=False)
+            draft.refuse(each, said, f"A gate has `{APPROVE}` and `{REJECT}`.", key=False)
     stated = draft.text((*at, "on_reject")) or "abort"
     if stated not in _ON_REJECT:
-        guidance = f"Write one of {', '.join(_ON_REJECT)}."
         said = f"`{first_line(stated, 60)}` is no reaction to a rejection"
-        draft.refuse((*at, "on_reject"), said, guidance, key=False)
+        cure = f"Write one of {', '.join(_ON_REJECT)}."
+        draft.refuse((*at, "on_reject"), said, cure, key=False)
         return
-    guidance = f"{_ON_REJECT[stated]} After `skip` the run goes on without the approval."
-    draft.note(at, f"a gate is a `checkpoint`, with `{APPROVE}` as `continue`", guidance)
-
-
-def _shown_file(workflow: Workflow, to: Path, at: Path) -> None:
-    """A checkpoint names the file, which people read where they work."""
-    there = (*at, "show_file")
-    try:
-        file = text(template(workflow.draft.text(there)), workflow.scope)
-        message = text(template(workflow.draft.text((*at, "message"))), workflow.scope)
-    except (ExpressionError, UntranslatableError) as error:
-        workflow.refuse_expression(there, error)
-        return
-    workflow.draft.put((*to, "with", "message"), f"{message} (file: {file})", (*at, "message"))
-    workflow.draft.note(there, "the file of `show_file` is named in the message of its gate")
+    cure = f"{_ON_REJECT[stated]} After `skip` the run goes on without the approval."
+    draft.note(at, f"a gate is a `checkpoint`, with `{APPROVE}` as `continue`", cure)
 
 
 _Leaf = Callable[[Workflow, Path, Path], None]

@@ -12,7 +12,6 @@ from playbook_supervisor import testing
 from playbook_supervisor.agents.protocol import Agent, Call, Message, Running, carry_out, failed
 from playbook_supervisor.agents.registry import choose, known
 from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
-from playbook_supervisor.executors import conformance
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.disk.locks import locked
@@ -348,7 +347,7 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
         (testing.streams_its_output, Faulty({"works": [Message("a")]}), "carries no outcome"),
         (testing.works_in_the_directory_given, Faulty({"works": [Message("", BAD)]}), "it failed"),
         (testing.works_in_the_directory_given, Faulty({}), "not in its directory"),
-        (testing.concurrent_calls_do_not_interfere, Faulty({}), "a file is missing"),
+        (testing.concurrent_calls_do_not_interfere, Faulty({}), "not in its directory"),
         (testing.a_failure_has_message_and_guidance, Faulty({}), "/fails: it succeeded"),
         (
             testing.a_failure_has_message_and_guidance,
@@ -395,7 +394,7 @@ def test_a_check_finds_an_agent_that_breaks_the_contract(
 def test_a_process_that_keeps_running_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conformance, "PATIENCE", 0.05)
+    monkeypatch.setattr(testing, "PATIENCE", 0.05)
     agent = Faulty({"hangs": [Message("hanging"), Message("", LATE)]})
     lock = call_for("hangs", tmp_path).cwd / "hangs.lock"
     with locked(lock):

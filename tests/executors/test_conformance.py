@@ -16,8 +16,9 @@ from support.stand_in_forge import Forge
 from support.task_run import Faked, task
 from support.web_server import served
 
+from playbook_supervisor import testing
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors import conformance, registry
+from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.protocol import GRACE, Context, Project, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.expressions import namespaces
@@ -133,7 +134,7 @@ def test_those_of_a_forge_conform(
 def test_every_namespace_that_check_knows_has_an_executor() -> None:
     """tyr 13."""
     assert tuple(registry.BUILT_IN) == namespaces.EXECUTORS
-    assert conformance.PATIENCE > GRACE
+    assert testing.PATIENCE > GRACE
 
 
 # ── faulty ones ─────────────────────────────────────────────────────────────────────────────
@@ -187,52 +188,52 @@ def raising(_: Task, __: Context) -> Outcome:
 @pytest.mark.parametrize(
     ("check", "executor", "said"),
     [
-        (conformance.its_namespace_is_a_word, CLI, ""),
-        (conformance.its_options_have_a_schema, faked(obeying, type="array"), "an object"),
-        (conformance.its_options_have_a_schema, faked(obeying, type="objekt"), "with_schema: "),
+        (testing.it_describes_its_steps, CLI, ""),
+        (testing.it_describes_its_steps, faked(obeying, type="array"), "an object"),
+        (testing.it_describes_its_steps, faked(obeying, type="objekt"), "with_schema: "),
         (
-            conformance.an_unknown_option_is_refused,
+            testing.it_describes_its_steps,
             faked(obeying, additionalProperties=True),
             "allows any option",
         ),
         (
-            conformance.it_foresees_no_failure_of_a_task_that_works,
+            testing.it_foresees_no_failure_of_a_task_that_works,
             foreseeing(lambda _: refuse("PB-STEP-INPUT")),
             "check refuses a task that works: no",
         ),
         (
-            conformance.it_foresees_no_failure_of_a_task_that_works,
+            testing.it_foresees_no_failure_of_a_task_that_works,
             foreseeing(lambda project: (project.root / "new").touch() if project else None),
             "check changes files",
         ),
         (
-            conformance.a_task_that_works_succeeds_twice,
+            testing.a_task_that_works_succeeds_twice,
             faked(lambda _, __: failed("PB-STEP-FAILED", "no")),
             "once",
         ),
-        (conformance.concurrent_tasks_do_not_interfere, faked(raising), "two tasks at once"),
+        (testing.concurrent_tasks_do_not_interfere, faked(raising), "two tasks at once"),
         (
-            conformance.a_failure_has_message_and_guidance,
+            testing.a_failed_task_has_message_and_guidance,
             faked(raising),
             "a task that fails raised",
         ),
         (
-            conformance.a_failure_has_message_and_guidance,
+            testing.a_failed_task_has_message_and_guidance,
             faked(lambda _, __: Outcome()),
             "a task that fails: it succeeded",
         ),
         (
-            conformance.a_failure_has_message_and_guidance,
+            testing.a_failed_task_has_message_and_guidance,
             faked(lambda _, __: failed("PB-AGENT-FAILED", "no")),
             "its code is PB-AGENT-FAILED",
         ),
         (
-            conformance.its_process_stays_as_it_was,
+            testing.its_process_stays_as_it_was,
             Chdir(lambda: os.environ.update(FAULTY="1")),
             "it changed the environment",
         ),
         (
-            conformance.the_deadline_ends_it,
+            testing.the_deadline_ends_a_task,
             faked(lambda _, __: Outcome()),
             "a task that hangs: it succeeded",
         ),
@@ -252,15 +253,15 @@ def test_a_faulty_one_is_told_how(
 
 def test_one_that_ignores_its_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("playbook_supervisor.executors.protocol.GRACE", 0.1)
-    monkeypatch.setattr(conformance, "PATIENCE", 0.1)
+    monkeypatch.setattr(testing, "PATIENCE", 0.1)
     over = threading.Event()
     deaf = faked(lambda _, __: over.wait())
     with pytest.raises(ConformanceError, match="goes on after it was stopped"):
-        conformance.stopping_ends_it_from_another_thread(deaf, FAKED, tmp_path)
+        testing.stopping_ends_a_task_from_another_thread(deaf, FAKED, tmp_path)
     over.set()
 
 
 def test_one_without_an_end_to_try_needs_none(tmp_path: Path) -> None:
     trial = ExecutorTrial(works=WORKS, fails=FAILS)
-    conformance.the_deadline_ends_it(faked(raising), trial, tmp_path)
-    conformance.stopping_ends_it_from_another_thread(faked(raising), trial, tmp_path)
+    testing.the_deadline_ends_a_task(faked(raising), trial, tmp_path)
+    testing.stopping_ends_a_task_from_another_thread(faked(raising), trial, tmp_path)
