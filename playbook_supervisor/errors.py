@@ -16,7 +16,7 @@ TextPosition = tuple[int, int]
 
 
 class PlaybookError(Exception):
-    """The base of every error that we report (Catalyst E-7: `{code, message, guidance, cause?}`).
+    """The base of every error that we report.
 
     `message` is one sentence. `source` is a file, folder or session, `position` a line and column
     in that file, `cause` the text of the underlying error. `details` are further lines for

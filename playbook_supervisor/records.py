@@ -42,7 +42,7 @@ _set = object.__setattr__
 
 
 class _Field(SimpleNamespace):
-    """What a class body says about one field: the arguments of `field`."""
+    """The options of one field in a class body: the arguments of `field`."""
 
 
 def field(
@@ -75,7 +75,7 @@ class _RecordMeta(type):
     __trailing__: dict[int, tuple[Any, ...]]
     """Number of positional arguments → the defaults that complete them."""
     __initialised__: int
-    """How many fields have a value before `__post_init__` runs."""
+    """The number of fields that have a value before `__post_init__` runs."""
     __compared__: Callable[[Any], Any]
     __shown__: tuple[str, ...]
 

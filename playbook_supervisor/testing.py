@@ -339,7 +339,7 @@ def _all_gone(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorTrial:
-    """What a check lets an executor do, in a folder that `prepare` has made ready.
+    """The tasks that a check gives an executor, in a folder that `prepare` has made ready.
 
     `works` succeeds, also a second time; `fails` fails. `hangs` would go on for ever; None for an
     executor that has no such task. `config` is the project's.

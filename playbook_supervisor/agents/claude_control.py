@@ -20,7 +20,7 @@ from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, p
 from playbook_supervisor.agents.tool_calls import rules_for
 
 OPTIONS = ("--input-format=stream-json", "--permission-prompt-tool=stdio")
-"""What makes a client speak this protocol."""
+"""The options that make a client speak this protocol."""
 _WHO = "Claude"
 _DENIED = "A person has denied this call."
 _ERROR = "the supervisor does not support this request"
@@ -126,7 +126,7 @@ class Dialogue:
         return {"behavior": "allow", "updatedInput": given, **self._rule(reply, tool, given)}
 
     def _rule(self, reply: Reply, tool: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What makes `always` hold for the rest of the process."""
+        """The update that makes `always` hold for the rest of the process."""
         rules = list(rules_for(tool, given, str(self._call.cwd)))
         if reply.resolution != "always" or len(rules) != 1:
             return {}

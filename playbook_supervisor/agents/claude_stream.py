@@ -21,7 +21,7 @@ Event = Mapping[str, Any]
 _SYNTHETIC = "<synthetic>"  # the model of a message that the client wrote itself
 _MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
 _LIMIT = r"usage limit reached\|(\d{9,11})\b"
-"""How older clients report the end of a usage limit, in seconds since the epoch."""
+"""The end of a usage limit as older clients report it, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Stream:
 
     @property
     def over(self) -> bool:
-        """Whether no turn follows the result: no subagent runs, and it answers the prompt.
+        """True if no turn follows the result: no subagent runs, and it answers the prompt.
 
         A resumed client first reports the subagents that it has lost, with a result of no turn.
         """
@@ -134,12 +134,12 @@ class Stream:
 
     @property
     def fork_failed(self) -> bool:
-        """Whether the command ran in a context of its own, and not to its end."""
+        """True if the command ran in a context of its own, and not to its end."""
         return not self.turns and not {"", "completed"}.issuperset(self.forks.values())
 
     @property
     def has_worked(self) -> bool:
-        """Whether anything was done. A command in a context of its own has no turns, but usage."""
+        """True if anything was done. A command in a context of its own has no turns, but usage."""
         used = self.usage
         spent = used.cost_usd or used.input_tokens or used.output_tokens
         return bool(self.turns or self.forks or self.tool_calls or spent)
@@ -252,7 +252,7 @@ class Account:
         return {key: value for key, value in usage.items() if value is not None}
 
     def left_of(self, budget: Budget, session: str = "") -> Budget:
-        """What the next process may use, in the conversation `session` or in a new one."""
+        """The budget of the next process, in the conversation `session` or in a new one."""
         turns, cost, tokens = budget.max_turns, budget.max_cost_usd, budget.max_tokens
         others = sum(cost for id_, cost in self._largest("cost_usd").items() if id_ != session)
         return replace(
@@ -264,7 +264,7 @@ class Account:
 
     @property
     def spent(self) -> dict[str, float]:
-        """What was used of each limit of a `Budget`; without a cost that is not known."""
+        """The use of each limit of a `Budget`; without a cost that is not known."""
         costs = self._largest("cost_usd")
         return {
             "max_turns": self.turns,
@@ -298,7 +298,7 @@ _MESSAGE_KEYS = (
     "output_tokens",
 )
 _PRICES = (1.0, 0.1, 1.25, 5.0)
-"""What a token of each key costs, in tokens of input; alike for all models of the provider."""
+"""The price of a token of each key, in tokens of input; alike for all models of the provider."""
 
 
 def _usage(event: Event, keys: tuple[str, ...]) -> Usage:
@@ -335,7 +335,6 @@ def _text(event: Event, key: str) -> str:
 
 
 def _number(event: Event, *keys: str) -> int:
-    """The sum of these keys' positive integers; other values are ignored."""
     values = (event.get(key) for key in keys)
     return sum(value for value in values if type(value) is int and value > 0)
 

@@ -1,4 +1,4 @@
-"""What the client's transcripts tell of an agent's end, and its output does not.
+"""The client's transcripts: what they tell of an agent's end, and its output does not.
 
 The client keeps a transcript of each conversation, and beside it one of each subagent. Their format
 differs between versions: what cannot be read is not known.
@@ -25,7 +25,7 @@ _NORMAL = frozenset({"Stop", "SubagentStop"})
 
 
 class Ending(Record):
-    """How an agent ended, as far as its transcript tells.
+    """The end of an agent, as far as its transcript tells.
 
     `hook` is the hook that stopped it in the middle, with its reason, and else empty. `silent`: it
     said nothing and called no tool but `Skill`. `unsettled`: the last that is known of it is a call
@@ -70,7 +70,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def ending(file: Path) -> Ending:
-    """How the agent of that transcript ended.
+    """The end of the agent of that transcript.
 
     If it ran a command in a context of its own, a hook that stopped the command stopped the agent,
     and what the command did counts as done by the agent.

@@ -25,7 +25,7 @@ _GUIDANCE = {
     402: "Settle the payment with the model's provider, then `playbook resume --retry`.",
     404: "Correct the step's `model:` in the playbook, then begin anew: a session keeps its copy.",
 }
-"""What helps where a retry does not, by the HTTP status of the model's server."""
+"""The cure where a retry does not help, by the HTTP status of the model's server."""
 _LIMITS = {
     "max_turns": ("turns", "--max-turns N"),
     "max_tool_calls": ("tool calls", "--max-tool-calls N"),
@@ -43,7 +43,7 @@ _ENDS = {
     "prompt_too_long": _CONTEXT,
     "rapid_refill_breaker": _CONTEXT,
 }
-"""What a `terminal_reason` or a `stop_reason` means that is neither normal nor an error of its own;
+"""The meaning of a `terminal_reason` or `stop_reason` that is neither normal nor an error itself;
 for any other there is PB-AGENT-ENDED."""
 _TERMINAL = frozenset({"completed", "stop_hook_prevented"})
 _STOPS = frozenset({"end_turn", "stop_sequence"})
@@ -51,7 +51,7 @@ _STOPS = frozenset({"end_turn", "stop_sequence"})
 _OUTPUT_LIMIT = r"output token maximum|max_output_tokens"
 _CONTEXT_LIMIT = "context window limit"
 _STATUS = r"API Error: (\d{3})\b|\bHTTP (\d{3})\b"
-"""How a text of the client names an HTTP status."""
+"""An HTTP status in a text of the client."""
 _SERVER_ERROR = 500
 _NOT_LOGGED_IN = frozenset({401, 403})
 _TOO_MANY = 429
@@ -250,7 +250,7 @@ _NO_RULE = "No rule of the config can allow this; change the step so that it doe
 
 
 def is_project_rule(denial: Denial) -> bool:
-    """Whether the project itself forbids the call, so that no permission is missing."""
+    """True if the project itself forbids the call, so that no permission is missing."""
     return re.match(_REFUSAL, denial.reason) is not None
 
 

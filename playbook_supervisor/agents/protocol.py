@@ -39,7 +39,7 @@ Shape = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the agent asks a person before it goes on; `agents.requests` makes its `shape`.
+    """A request of the agent to a person before it goes on; `agents.requests` makes its `shape`.
 
     A `permission`'s has `tool`, `subject` (the command, path or URL, on one line), `input` (JSON
     text), `digest`, and perhaps `who`, `rule`, `path`, `description`, `agent` and `conversation`. A
@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a person decided: a `resolution` of the gate, `allow`, `always`, `deny` or `answer`.
+    """The decision of a person: a `resolution` of the gate, `allow`, `always`, `deny` or `answer`.
 
     `text` is what the agent is told about a denial, or the answer: a line for each question, with
     the number or the label of an option, or other words.
@@ -150,7 +150,7 @@ class Running:
 
 
 class Agent(Protocol):
-    """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract.
+    """The contract of a plugin; `playbook_supervisor.testing` checks that it keeps this contract.
 
     Optional attributes describe it further: `keeps_budgets`, `reads_claude_commands`, `asks`, and
     `can_continue(call)`.
@@ -161,29 +161,29 @@ class Agent(Protocol):
         """Its name in the journal (`agent.name`)."""
 
     def available(self) -> str | None:
-        """Why it cannot be used on this machine, in one sentence, or None."""
+        """The reason why it cannot be used on this machine, in one sentence, or None."""
 
     def run(self, call: Call) -> Running:
         """Start the call at once. Every failure is an outcome, never an exception."""
 
 
 def keeps_budgets(agent: Agent) -> bool:
-    """Whether the agent measures its usage and stops at the limits of `Call.budget`."""
+    """True if the agent measures its usage and stops at the limits of `Call.budget`."""
     return getattr(agent, "keeps_budgets", False) is True
 
 
 def reads_claude_commands(agent: Agent) -> bool:
-    """Whether its slash commands are Claude Code's files, so that a missing one is seen at once."""
+    """True if its slash commands are Claude Code's files, so that a missing one is seen at once."""
     return getattr(agent, "reads_claude_commands", False) is True
 
 
 def asks(agent: Agent) -> bool:
-    """Whether the agent uses `Call.ask`."""
+    """True if the agent uses `Call.ask`."""
     return getattr(agent, "asks", False) is True
 
 
 def can_continue(agent: Agent, call: Call) -> bool:
-    """Whether the conversation `call.conversation` is here, so that the agent can continue it."""
+    """True if the conversation `call.conversation` is here, so that the agent can continue it."""
     check = getattr(agent, "can_continue", None)
     return bool(call.conversation and check is not None and check(call))
 

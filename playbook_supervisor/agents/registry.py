@@ -1,4 +1,4 @@
-"""Which agents there are, and which one `--agent`, the config or the machine selects."""
+"""The agents that there are, and the one that `--agent`, the config or the machine selects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def known(config: Config) -> tuple[str, ...]:
 
 
 def is_default(spec: str) -> bool:
-    """Whether a config's `agent` selects Claude Code, by name or by selecting none."""
+    """True if a config's `agent` selects Claude Code, by name or by selecting none."""
     return spec in ("", DEFAULT)
 
 

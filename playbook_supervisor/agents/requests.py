@@ -1,4 +1,4 @@
-"""What an agent asks a person: the shape of a request, and who replies to it.
+"""Requests of an agent to a person: the shape of a request, and who replies to it.
 
 The names in a shape are those of the journal. Texts are harmless, without secrets, and bounded.
 """

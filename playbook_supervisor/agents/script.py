@@ -149,7 +149,7 @@ class _AskingScript:
             self._running.stop()
 
     def messages(self) -> Iterator[Message]:
-        """What it wants to do, and then what the action says."""
+        """The requests, and then the output of the action."""
         action, told = self._action, ""
         first = max(asked_before(self._call), 1)
         for number, wanted in list(enumerate(action.ask, 1))[first - 1 :]:
@@ -193,7 +193,6 @@ def _request(wanted: ScriptRequest, call: Call, conversation: str) -> Request:
 
 
 def _told(reply: Reply) -> str:
-    """The reply in words: `allow`, `deny: use pnpm`, or an answer."""
     if reply.resolution == "answer":
         return reply.text
     return f"{reply.resolution}: {reply.text}" if reply.text else str(reply.resolution)

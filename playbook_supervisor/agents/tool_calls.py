@@ -23,7 +23,7 @@ _ASSIGNMENT = r"[A-Za-z_]\w*="
 
 
 def subject_of(given: Mapping[str, Any], root: str = "") -> str:
-    """What the call is about: a command, a URL, or a path, relative to `root` if it is there."""
+    """The subject of the call: a command, a URL, or a path, relative to `root` if it is there."""
     subject = next((text for key in (*_KEYS, *_FALLBACK_KEYS) if (text := _text(given, key))), "")
     return subject.removeprefix(f"{root}/") if root else subject
 

@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.policies.session_policy import Policy
 
 SKEW = 60_000
-"""How far the clocks of two machines may differ, in ms."""
+"""The greatest difference of the clocks of two machines, in ms."""
 _WHOLE_SECONDS = 1_000
 
 _UNKNOWN = LooseStep("")
@@ -49,7 +49,7 @@ class AuditContext:
 
     @property
     def tolerance(self) -> int:
-        """How far times may be rounded, in ms: other tools write whole seconds."""
+        """The rounding of times, in ms: other tools write whole seconds."""
         return 0 if self.journal.ours else _WHOLE_SECONDS
 
     def step(self, entry: LooseEntry) -> LooseStep:
@@ -69,7 +69,7 @@ class AuditContext:
         return self.outline.phase_of[entry.step] if self.outline and known else None
 
     def gated(self, entry: LooseEntry) -> bool:
-        """Whether the playbook has a gate before the entry's step in every case."""
+        """True if the playbook has a gate before the entry's step in every case."""
         return self.step(entry).asked
 
 

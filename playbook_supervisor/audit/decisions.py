@@ -107,7 +107,7 @@ def _skipped(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _before_the_start(context: AuditContext, entry: LooseEntry) -> bool:
-    """Whether `--from` skips the step; True if the response is something else."""
+    """True if `--from` skips the step; True if the response is something else."""
     kind, _, start = entry.human_response.partition(FROM)
     names = list(context.outline.by_id) if context.outline is not None else []
     if kind or entry.step not in names:

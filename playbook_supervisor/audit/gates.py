@@ -89,7 +89,7 @@ def _asked(context: AuditContext, entry: LooseEntry, gate: LooseGate) -> Iterato
 
 
 def _answered_in_words(gate: LooseGate) -> bool:
-    """Whether the resolution must follow from the text. An abort may have any text."""
+    """True if the resolution must follow from the text. An abort may have any text."""
     return gate.resolution not in (None, Resolution.ABORT) and "text" not in gate.unclear
 
 
@@ -120,7 +120,7 @@ def _unanswered(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _passed(entry: LooseEntry) -> bool:
-    """Whether a person let the step run; that holds for later attempts, too."""
+    """True if a person let the step run; that holds for later attempts, too."""
     if entry.gates:
         return any(
             (gate.reason is None or gate.reason in PLANNED)

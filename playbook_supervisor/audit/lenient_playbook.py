@@ -42,11 +42,11 @@ class LooseStep:
     rounds: int | None = 0
 
     def handling(self, code: str) -> Handling | None:
-        """What is done about an error with this code; None if not known."""
+        """The handling of an error with this code; None if not known."""
         return self.policy.handling(code) if self.policy is not None else None
 
     def goes_on(self, code: str) -> bool:
-        """Whether the run continues if the step fails with this error."""
+        """True if the run continues if the step fails with this error."""
         handling = self.handling(code)
         return handling is not None and handling.reaction in _GOES_ON
 

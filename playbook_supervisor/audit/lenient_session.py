@@ -57,7 +57,7 @@ class LooseGate:
 
     @property
     def answered(self) -> bool:
-        """Whether it has an answer, even one that cannot be understood."""
+        """True if it has an answer, even one that cannot be understood."""
         return self.answered_at is not None or "answered_at" in self.unclear
 
 
@@ -117,7 +117,7 @@ class LooseEntry:
 
     @property
     def passed(self) -> bool:
-        """Whether it lets the next phase begin."""
+        """True if it lets the next phase begin."""
         done = self.status in (EntryStatus.DONE, EntryStatus.SKIPPED)
         return done and self.resolution is not Resolution.ABORT
 
@@ -316,8 +316,6 @@ def _gate(reader: _LooseReader) -> LooseGate:
 
 
 class _LooseReader:
-    """Reads one mapping key by key, and reports what it cannot understand."""
-
     def __init__(self, document: Document, item: object, path: Path) -> None:
         self._is_mapping = isinstance(item, Mapping)
         self.fields = Fields(item if isinstance(item, Mapping) else {})

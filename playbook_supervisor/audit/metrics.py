@@ -220,7 +220,7 @@ def _pauses(child: SessionRecord) -> Iterator[tuple[int, int]]:
 
 
 def _was_tried(attempt: _Attempt) -> bool:
-    """Whether it was launched; other tools do not record when. A cached result needs no launch."""
+    """True if it was launched; other tools do not record when. A cached result needs no launch."""
     entry = attempt.entry
     if entry.cached_from:
         return False
@@ -230,7 +230,7 @@ def _was_tried(attempt: _Attempt) -> bool:
 
 
 def _worked(attempt: _Attempt) -> int | None:
-    """How long a settled attempt worked, without waiting for people.
+    """The time for which a settled attempt worked, without waiting for people.
 
     Its times count, and the stated duration only if they are missing. The work of an interrupted
     attempt is unknown: a crash may be noticed days later.
@@ -256,7 +256,7 @@ def _work(entry: LooseEntry) -> tuple[int | None, int | None]:
 
 
 def _waited(pauses: Iterable[tuple[int, int]], begun: int, ended: int) -> int:
-    """How much of that time was at a gate; gates of parallel steps may be open at once."""
+    """The part of that time at a gate; gates of parallel steps may be open at once."""
     waited = 0
     for opened, answered in sorted(pauses):
         waited += max(min(answered, ended) - max(opened, begun), 0)
@@ -303,7 +303,6 @@ def _figures(names: tuple[str, str, str], attempts: Sequence[_Attempt]) -> Figur
 
 
 def _items(attempts: Sequence[_Attempt]) -> Iterator[Item]:
-    """The items of a loop, session by session in the order of their first attempts."""
     items: dict[tuple[str, int], list[_Attempt]] = {}
     for attempt in attempts:
         if number := item_number(attempt.entry.step_id):

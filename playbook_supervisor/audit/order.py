@@ -74,7 +74,6 @@ def _again(attempts: list[LooseEntry]) -> Iterator[Problem]:
 
 
 def _retried(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
-    """The first retry of a step that its error policy does not allow."""
     policy, foreign = context.step(attempts[0]).policy, not context.journal.ours
     # journals of other tools do not say who restarted a stopped session
     if policy is None or (foreign and policy != ErrorPolicy.RETRY_ONCE):
@@ -132,7 +131,7 @@ def _phases(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
 
 
 def settled(context: AuditContext, entry: LooseEntry) -> bool:
-    """Whether the run may continue after the entry, perhaps because a failure was waived."""
+    """True if the run may continue after the entry, perhaps because a failure was waived."""
     if entry.status is not EntryStatus.FAILED or entry.resolution is Resolution.ABORT:
         return entry.passed
     return bool(entry.waived) or context.step(entry).goes_on(entry.error_code)
@@ -213,7 +212,7 @@ def _items(context: AuditContext, entries: Sequence[LooseEntry]) -> Iterator[Pro
 
 
 def _ends_loop(entry: LooseEntry) -> bool:
-    """Whether a person skipped the rest of the loop, at the gate before it."""
+    """True if a person skipped the rest of the loop, at the gate before it."""
     return entry.status is EntryStatus.SKIPPED and any(
         gate.place is Place.BEFORE and gate.resolution is Resolution.SKIP for gate in entry.gates
     )

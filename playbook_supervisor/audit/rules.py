@@ -14,7 +14,7 @@ from playbook_supervisor.formats.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class AuditRule:
-    """What a rule finds, in a sentence, and what a person can do about it."""
+    """The finding of a rule, in a sentence, and what a person can do about it."""
 
     says: str
     guidance: str

@@ -144,7 +144,6 @@ def translate(document: Document) -> Translation:
 
 
 def _for_a_run(draft: Draft) -> None:
-    """What is not said in a playbook of ours, but for each run."""
     mode = draft.text(("execution-mode",))
     if mode == "manual":
         draft.note(("execution-mode",), "`execution-mode: manual` is how every run begins")
@@ -255,7 +254,6 @@ def _kebab(key: str) -> str:
 
 
 def _word(text: str) -> str:
-    """The text as one word of a command."""
     return text if re.match(r"[\w./{}@%+=:,-]+\Z", text) else shlex.quote(text)
 
 

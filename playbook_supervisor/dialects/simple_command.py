@@ -27,7 +27,7 @@ def argv(text: str) -> str:
 
 
 def needs_shell(line: str) -> str:
-    """Why only a shell can carry it out; empty if it is one program with its words.
+    """The reason why only a shell can carry it out; empty if it is one program with its words.
 
     Quotation marks mean what they mean in a shell: nothing in single quotes is special.
     """

@@ -59,10 +59,10 @@ _SHAPES = {
     **dict.fromkeys(("steps", "then", "else", "default", "wait_for"), "a list"),
     **dict.fromkeys(("input", "cases", "step", "output"), "a mapping"),
 }
-"""What the keys of a step take that is no text."""
+"""The keys of a step that take no text."""
 _BARE = r"(?:\A|\s)[^\s'\"]*\{\{"  # an expression outside quotation marks
 _OPTIONS = {"gate": "a list"}
-"""What `options` are, by type of step; mappings of others."""
+"""The form of `options`, by type of step; mappings of others."""
 _ON_REJECT = {
     "abort": "To reject is to answer `abort`.",
     "skip": "To reject is to answer `skip`.",
@@ -117,7 +117,7 @@ def recognises(document: Document) -> bool:
 
 
 def translate(document: Document) -> Translation:
-    """What the workflow means in version 1.1."""
+    """The workflow in version 1.1."""
     draft = Draft(document)
     draft.refuse_unknown((), _TOP, KIND)
     if draft.text(("schema_version",)) not in ("", _SCHEMA):
@@ -396,7 +396,6 @@ def _leaf(
 
 
 def _continued(draft: Draft, to: Path, at: Path) -> bool:
-    """Whether the run goes on after a failure of the step."""
     stated = draft.value((*at, "continue_on_error"))
     if isinstance(stated, Plain) and stated.value is True:
         draft.put((*to, "error_policy"), "continue", (*at, "continue_on_error"))
@@ -441,7 +440,6 @@ def _prompt(workflow: Workflow, to: Path, at: Path) -> None:
 
 
 def _agent(workflow: Workflow, to: Path, at: Path) -> None:
-    """What a step says about the agent that carries it out."""
     draft = workflow.draft
     if draft.value((*at, "integration")) is not MISSING:
         draft.note((*at, "integration"), _INTEGRATION)

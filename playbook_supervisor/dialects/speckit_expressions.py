@@ -61,7 +61,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a dotted name refers to: `("steps", "plan", "output", "files", 0)`."""
+    """The thing that a dotted name refers to: `("steps", "plan", "output", "files", 0)`."""
 
     parts: tuple[str | int, ...]
 
@@ -84,7 +84,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What has no counterpart here: `and`, `or`, a filter's name, `[`, or an operator."""
+    """Anything without a counterpart here: `and`, `or`, a filter's name, `[`, or an operator."""
 
     word: str
 
@@ -129,8 +129,6 @@ def _wrong(column: int, message: str) -> ExpressionError:
 
 
 class _Reader:
-    """Reads one expression from left to right."""
-
     def __init__(self, text: str, at: int) -> None:
         self._text, self._begin, self._at, self._depth = text, at, at, 0
         self._kind = self._token = ""
@@ -233,7 +231,6 @@ class _Reader:
         return name
 
     def _takes(self, *tokens: str) -> str:
-        """The token that is there, if it is one of these."""
         token = self._token
         if token not in tokens or self._kind not in ("sign", "name"):
             return ""
@@ -270,7 +267,7 @@ def _unquoted(token: str) -> str:
 
 
 class Scope:
-    """What expressions can refer to where they stand.
+    """The names that expressions can refer to where they stand.
 
     `kinds` has the type of each step so far by its id, `promised` the steps whose JSON is read,
     and `continued` those after whose failure the run goes on.

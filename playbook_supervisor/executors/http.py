@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 REDIRECTS = 5
-"""How many redirects are followed."""
+"""The most redirects that are followed."""
 MARK = "\n[… the rest was not read …]"
 CONNECT = 10.0
 """Seconds within which a connection must be made, unless the deadline is sooner."""
@@ -156,7 +156,7 @@ class Order:
     complete: bool
 
     def expects(self, status: int) -> bool:
-        """Whether the step succeeds with this status."""
+        """True if the step succeeds with this status."""
         return bool({str(status), f"{status // 100}xx"} & {*self.expected})
 
 
@@ -202,7 +202,7 @@ def _header(name: str, value: str) -> tuple[str, str]:
 
 
 def _body(task: Task) -> tuple[bytes, str]:
-    """What is sent, and its type: `json`, else `body`, else what the step reads as stdin."""
+    """The body to send, and its type: `json`, else `body`, else what the step reads as stdin."""
     given = {"json", "body"} & task.options.keys()
     if given and task.stdin:
         raise unusable(f"the step has both `stdin` and `with.{min(given)}` to send")
@@ -263,7 +263,6 @@ class _Exchange:
         )
 
     def _answer(self, client: httpx.Client, request: httpx.Request) -> Outcome:
-        """Send the request, and follow redirects unless they are what the step expects."""
         for _ in range(REDIRECTS + 1):
             response = client.send(request, stream=True)
             try:

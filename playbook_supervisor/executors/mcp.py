@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 GRACE = 2.0
 """Seconds that a server may take to end once its input has ended."""
 PAGES = 100
-"""How many pages of a server's list of tools are read."""
+"""The most pages of a server's list of tools that are read."""
 _INSTALL = (
     "Install it: `uv tool install 'playbook-supervisor[mcp]'`, or with pip, into the environment "
     "of playbook."

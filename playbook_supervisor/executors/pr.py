@@ -194,7 +194,6 @@ def _shown(name: str) -> str:
 
 
 def _ask_for_review(context: Context, pull: PullRequest, task: Task) -> None:
-    """Ask each `@login` for a review; the pull request stands if the forge refuses one."""
     for name in dict.fromkeys((*task.reviewers.required, *task.reviewers.optional)):
         if re.fullmatch(_LOGIN, name):
             try:
@@ -207,8 +206,6 @@ def _ask_for_review(context: Context, pull: PullRequest, task: Task) -> None:
 
 
 class _Wait:
-    """Asks for a pull request again and again, until something is decided or the step ends."""
-
     def __init__(self, context: Context, pull: PullRequest) -> None:
         self._context, self._pull = context, pull
         self._stopped = threading.Event()
@@ -228,7 +225,7 @@ class _Wait:
                 raise Stopped
 
     def _asked(self) -> Mapping[str, Any]:
-        """What gh says now; empty if it failed, which a few times in a row is no reason to end."""
+        """The answer of gh; empty if it failed, which a few times in a row is no reason to end."""
         try:
             number = str(self._pull.number)
             answer = json.loads(gh(self._context, "pr", "view", number, "--json", _WATCHED))
@@ -259,7 +256,6 @@ class _Wait:
         return ""
 
     def _checks(self, answer: Mapping[str, Any]) -> str:
-        """A line if all checks have passed; empty while some are at work."""
         checks = answer.get("statusCheckRollup")
         if not isinstance(checks, list) or not all(isinstance(each, dict) for each in checks):
             raise unexpected("a pull request's checks")

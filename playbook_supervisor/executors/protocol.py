@@ -37,7 +37,7 @@ GRACE = 15.0
 """Seconds that a stopped executor may take to return; then its thread is abandoned."""
 _FAMILIES = ("PB-STEP-", "PB-POLICY-")
 _OURS = frozenset({"git", "gh"})
-"""What executors of ours start, with arguments of their own."""
+"""The programs that our executors start, with arguments of their own."""
 
 Why = Literal["", "wall", "idle", "stop"]
 
@@ -69,7 +69,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Where a task is going to be carried out; `root` and `cwd` are as those of a `Context`."""
+    """The future place of a task; `root` and `cwd` are as those of a `Context`."""
 
     root: Path
     cwd: Path
@@ -104,7 +104,7 @@ def refuse_words(task: Task, project: Project | None = None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a task runs, and within which limits. `wall` and `idle` are seconds.
+    """The place where a task runs, and its limits. `wall` and `idle` are seconds.
 
     `env` is added to our environment for its programs. Every process of the task inherits
     `worker_file`, open and locked, and ends with the task; with us, too, unless it `outlives` us.
@@ -128,7 +128,7 @@ class Stopped(Exception):  # noqa: N818 - not an error of the executor
 
 
 class Context:
-    """Where a task is carried out. Safe to use from several threads: programs take turns.
+    """The surroundings of a task. Safe to use from several threads: programs take turns.
 
     `root` is the top of the checkout; nothing outside it may be written. `cwd` is the working
     directory of the step, inside `root`, and `config` the settings of the session, with `allow` and
@@ -165,7 +165,7 @@ class Context:
 
     @property
     def stopped(self) -> bool:
-        """Whether the step is to end now: its deadline has passed, or a person stopped it."""
+        """True if the step is to end now: its deadline has passed, or a person stopped it."""
         return self.why != ""
 
     def on_stop(self, end: Callable[[], None]) -> None:
@@ -277,7 +277,7 @@ class Context:
 
 
 class Executor(Protocol):
-    """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract.
+    """The contract of a plugin; `playbook_supervisor.testing` checks that it keeps this contract.
 
     It may also have a method `check(task, project)`, which foresees: it raises StepError or
     PolicyError if the task cannot succeed, and lets through what is not known. `playbook check`

@@ -1,4 +1,4 @@
-"""Which executors there are: our own, and those of installed packages.
+"""The executors that there are: our own, and those of installed packages.
 
 A package offers one through the entry points `playbook_supervisor.executors`: the name is the
 namespace, and the value, when it is called, makes the executor.

@@ -151,15 +151,15 @@ class Repository:
         return self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").stdout.strip()
 
     def exists(self, ref: str) -> bool:
-        """Whether there is a reference with that full name."""
+        """True if there is a reference with that full name."""
         return self.git("show-ref", "--verify", "--quiet", ref).returncode == 0
 
     def contains(self, commit: str, ancestor: str) -> bool:
-        """Whether a commit has another one among its ancestors, or is it; both are known here."""
+        """True if a commit has another one among its ancestors, or is it; both are known here."""
         return self.git("merge-base", "--is-ancestor", ancestor, commit).returncode == 0
 
     def same_work(self, commit: str) -> bool:
-        """Whether HEAD differs from a commit in nothing but the folders of sessions."""
+        """True if HEAD differs from a commit in nothing but the folders of sessions."""
         if not self.commit(commit):
             return False
         done = self.git(
@@ -185,7 +185,7 @@ class Repository:
         return self.ask("remote").split()
 
     def upstream(self, branch: str) -> Upstream | None:
-        """Where the branch is pushed to, as the remote says now; None if git knows no remote."""
+        """The branch that it is pushed to, as the remote says now; None if git knows no remote."""
         if not (remote := self.remote(branch)):
             return None
         address, env = push_address(self.git, remote), quiet_ssh(self.git)
@@ -238,7 +238,7 @@ class Repository:
         return self.git("config", "--get", f"branch.{branch}.merge").returncode == 0
 
     def unpublished(self, upstream: Upstream) -> bool:
-        """Whether the branch has commits that no known branch of the remote contains."""
+        """True if the branch has commits that no known branch of the remote contains."""
         known = f"--remotes={upstream.remote}"
         return self.ask("rev-list", "--count", "--max-count=1", "HEAD", "--not", known) != "0\n"
 

@@ -164,5 +164,5 @@ class Section:
 
 
 def is_empty(data: Data) -> bool:
-    """Whether the value is missing or `null`."""
+    """True if the value is missing or `null`."""
     return getattr(data, "value", data) is None

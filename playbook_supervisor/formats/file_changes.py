@@ -100,7 +100,7 @@ class Changes:
 
     @property
     def short(self) -> bool:
-        """Whether it is one file that needs no folding."""
+        """True if it is one file that needs no folding."""
         return len(self.files) == 1 and sum(len(h.lines) for h in self.files[0].hunks) <= _SHORT
 
 
@@ -148,8 +148,6 @@ def parse(lines: Iterable[str], listed: Sequence[FileChange] | None = None) -> C
 
 @dataclass(slots=True)
 class _Section:
-    """What the text says about one file."""
-
     header: str
     old: str = ""
     new: str = ""
@@ -263,7 +261,6 @@ def _next(number: int, left: int, passed: bool) -> tuple[int, int]:
 
 
 def _read_header(section: _Section, line: str) -> None:
-    """Learn from a line between `diff --git` and the first hunk."""
     if line.startswith("--- "):
         section.old = _without_prefix(line[4:])
     elif line.startswith("+++ "):
@@ -319,7 +316,6 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def _file(section: _Section | None, listed: FileChange | None = None) -> FileChange:
-    """What is shown of one file: totals and notes as listed, lines from the text."""
     text = section or _Section("")
     known = listed or FileChange(
         text.path,

@@ -14,7 +14,7 @@ _FENCE = r"---[ \t]*(?:\r\n?|\n|\Z)"
 
 
 def has_front_matter(data: bytes) -> bool:
-    """Whether a file begins with a line of three hyphens."""
+    """True if a file begins with a line of three hyphens."""
     return re.match(_FENCE.encode(), data.removeprefix(b"\xef\xbb\xbf")) is not None
 
 

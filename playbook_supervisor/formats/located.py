@@ -145,8 +145,6 @@ def refuse(
 
 
 class _Mapping:
-    """A mapping that is still open."""
-
     __slots__ = ("col", "data", "key", "key_col", "key_line", "line", "members", "wants_key")
 
     def __init__(self, line: int, col: int) -> None:
@@ -162,8 +160,6 @@ class _Mapping:
 
 
 class _Sequence:
-    """A sequence that is still open."""
-
     __slots__ = ("col", "data", "line", "members")
     wants_key = False
 

@@ -50,7 +50,7 @@ def _name(end: str, line: int) -> str:
 
 
 def _unquoted(line: str, most: int) -> tuple[int, str]:
-    """How many marks of quotation a line begins with, `most` at most, and the text after them."""
+    """The number of marks of quotation before a line, `most` at most, and the text after them."""
     found, at = 0, 0
     while found < most and (mark := _QUOTE.match(line, at)):
         found, at = found + 1, mark.end()

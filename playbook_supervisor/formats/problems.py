@@ -20,7 +20,7 @@ MAX_PROBLEMS = 500
 
 
 class Problem(Record):
-    """What is wrong at a place, and how to fix it."""
+    """A fault at a place, and how to fix it."""
 
     file: str
     position: TextPosition
@@ -57,12 +57,12 @@ class FileReport(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether there are no errors."""
+        """True if there are no errors."""
         return not any(problem.severity == "error" for problem in self.problems)
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to fix: notes only inform."""
+        """True if there is nothing to fix: notes only inform."""
         return all(problem.severity == "note" for problem in self.problems)
 
 

@@ -128,7 +128,6 @@ class _JsonReader:
         self._builder.scalar(value if quoted else Plain(typed), line, col)
 
     def _next(self) -> str:
-        """Skip blanks; the character there, or nothing at the end."""
         while self._text.startswith(_BLANK, self._at):
             self._at += 1
         return self._text[self._at : self._at + 1]

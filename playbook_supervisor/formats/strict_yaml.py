@@ -98,7 +98,6 @@ def decode(data: bytes, source: str, limit: int) -> str:
 
 
 def _end_of(text: str) -> tuple[int, int]:
-    """Line and column right after this text."""
     lines = re.split(_LINE_END, text)
     return len(lines), len(lines[-1]) + 1
 

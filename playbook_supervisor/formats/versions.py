@@ -57,7 +57,7 @@ def refuse_newer(kind: str, number: int, source: str, document: Document | None 
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether a version of this program, `1.10.0`, is newer; one without numbers is the oldest."""
+    """True if a version of this program, `1.10.0`, is newer; one without numbers is the oldest."""
     return _numbers(version) > _numbers(than)
 
 

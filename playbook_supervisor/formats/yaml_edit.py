@@ -47,8 +47,6 @@ def edit_entry(fragment: bytes, before: Mapping[str, object], after: Mapping[str
 
 
 class _Editor:
-    """Collects the splices of one text."""
-
     def __init__(self, text: str) -> None:
         from ruamel.yaml import YAML
 
@@ -119,7 +117,6 @@ class _Editor:
     # ── splices ─────────────────────────────────────────────────────────────────────────────
 
     def _replace(self, node: Node, new: str) -> None:
-        """Replace a value by one on one line."""
         end = self._tail(node)
         start = end if node in self._empty else node.start_mark.index
         if node in self._empty:
@@ -149,7 +146,6 @@ class _Editor:
         self._splices.append((start, end, new))
 
     def _add(self, node: MappingNode, anchor: Node, key: str, value: object) -> None:
-        """Insert a pair after the pair whose value is `anchor`."""
         if node.flow_style:
             # after a key without a value (`{a:}`) a comma would become part of the key
             comma = " ," if anchor in self._empty else ","
@@ -206,7 +202,6 @@ class _Editor:
         return end
 
     def _header_end(self, node: Node) -> int:
-        """The end of a block scalar's `|` or `>` and its modifiers."""
         return _span_end(_BLOCK_HEADER, self._text, node.start_mark.index)
 
     def _line_start(self, at: int) -> int:

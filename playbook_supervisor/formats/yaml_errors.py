@@ -9,7 +9,7 @@ from playbook_supervisor.formats.sanitize import printable
 
 @dataclass(frozen=True, slots=True)
 class _Explanation:
-    """What we say instead of a parser's message that contains `words`.
+    """Our words for a parser's message that contains `words`.
 
     `at_context`: the place to correct is the context's, not the problem's.
     """

@@ -30,7 +30,6 @@ def _lines(data: dict[str, Data] | list[Data], margin: str) -> Iterator[str]:
 
 
 def _item(start: str, value: Data, margin: str) -> Iterator[str]:
-    """What follows a key or a hyphen, on its line or below it."""
     if not isinstance(value, str):
         if value:
             yield start
@@ -48,7 +47,7 @@ def _item(start: str, value: Data, margin: str) -> Iterator[str]:
 
 
 def _fits_a_block(text: str) -> bool:
-    """Whether a block shows the text as it is, to people and to every reader."""
+    """True if a block shows the text as it is, to people and to every reader."""
     lines = text.removesuffix(_END).split(_END)
     return (
         len(lines) > 1

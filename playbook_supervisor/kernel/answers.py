@@ -91,7 +91,7 @@ _PUNCTUATION = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
 def meanings_of(reason: GateReason) -> dict[Resolution, str]:
-    """What each choice means to a person at a gate of that reason."""
+    """The meaning of each choice to a person at a gate of that reason."""
     return _MEANINGS | _MEANINGS_BY_REASON.get(reason, {})
 
 
@@ -110,7 +110,7 @@ class ParsedAnswer(Record):
 def read_answer(
     text: str, choices: Sequence[Resolution], *, typed_at_prompt: bool = False
 ) -> ParsedAnswer:
-    """The resolution that `text` means at a gate that offers `choices` (kai FR26, FR38).
+    """The resolution that `text` means at a gate that offers `choices`.
 
     `typed_at_prompt`: the text was typed at an agent's prompt, where most messages are not meant
     for the gate. An empty text is no answer; a terminal may read an empty line as `continue`.
@@ -143,7 +143,7 @@ def read_answer(
 
 
 def words_of(text: str, resolution: Resolution) -> str:
-    """What an answer says besides its choice, for the agent: `deny: use pnpm` → `use pnpm`."""
+    """The words of an answer besides its choice, for the agent: `deny: use pnpm` → `use pnpm`."""
     if resolution is Resolution.DENY:
         return re.sub(_DENIAL, "", text, count=1, flags=re.IGNORECASE).strip()
     if resolution is Resolution.ANSWER:

@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.directives import (
 
 
 def describe(asked: Directive) -> str:
-    """What is outstanding: `the gate pr#1?1`."""
+    """The outstanding directive: `the gate pr#1?1`."""
     match asked:
         case Check(id=id_):
             return f"the check {id_}"
@@ -29,7 +29,7 @@ def describe(asked: Directive) -> str:
 
 
 def in_words(observation: Observation) -> str:
-    """What was reported: `the result of before:plan#1.0`."""
+    """The report: `the result of before:plan#1.0`."""
     match observation:
         case Begun():
             return "a beginning"

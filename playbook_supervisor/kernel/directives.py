@@ -52,7 +52,7 @@ class Check(Record):
 
     `id` is `before:plan#1.0`: the members and the number of gates so far, so that the late answer
     of a slow process is refused. It is not to be answered before `not_before`, in ms since the
-    epoch: retries wait until then (cat FR-4.11). `untried` are the steps that have not run and wait
+    epoch: retries wait until then. `untried` are the steps that have not run and wait
     at no gate: they may still be passed over.
     """
 
@@ -145,7 +145,7 @@ class Probed(Record):
 
 
 class Standing(StrEnum):
-    """What humans have decided about a finding so far, as long as its report is unchanged."""
+    """The decision of humans about a finding so far, as long as its report is unchanged."""
 
     NEW = "new"
     ANSWERED = "answered"
@@ -179,7 +179,7 @@ class Report(Record):
 
 
 class Failure(Record):
-    """A structured error, as the journal records it (Catalyst FR-4.11).
+    """A structured error, as the journal records it.
 
     `lasts` is true if another attempt would fail in the same way until a person fixes the cause: a
     missing permission, a missing program, a used-up limit. Such a step is not retried
@@ -215,7 +215,7 @@ def _possible(key: str, value: object) -> bool:
 
 
 class Outcome(Record):
-    """The result of an agent or executor (Catalyst TaskResult).
+    """The result of an agent or executor.
 
     `error` is None if the worker succeeded; else its code begins with `PB-AGENT-` or `PB-STEP-`.
     `output` is the whole output, capped: before it reaches the kernel, the session cuts it to its

@@ -1,4 +1,4 @@
-"""What happens when a step fails and no trigger fires (kai FR5; cat FR-4.11).
+"""The handling of a step that fails while no trigger fires.
 
 In a file, a policy is a word, or a map from error code to word; its `default` is `stop`:
 
@@ -28,7 +28,7 @@ _CODE = "PB(-[A-Z0-9]+)+"
 
 
 class Reaction(StrEnum):
-    """What is done about a failure."""
+    """The reaction to a failure."""
 
     STOP = "stop"
     """The session fails."""
@@ -60,7 +60,7 @@ class Handling(Record):
         return f"retry:{self.retries}" if self.backoff else "retry_once"
 
     def wait(self, retry: int) -> int:
-        """How long the retry with this number, from 1, waits after the failure, in ms."""
+        """The wait of the retry with this number, from 1, after the failure, in ms."""
         return _FIRST_WAIT << (retry - 1) if self.backoff else 0
 
 
@@ -115,12 +115,12 @@ class ErrorPolicy(Record):
         return (self.default, *(each for _, each in self.by_code))
 
     def handling(self, *codes: str) -> Handling:
-        """What is done about an error with these codes; the first one that is named decides."""
+        """The handling of an error with these codes; the first one that is named decides."""
         handlings = dict(self.by_code)
         return next((handlings[code] for code in codes if code in handlings), self.default)
 
     def reacts(self, reaction: Reaction) -> bool:
-        """Whether some error has this reaction."""
+        """True if some error has this reaction."""
         return any(each.reaction is reaction for each in self.handlings)
 
 

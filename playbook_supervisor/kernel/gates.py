@@ -66,9 +66,9 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
 """The choices of each gate, in the order in which they are offered."""
 
 PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.TOOLS, G.CHECKPOINT})
-"""Why a gate opens where nothing has failed: the playbook asks for it."""
+"""The reasons of gates where nothing has failed: the playbook asks for it."""
 ASKED = frozenset({G.PERMISSION, G.QUESTION})
-"""Why a gate opens during a step: its agent asks for it."""
+"""The reasons of gates during a step: its agent asks for it."""
 PASSED_ALONE = PLANNED - {G.APPROVAL}
 """The gates that autonomous mode passes by itself; an approval needs a person."""
 
@@ -146,7 +146,7 @@ def offered(reason: GateReason, place: Place, request: requests.Request) -> tupl
 
 
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
-    """Close the open gate with one of its choices: a rule of the table (kai FR26, FR38)."""
+    """Close the open gate with one of its choices: a rule of the table."""
     resolution, text = answered.resolution, answered.text
     entry = state.last(step.id)
     gate = replace(
@@ -205,7 +205,7 @@ def required_before(step: Step, lacking: Sequence[str] = ()) -> GateReason | Non
 
 
 def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
-    """Whether a human answered `continue` at a gate with this reason in one of these attempts.
+    """True if a human answered `continue` at a gate with this reason in one of these attempts.
 
     A gate about the step's tools counts for `gate_always`, which then does not ask, too.
     """
@@ -218,7 +218,7 @@ def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
 
 
 def passed(state: State, step: Step, reason: GateReason) -> bool:
-    """Whether the gate that the step has before it in any case was passed, for it or its loop."""
+    """True if the gate that the step has before it in any case was passed, for it or its loop."""
     loop = state.loop is not None
     entries = state.entries if loop else state.attempts(step.id)
     return continued(entries, reason) or (loop and _passed(reason, step.id) in state.past.passed)
@@ -241,17 +241,17 @@ def _passed(reason: GateReason, step_id: str) -> str:
 
 
 def is_of_loop(entry: Entry) -> bool:
-    """Whether the last gate of the entry is asked once for all items of its loop."""
+    """True if the last gate of the entry is asked once for all items of its loop."""
     return bool(entry.items and entry.gates) and entry.gates[-1].reason in _OF_LOOP
 
 
 def skips_loop(entry: Entry) -> bool:
-    """Whether a person skipped the loop at its gate."""
+    """True if a person skipped the loop at its gate."""
     return is_of_loop(entry) and entry.resolution is Resolution.SKIP
 
 
 def goes_on(entry: Entry) -> bool:
-    """Whether the attempt has asked during its run and has the answer: its agent goes on with it.
+    """True if the attempt has asked during its run and has the answer: its agent goes on with it.
 
     A gate after the run comes later than all of these.
     """
@@ -259,7 +259,7 @@ def goes_on(entry: Entry) -> bool:
 
 
 def rechecked(entry: Entry) -> bool:
-    """Whether a human answered `continue` after the run: the worker's error no longer counts."""
+    """True if a human answered `continue` after the run: the worker's error no longer counts."""
     return any(
         gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
     )
@@ -270,7 +270,7 @@ def question(
 ) -> str:
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
-    It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s). `what`
+    It says what happened, what is asked and how many steps are done. `what`
     says what the step does, or is the message of a checkpoint; `tools` are those that a person is
     to allow.
     """
@@ -299,7 +299,7 @@ def _shortened(item: str) -> str:
 
 
 def parts_of_error(error: str) -> tuple[str, str]:
-    """What a question shows of an error, and the rest, which may be empty.
+    """The part of an error that a question shows, and the rest, which may be empty.
 
     It is cut between two of its problems, or else between two words.
     """
@@ -320,7 +320,6 @@ def counted(items: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`Edit, Write and Bash`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 

@@ -1,4 +1,4 @@
-"""What must happen next: a pure function of the playbook, the journal and an observation.
+"""The next thing that must happen: a pure function of the playbook, the journal and an observation.
 
 `directive` says what is outstanding. `decide` returns the events that follow from an observation:
 it finds the steps concerned and applies their rows of the transition table.
@@ -221,7 +221,7 @@ def require_known(state: State, attempt_id: str) -> None:
 
 
 def has_returned(state: State, attempt_id: str) -> bool:
-    """Whether the journal has the return of this attempt, also of a settled phase."""
+    """True if the journal has the return of this attempt, also of a settled phase."""
     returned = (entry.id for entry in state.entries if entry.has_returned)
     return phases.in_the_past(state, attempt_id) or attempt_id in returned
 
@@ -266,7 +266,6 @@ def _open(state: State) -> Moves:
 
 
 def _with_row(state: State, move: Move) -> Moves:
-    """The move for every step of the due phase that has a row for it."""
     where = positions(state)
     return [(step, move) for step in state.phase or () if (where[step.id], move) in TABLE]
 

@@ -28,13 +28,13 @@ CHECKPOINT = "checkpoint"
 PLAYBOOK = "playbook"
 """The namespace of a step that runs another playbook, its child."""
 MAX_DEPTH = 10
-"""How deep children may be, unless the playbook says otherwise."""
+"""The greatest depth of children, unless the playbook says otherwise."""
 AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
 """The namespaces whose steps an agent carries out; executors carry out all others."""
 
 
 class Arg(Record):
-    """A declared parameter of a playbook (kai data model, Arg; cat FR-2).
+    """A declared parameter of a playbook.
 
     `values` are those of an enum. `default` is text, as a person would give it; None for none.
     """
@@ -50,7 +50,7 @@ class Arg(Record):
 
 
 class Limits(Record):
-    """What a step, or all steps of a playbook, may use at most; None for no limit of its own."""
+    """The most that a step, or all steps of a playbook, may use; None for no limit of its own."""
 
     timeout_seconds: float | None = None
     idle_timeout_seconds: float | None = None
@@ -63,11 +63,11 @@ class Limits(Record):
 
 NO_LIMITS = Limits()
 MOST_ITEMS = 100
-"""How many items a loop may have unless it says otherwise."""
+"""The most items of a loop, unless it says otherwise."""
 
 
 class Reviewers(Record):
-    """Who reviews what a playbook makes (cat FR-1.2): people, teams or roles."""
+    """The reviewers of what a playbook makes: people, teams or roles."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ NO_REVIEWERS = Reviewers()
 
 
 class Loop(Record):
-    """What a step is repeated for: each item of a list that an earlier step or an arg brought.
+    """The items that a step is repeated for: those of a list that a step or an arg brought.
 
     `source` is `$plan.json.tasks` or `$files`; `{{name}}` stands for the item. A list of more than
     `most` items is refused before the first. `at_once` items run together.
@@ -90,7 +90,7 @@ class Loop(Record):
 
 
 class Step(Record):
-    """One unit of work (kai data model, Step; `model` comes from kai's real playbooks).
+    """One unit of work.
 
     `command` is a slash command, which contains no space, or a namespace and what it works on
     (`cli make test`). `args` is text in which each `{{arg}}` is still to be replaced. Conditions
@@ -144,12 +144,12 @@ class Step(Record):
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it is a gate and nothing else: there is nothing to run."""
+        """True if it is a gate and nothing else: there is nothing to run."""
         return self.namespace == CHECKPOINT
 
     @property
     def has_child(self) -> bool:
-        """Whether its work is a child session: the child is interrupted or lost, and not it."""
+        """True if its work is a child session: the child is interrupted or lost, and not it."""
         return self.namespace == PLAYBOOK
 
     @property
@@ -165,7 +165,7 @@ class Step(Record):
 
     @property
     def child_reference(self) -> str:
-        """How the step names its child: by a name, or by a path from the repository's top."""
+        """The child as the step names it: by a name, or by a path from the repository's top."""
         return self.command.partition(" ")[2] if self.namespace == PLAYBOOK else ""
 
     @property
@@ -180,7 +180,7 @@ class Step(Record):
 
     @property
     def needs_agent(self) -> bool:
-        """Whether an agent carries it out, and no executor."""
+        """True if an agent carries it out, and no executor."""
         return self.namespace in AGENT_NAMESPACES
 
 
@@ -194,7 +194,7 @@ def base_of(step_id: str) -> str:
 
 
 def item_number(step_id: str) -> int:
-    """Which item of its loop it is, from 1: 2 for `build[2]`; 0 for any other step."""
+    """The number of the item in its loop, from 1: 2 for `build[2]`; 0 for any other step."""
     number = step_id.partition("[")[2].removesuffix("]")
     known = number.isascii() and number.isdecimal() and step_id == item_id(step_id, int(number))
     return int(number) if known else 0
@@ -206,7 +206,7 @@ def item_id(step_id: str, number: int) -> str:
 
 
 class Playbook(Record, slots=False):
-    """An ordered list of steps, at least one (kai data model, Playbook).
+    """An ordered list of steps, at least one.
 
     `max_depth` is how deep the children of its steps may be: 1 lets them have none of their own.
     A session's playbook can `bind` the step of an item to the values that the item gives it.
@@ -258,7 +258,7 @@ class Playbook(Record, slots=False):
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """The steps in order, adjacent steps of one `parallel_group` as one phase (kai FR7)."""
+        """The steps in order, adjacent steps of one `parallel_group` as one phase."""
         phases: list[list[Step]] = []
         for step in self.steps:
             group = step.parallel_group

@@ -1,7 +1,7 @@
 """A phase: one step, or the members of a parallel group, from due to settled.
 
 A phase is checked first, then its gates are asked one at a time, then all its members run at once,
-then all that returned are checked and judged together (kai FR22). This module is about the phase as
+then all that returned are checked and judged together. This module is about the phase as
 a whole, and `table.py` about a single step.
 """
 
@@ -87,13 +87,13 @@ def attempt(state: State, step: Step) -> Attempt:
 
 
 def not_before(state: State, steps: Sequence[Step]) -> int | None:
-    """When the attempts that are due may begin, in ms: retries run together. None for now."""
+    """The time at which the due attempts may begin, in ms: retries run together. None for now."""
     times = (due_at(state.attempts(step.id), step.error_policy) for step in steps)
     return max((time for time in times if time is not None), default=None)
 
 
 def start_together(state: State, events: Sequence[Event], at: int) -> tuple[Event, ...]:
-    """What the check before the run leads to for the phase, from the event of each member alone.
+    """The events of the phase after the check before its run, from those of each member alone.
 
     If one member fails and is not tolerated, none starts. If one gate opens, none starts yet.
     """
@@ -144,7 +144,7 @@ def _none_starts(state: State, events: Sequence[Event], at: int) -> tuple[Event,
 
 @cached_query
 def status(state: State) -> SessionStatus:
-    """The session's status, derived from the entries (kai data model, Session Status)."""
+    """The session's status, derived from the entries."""
     if state.pristine:
         return SessionStatus.PENDING
     if _aborted(state):
@@ -159,7 +159,7 @@ def status(state: State) -> SessionStatus:
 
 
 def complete(state: State) -> bool:
-    """Whether every member of the due phase is settled for good, and none was aborted."""
+    """True if every member of the due phase is settled for good, and none was aborted."""
     return all(where in _COMPLETE for where in positions(state).values()) and not _aborted(state)
 
 
@@ -191,7 +191,7 @@ def passed(state: State) -> Past:
 
 
 def in_the_past(state: State, attempt_id: str) -> bool:
-    """Whether it is an attempt of a settled phase."""
+    """True if it is an attempt of a settled phase."""
     step_id, _, _ = attempt_id.rpartition("#")
     past, base, number = state.past, base_of(step_id), item_number(step_id)
     index = state.playbook.phase_of.get(base, past.phases + 1)
@@ -211,7 +211,7 @@ def current_step(state: State) -> str:
 
 
 def steps_done(state: State) -> int:
-    """How many steps are done, skipped, or failed and tolerated: the `done` of the progress.
+    """The number of steps done, skipped, or failed and tolerated: the `done` of the progress.
 
     The step at which a session was aborted is none of them. A loop is one step.
     """
@@ -225,7 +225,7 @@ def steps_done(state: State) -> int:
 
 
 def failures(state: State) -> int:
-    """How many steps of the playbook have failed and were tolerated."""
+    """The number of steps of the playbook that have failed and were tolerated."""
     here = positions(state).values()
     return state.past.failures + sum(where is Position.TOLERATED for where in here)
 

@@ -1,4 +1,4 @@
-"""What follows when work is lost, interrupted or aborted, or a failed session is resumed.
+"""The rules for lost, interrupted and aborted work, and for a failed session that is resumed.
 
 A settled step never runs again, and the journal keeps every answer of a human.
 """
@@ -78,10 +78,10 @@ def _aborted(entry: Entry, text: str, at: int) -> Event:
 
 
 def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
-    """Whether a lost attempt had finished; each postcondition comes with "changed since launch".
+    """True if a lost attempt had finished; each postcondition comes with "changed since launch".
 
     It had if there are postconditions, all hold, and at least one artifact changed: an artifact
-    that the attempt did not touch is no evidence that it finished (kai FR32, stricter).
+    that the attempt did not touch is no evidence that it finished.
     """
     conditions = tuple(conditions)
     return (
@@ -92,12 +92,12 @@ def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
 
 
 def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
-    """Whether another attempt follows the last, failed one.
+    """True if another attempt follows the last, failed one.
 
     It does after a human's `retry`, after an interruption, and where the step is repeated until
     something holds. Otherwise it does if the policy
     retries the error, as often in a session as it says, however many attempts humans and crashes
-    have added (kai FR30), and never after an error that the worker reports as lasting.
+    have added, and never after an error that the worker reports as lasting.
     """
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code in (INTERRUPTED, UNTIL):
@@ -109,7 +109,7 @@ def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
 
 
 def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
-    """When a retry by the error policy is due, in ms; None if nothing is waited for.
+    """The time at which a retry by the error policy is due, in ms; None if nothing is waited for.
 
     It depends on the journal alone, so a process that was killed goes on waiting.
     """
@@ -121,7 +121,7 @@ def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
 
 
 def untried(attempts: tuple[Entry, ...]) -> bool:
-    """Whether the step has not run and waits at no gate.
+    """True if the step has not run and waits at no gate.
 
     A step that ran, and whose playbook then lacked outputs, is done as far as it goes.
     """
@@ -131,7 +131,7 @@ def untried(attempts: tuple[Entry, ...]) -> bool:
 
 
 def tolerated(entry: Entry, policy: ErrorPolicy) -> bool:
-    """Whether the run goes on after this failed attempt, which no other follows."""
+    """True if the run goes on after this failed attempt, which no other follows."""
     if entry.resolution is Resolution.ABORT or entry.error_code in (NOT_STARTED, OUTPUT):
         return False
     return policy.handling(*entry.error_codes).reaction in (Reaction.CONTINUE, Reaction.IGNORE)

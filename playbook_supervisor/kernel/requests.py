@@ -1,4 +1,4 @@
-"""What an agent asks a person for in the middle of its step, in words. Pure.
+"""The requests of an agent to a person in the middle of its step, in words. Pure.
 
 A request is plain data that the gate keeps: of a permission the `tool` and the `subject` of the
 call and the `rule` that would allow it for good; of a question its `questions`.

@@ -64,7 +64,7 @@ class Gate(Record):
 
 
 class Entry(Record):
-    """One attempt at one step, with the keys of journal.yaml (kai data model, Journal Entry).
+    """One attempt at one step, with the keys of journal.yaml.
 
     `session` is the child session that does the work of a step with a playbook of its own.
     In a settled entry, `launched_at` is None if it equals `started_at`, and `returned_at` is None
@@ -125,7 +125,7 @@ class Entry(Record):
 
     @property
     def erred(self) -> bool:
-        """Whether the worker itself failed. The error code decides, never the message."""
+        """True if the worker itself failed. The error code decides, never the message."""
         return self.error_code.startswith(("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED"))
 
     @property
@@ -140,7 +140,7 @@ class Entry(Record):
 
     @property
     def has_returned(self) -> bool:
-        """Whether the journal records that this attempt's worker returned."""
+        """True if the journal records that this attempt's worker returned."""
         if self.status is EntryStatus.FAILED and self.returned_at is None:
             return self.ran and self.error_code not in {INTERRUPTED, ABORTED}
         return self.returned_at is not None or self.status is EntryStatus.DONE
@@ -176,7 +176,7 @@ class Position(StrEnum):
 
 
 class Change(StrEnum):
-    """What an event did to its entry."""
+    """The effect of an event on its entry."""
 
     SKIPPED = "skipped"
     GATE_OPENED = "gate_opened"
@@ -237,13 +237,13 @@ class Past(Record):
     retried: Mapping[str, int] = field(default_factory=dict)
     """Step → its last attempt, for steps with more than one."""
     failures: int = 0
-    """How many steps failed and were tolerated."""
+    """The number of steps that failed and were tolerated."""
     looped: int = 0
-    """How many items of the loop that is due are settled."""
+    """The number of settled items of the loop that is due."""
     items: Mapping[str, int] = field(default_factory=dict)
     """Loop → how many items it has, if it has begun."""
     passed: frozenset[str] = frozenset()
-    """What was passed for longer than an attempt: `gate_always:build`, `tools:Write`, and
+    """All that was passed for longer than an attempt: `gate_always:build`, `tools:Write`, and
     `permission:Bash(npm test *)`."""
 
 
@@ -273,7 +273,7 @@ class State(Record, slots=False):
 
     @cached_property
     def items(self) -> int:
-        """How many items the loop that is due has; 0 if that is not known, or no loop is due."""
+        """The number of items of the due loop; 0 if that is not known, or no loop is due."""
         if (loop := self.loop) is None:
             return 0
         known = (entry.items for entry in self.entries if entry.items)
@@ -318,7 +318,7 @@ class State(Record, slots=False):
 
     @property
     def pristine(self) -> bool:
-        """Whether the session has no entries yet."""
+        """True if the session has no entries yet."""
         return not self.entries and not self.past.entries
 
     def next_entry(self, step_id: str, at: int) -> Entry:

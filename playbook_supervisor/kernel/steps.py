@@ -183,20 +183,20 @@ def _pass_over(entry: Entry, report: Report, at: int) -> Event:
 
 
 def _failing_after(report: Report) -> tuple[list[Probed], list[Probed]]:
-    """What fails of the step itself, and the playbook's outputs that are missing."""
+    """The step's own failures, and the playbook's outputs that are missing."""
     failing = [probed for probed in report.conditions if not probed.held]
     missing = [probed for probed in failing if probed.code == OUTPUT]
     return [probed for probed in failing if probed not in missing], missing
 
 
 def _another_round(state: State, step: Step, failing: list[Probed]) -> bool:
-    """Whether all that fails are conditions until which the step is repeated, and it may be."""
+    """True if all that fails are conditions until which the step is repeated, and it may be."""
     rounds = 1 + sum(entry.error_code == UNTIL for entry in state.attempts(step.id))
     return bool(failing) and rounds < step.rounds and all(each.code == UNTIL for each in failing)
 
 
 def _accepted_for(attempts: tuple[Entry, ...], probed: Probed) -> bool:
-    """Whether a human accepted this failing precondition for this very step, as it is now."""
+    """True if a human accepted this failing precondition for this very step, as it is now."""
     return probed.as_waived and any(probed.name in entry.waived for entry in attempts)
 
 
@@ -237,7 +237,7 @@ def _findings_to_raise(step: Step, report: Report) -> list[Finding]:
 def _fired_triggers(
     step: Step, *, erred: bool, findings: list[Finding], failing: list[Probed]
 ) -> list[Trigger]:
-    """The step's declared triggers that fire, in the order of the vocabulary (kai FR27)."""
+    """The step's declared triggers that fire, in the order of the vocabulary."""
     fired = {finding.trigger for finding in findings}
     if erred:
         fired.add(Trigger.SUBAGENT_ERROR)

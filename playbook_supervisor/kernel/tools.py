@@ -14,7 +14,7 @@ from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 
 READ_ONLY = ("Glob", "Grep", "Read")
-"""The tools of a prompt that names none: they change nothing and start nothing (cat FR-5.4)."""
+"""The tools of a prompt that names none: they change nothing and start nothing."""
 
 _PREFIX = f"{GateReason.TOOLS}:"
 _ALWAYS = f"{GateReason.PERMISSION}:"
@@ -57,7 +57,7 @@ def allowed(state: State) -> frozenset[str]:
 
 
 def passed_at(step: Callable[[str], Step], entries: Iterable[Entry]) -> frozenset[str]:
-    """What was allowed at the gates of these entries, as `Past.passed` has it: `tools:Write`.
+    """The rules allowed at the gates of these entries, as `Past.passed` has them: `tools:Write`.
 
     `step` finds a step by its id.
     """
@@ -79,7 +79,7 @@ def always_allowed(state: State) -> tuple[str, ...]:
 
 
 def always_at(entries: Iterable[Entry]) -> frozenset[str]:
-    """What was allowed for the session at these entries: `permission:Bash(npm test *)`."""
+    """The rules allowed for the session at these entries: `permission:Bash(npm test *)`."""
     return frozenset(
         f"{_ALWAYS}{rule}"
         for entry in entries

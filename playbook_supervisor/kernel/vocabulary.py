@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Autonomy(StrEnum):
-    """What decides whether a step may run (kai FR2)."""
+    """The rule by which a step may run."""
 
     AUTO = "auto"
     GATE_ON_BREAKING = "gate_on_breaking"
@@ -18,7 +18,7 @@ class Autonomy(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What turns a result into a gate (kai FR6). If several fire, the first of them is named."""
+    """The reasons that turn a result into a gate. If several fire, the first of them is named."""
 
     SUBAGENT_ERROR = "subagent_error"
     AGREEMENT_BREAKING = "agreement_breaking"
@@ -27,7 +27,7 @@ class Trigger(StrEnum):
 
 
 class Condition(StrEnum):
-    """The checks before and after a step (kai FR3, FR4); version 1.1 adds those from TASKS_DONE."""
+    """The checks before and after a step; version 1.1 adds those from TASKS_DONE."""
 
     SPEC_EXISTS = "spec_exists"
     PLAN_EXISTS = "plan_exists"
@@ -52,7 +52,7 @@ class Condition(StrEnum):
 
 
 class ArgType(StrEnum):
-    """The types of an arg (cat FR-2.2)."""
+    """The types of an arg."""
 
     STRING = "string"
     NUMBER = "number"
@@ -61,7 +61,7 @@ class ArgType(StrEnum):
 
 
 class Transform(StrEnum):
-    """How the value of an arg is rewritten before it is used (cat FR-2.3)."""
+    """The way in which the value of an arg is rewritten before it is used."""
 
     KEBAB_CASE = "kebab-case"
     SNAKE_CASE = "snake-case"
@@ -69,14 +69,14 @@ class Transform(StrEnum):
 
 
 class OutputFormat(StrEnum):
-    """What a later step may read of a step's output (tyr 20)."""
+    """The form in which a later step may read a step's output."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class SessionStatus(StrEnum):
-    """The status of a session (kai data model, Session)."""
+    """The status of a session."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -89,7 +89,7 @@ ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.
 
 
 class EntryStatus(StrEnum):
-    """The status of a journal entry (kai data model, Journal Entry)."""
+    """The status of a journal entry."""
 
     IN_PROGRESS = "in_progress"
     DONE = "done"
@@ -98,8 +98,8 @@ class EntryStatus(StrEnum):
 
 
 class Decision(StrEnum):
-    """How an entry was decided: automatically, by a human at a gate, by a human after a trigger,
-    or not at all because the step was skipped."""
+    """The decision about an entry: automatic, by a human at a gate, by a human after a trigger, or
+    none because the step was skipped."""
 
     AUTO = "auto"
     GATE = "gate"
@@ -122,8 +122,8 @@ class Resolution(StrEnum):
 
 
 class GateReason(StrEnum):
-    """Why a gate opened. The four triggers are among the reasons; `permission` and `question` are
-    asked by the agent while it works (cat FR-6)."""
+    """The reason of a gate. The four triggers are among the reasons; `permission` and `question`
+    are asked by the agent while it works."""
 
     GATE_ALWAYS = "gate_always"
     APPROVAL = "approval"
@@ -139,7 +139,7 @@ class GateReason(StrEnum):
 
 
 class Place(StrEnum):
-    """When a gate comes: before, during or after the run of a step. A check is never during it."""
+    """The place of a gate: before, during or after the run of a step. No check is during it."""
 
     BEFORE = "before"
     DURING = "during"
@@ -147,7 +147,7 @@ class Place(StrEnum):
 
 
 class Mode(StrEnum):
-    """Whether a gate that no trigger raised waits for a human (Catalyst FR-6.3)."""
+    """True if a gate that no trigger raised waits for a human."""
 
     MANUAL = "manual"
     AUTONOMOUS = "autonomous"

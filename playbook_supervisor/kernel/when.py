@@ -1,4 +1,4 @@
-"""The `when` of a step: whether it runs, from an arg or from earlier steps (tyr 24).
+"""The `when` of a step: whether it runs, from an arg or from earlier steps.
 
 A fixed little grammar, without `and`, `or`, calls and arithmetic:
 
@@ -29,7 +29,7 @@ JSON = "json"
 ARG = "arg"
 """The fact that is the value of an arg, whose name stands in place of a step's id."""
 FACTS = ("approved", "skipped", JSON)
-"""What an expression may ask about a step."""
+"""The facts about a step that an expression may ask for."""
 
 # They are compiled when an expression is read: most playbooks have none.
 _ARG = r"\$([a-z][a-z0-9_-]*)(?![A-Za-z0-9_.-])"
@@ -95,10 +95,10 @@ def look_up(reference: str, facts: Facts) -> object:
 
 
 def evaluate(expression: str, facts: Facts) -> Probed:
-    """Whether the step runs, with the value that decides.
+    """True if the step runs, with the value that decides.
 
     What is not there, or is neither true nor false where that is asked, is an error with the code
-    PB-STEP-DATA: never simply false (tyr 24).
+    PB-STEP-DATA: never simply false.
     """
     when = parse(expression)
     try:

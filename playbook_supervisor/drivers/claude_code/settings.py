@@ -1,9 +1,9 @@
 """Our hook entries and permission rules in `.claude/settings.json`.
 
-They are merged into what is there, whose order and indentation stay. A hook is a few inline lines of shell, because a
-script in the repository could be emptied unnoticed. Without a bound session they end at once, and
-no process is started. With one they call the program; also if only the user's state folder still
-knows of it, because the git directory was moved away.
+They are merged into what is there, whose order and indentation stay. A hook is a few inline lines
+of shell, because a script in the repository could be emptied unnoticed. Without a bound session
+they end at once, and no process is started. With one they call the program; also if only the user's
+state folder still knows of it, because the git directory was moved away.
 
 If the program does not answer (it was uninstalled, for example), a person must still be able to
 work: their words pass, and so do the tools of the turn that they begin. The tools of the playbook's
