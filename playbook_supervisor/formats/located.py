@@ -144,6 +144,24 @@ def refuse(
     raise CheckError(code, message, where=source, position=(line, col), guidance=guidance)
 
 
+def refuse_conflict(text: str, source: str) -> None:
+    """Refuse a text that git has left a conflict in."""
+    if line := conflict_line(text):
+        cure = "Keep one side or both, and remove the lines of `<`, `=` and `>`."
+        refuse(source, line, 1, "git has left a conflict here", cure)
+
+
+def conflict_line(text: str) -> int:
+    """The line, from 1, on which a git conflict begins; 0 if there is none."""
+    start = 0
+    for number, line in enumerate(text.splitlines() if "<<<<<<< " in text else (), 1):
+        if not start and line.startswith("<<<<<<< "):
+            start = number
+        elif start and line.startswith(">>>>>>> "):
+            return start
+    return 0
+
+
 class _Mapping:
     __slots__ = ("col", "data", "key", "key_col", "key_line", "line", "members", "wants_key")
 

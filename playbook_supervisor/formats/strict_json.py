@@ -9,8 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from playbook_supervisor.formats.located import Builder, Document, Plain, refuse
-from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line
+from playbook_supervisor.formats.located import Builder, Document, Plain, refuse, refuse_conflict
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -144,7 +143,6 @@ class _JsonReader:
         self._fail(f"`{word}` is not a number in JSON")
 
     def _fail(self, message: str) -> NoReturn:
-        if line := conflict_line(self._text):
-            refuse(self._source, line, 1, *CONFLICT)
+        refuse_conflict(self._text, self._source)
         line, col = self._position()
         refuse(self._source, line, col, message, "Correct the JSON there.")

@@ -18,7 +18,9 @@ from playbook_supervisor.formats.located import (
     Path,
     Plain,
     refuse,
+    refuse_conflict,
 )
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +36,54 @@ _BYTES_PER_VALUE = 8
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
 _TAB_INDENT = r"[ \-?]*+\t[ \t\-?]*\Z"
 _LINE_END = r"\r\n?|\n"
+_QUOTE = "Put the text in quotes."
+_EXPLANATIONS = (
+    (
+        "simple key",
+        "this is neither `key: value` nor an item of a list",
+        "Put `: ` after the key, or quote the text.",
+        "context",
+    ),
+    (
+        "mapping values are not allowed",
+        "there is one `:` too many, or the line is indented wrongly",
+        "Quote a text that contains `: `, or correct the indentation.",
+        "problem",
+    ),
+    ("end of stream", "this quotation mark is never closed", "Close it.", "context"),
+    ("document indicator", "there is a `---` or `...` line within quotes", "Indent it.", "problem"),
+    ("document separator", "there is a `---` or `...` line within quotes", "Indent it.", "problem"),
+    (
+        "escape",
+        "this text in double quotes has an escape that YAML does not know",
+        "Write `\\\\` for a backslash, or use single quotes.",
+        "problem",
+    ),
+    ("an alias", "an unquoted text cannot begin with `*`", _QUOTE, "context"),
+    ("an anchor", "an unquoted text cannot begin with `&`", _QUOTE, "context"),
+    ("a tag", "an unquoted text cannot begin with `!`", _QUOTE, "context"),
+    ("cannot start any token", "an unquoted text cannot begin with `{found}`", _QUOTE, "problem"),
+    (
+        "block scalar",
+        "there is unexpected text after `|` or `>`",
+        "Begin the text on the next line.",
+        "problem",
+    ),
+    (
+        "flow",
+        "this bracket is not closed, or a `,` is missing after it",
+        "Correct the text between the brackets.",
+        "context",
+    ),
+    (
+        "block",
+        "this does not fit the list or mapping around it",
+        "Align items that belong together, and quote a text as a whole.",
+        "problem",
+    ),
+    ("document start", "there is more text after the end of the document", "Remove it.", "problem"),
+)
+"""Words of the parser → our message and cure, and whose place is to be corrected."""
 
 
 def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
@@ -185,10 +235,7 @@ class _Strictness:
 
     def explain(self, fault: Any) -> NoReturn:
         """Raise the parser's error in plain words, at the place to correct."""
-        from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line, explain
-
-        if line := conflict_line(self._text):
-            refuse(self._source, line, 1, *CONFLICT)
+        refuse_conflict(self._text, self._source)
         mark = fault.problem_mark
         found = self._text[mark.index : mark.index + 1]
         problem, context = fault.problem or "", fault.context or ""
@@ -196,9 +243,12 @@ class _Strictness:
             self._refuse_tab(mark.line + 1, mark.column + 1)
         if "directive" in context:
             self._refuse_directive(mark.line + 1)
-        message, guidance, at_context = explain(context, problem, found)
-        if at_context and fault.context_mark:
-            mark = fault.context_mark
+        said, message, guidance = f"{context}; {problem}", problem, ""
+        for words, ours, cure, where in _EXPLANATIONS:
+            if words in said:
+                message, guidance = ours.replace("{found}", printable(found)), cure
+                mark = fault.context_mark if where == "context" and fault.context_mark else mark
+                break
         refuse(self._source, mark.line + 1, mark.column + 1, message, guidance)
 
     def _refuse_tab(self, line: int, col: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Data → YAML text, in our one style.
+"""Data → YAML text, in our one style: a value, an entry, or a file with text of several lines.
 
 YAML 1.1 and 1.2 readers agree on it: strings are double-quoted unless they are words that no rule
 takes for anything else, and characters that break a line, hide or reorder text are escaped. It is
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.formats.located import Data, Plain
 
 
 class Block(dict[str, object]):
@@ -76,3 +78,53 @@ def pair(key: str, value: object, indent: int) -> str:
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
         return f"{margin}{key}:\n" + "".join(f"{margin}  - {flow(item)}\n" for item in value)
     return f"{margin}{key}: {flow(value)}\n"
+
+
+# ── a whole file for people ─────────────────────────────────────────────────────────────────
+
+
+def yaml_text(data: dict[str, Data]) -> str:
+    """A mapping as YAML, which `strict_yaml.load` reads as it is."""
+    return "".join(f"{line}\n" for line in _lines(data, ""))
+
+
+def _lines(data: dict[str, Data] | list[Data], margin: str) -> Iterator[str]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _item(f"{margin}{scalar(key)}:", value, margin)
+    else:
+        for value in data:
+            if isinstance(value, (dict, list)) and value:
+                first, *others = _lines(value, f"{margin}  ")
+                yield f"{margin}- {first.removeprefix(f'{margin}  ')}"
+                yield from others
+            else:
+                yield from _item(f"{margin}-", value, margin)
+
+
+def _item(start: str, value: Data, margin: str) -> Iterator[str]:
+    if not isinstance(value, str):
+        if value:
+            yield start
+            yield from _lines(value, f"{margin}  ")
+        else:
+            yield f"{start} {'{}' if isinstance(value, dict) else '[]'}"
+    elif isinstance(value, Plain) and not isinstance(value.value, str):
+        yield f"{start} {value}".rstrip()
+    elif _fits_a_block(value):
+        yield f"{start} |" if value.endswith("\n") else f"{start} |-"
+        for line in value.removesuffix("\n").split("\n"):
+            yield f"{margin}  {line}" if line else ""
+    else:
+        yield f"{start} {scalar(str(value))}"
+
+
+def _fits_a_block(text: str) -> bool:
+    """True if a block shows the text as it is, to people and to every reader."""
+    lines = text.removesuffix("\n").split("\n")
+    return (
+        len(lines) > 1
+        and all(line.replace("\t", " ").isprintable() for line in lines)
+        and bool(lines[0].strip() and lines[-1].strip())
+        and not lines[0].startswith((" ", "\t"))
+    )

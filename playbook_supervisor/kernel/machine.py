@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel import gates, phases
-from playbook_supervisor.kernel.cached_query import cached_query
-from playbook_supervisor.kernel.descriptions import describe, in_words
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -30,8 +28,10 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     Run,
     TakenUp,
+    describe,
+    in_words,
 )
-from playbook_supervisor.kernel.model import Playbook, Step, item_number
+from playbook_supervisor.kernel.model import Playbook, Step, cached_query, item_number
 from playbook_supervisor.kernel.phases import attempt, failures, positions, status, steps_done
 from playbook_supervisor.kernel.recovery import untried
 from playbook_supervisor.kernel.state import Entry, Event, Position, State

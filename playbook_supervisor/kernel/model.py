@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, wraps
 
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.vocabulary import (
@@ -18,6 +18,13 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+    S = TypeVar("S")
 
 FIRST_VERSION = "1.0"
 """The version of kai's playbooks, which have slash commands and conditions without parameters."""
@@ -272,3 +279,19 @@ class Playbook(Record, slots=False):
     def phase_of(self) -> dict[str, int]:
         """Step id → index into `phases`."""
         return {step.id: index for index, phase in enumerate(self.phases) for step in phase}
+
+
+def cached_query(query: Callable[[S], T]) -> Callable[[S], T]:
+    """A function of a state or of a playbook that is computed once for each of them, as
+    `cached_property` would."""
+    key = query.__qualname__
+
+    @wraps(query)
+    def cached(state: S) -> T:
+        known = state.__dict__
+        if key not in known:
+            known[key] = query(state)
+        result: T = known[key]
+        return result
+
+    return cached

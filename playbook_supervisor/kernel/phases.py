@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.kernel import gates, tools
-from playbook_supervisor.kernel.cached_query import cached_query
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.kernel.model import Step, base_of, item_number
+from playbook_supervisor.kernel.model import Step, base_of, cached_query, item_number
 from playbook_supervisor.kernel.recovery import another_follows, due_at, tolerated
 from playbook_supervisor.kernel.state import (
     NOT_STARTED,

@@ -10,7 +10,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
-from playbook_supervisor.formats.yaml_text import yaml_text
+from playbook_supervisor.formats.yaml_writer import yaml_text
 from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.project.playbooks import dialects, library
 from playbook_supervisor.project.playbooks.schema import examine_translation, required

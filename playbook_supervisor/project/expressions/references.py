@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from playbook_supervisor.errors import CheckError
-from playbook_supervisor.kernel.cached_query import cached_query
-from playbook_supervisor.kernel.model import Arg, Playbook
+from playbook_supervisor.kernel.model import Arg, Playbook, cached_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

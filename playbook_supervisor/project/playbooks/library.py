@@ -14,11 +14,11 @@ from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, StateError, StorageError
 from playbook_supervisor.formats.front_matter import has_front_matter
+from playbook_supervisor.formats.located import conflict_line
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import refuse_newer
-from playbook_supervisor.formats.yaml_errors import conflict_line
 from playbook_supervisor.formats.yaml_writer import scalar
 from playbook_supervisor.project.playbooks import yaml_folder
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile

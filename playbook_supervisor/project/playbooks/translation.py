@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, nearest, printable
-from playbook_supervisor.formats.yaml_text import yaml_text
+from playbook_supervisor.formats.yaml_writer import yaml_text
 from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
