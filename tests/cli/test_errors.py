@@ -24,7 +24,7 @@ pytestmark = pytest.mark.measured
 BUG = """
 import sys
 from playbook_supervisor import __main__
-from playbook_supervisor.project import library
+from playbook_supervisor.project.playbooks import library
 
 def playbooks(root):
     raise RuntimeError(f"out of\\x1b[31m luck in {root}")

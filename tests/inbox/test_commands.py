@@ -162,7 +162,7 @@ class TestListening:
         self, missing: str, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in [
-            name for name in sys.modules if name.startswith("playbook_supervisor.cli.web")
+            name for name in sys.modules if name.startswith("playbook_supervisor.inbox.web")
         ]:
             monkeypatch.delitem(sys.modules, name)
         for name in [name for name in sys.modules if name.split(".")[0] == missing]:

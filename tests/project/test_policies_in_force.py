@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from support.checked_project import Checked
 from support.hook_calls import Hooked
 from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.commands.driving import answering, driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
@@ -24,9 +22,7 @@ from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.gate.gate_text import lines
-from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.system.git import checkout
 
 RELEASE = "*@release.example.org"
 GUARD = f"match: {{playbook: gated}}\nanswered_by: ['{RELEASE}']\n"
@@ -375,16 +371,3 @@ def test_the_error_of_settings_names_the_command_that_lists_all(gated: Project) 
     with pytest.raises(PlaybookError) as caught:
         view.probe(["spec_exists"], cwd=gated.root)
     assert caught.value.guidance == "`playbook check .playbooks/config.yaml` lists them all."
-
-
-def test_the_store_of_a_policy_is_the_sessions_folder(gated: Project) -> None:
-    """What `git clean` took comes back with the rest of the session."""
-    run(gated, Mode.MANUAL)
-    kept = (gated.session / "policy.yaml").read_bytes()
-    for file in gated.session.iterdir():
-        file.unlink()
-    store = DiskStore(checkout.find(gated.root))
-    (session_id,) = store.driven()
-    locate.tree(store, session_id).look()
-    assert (gated.session / "policy.yaml").read_bytes() == kept
-    assert json.loads((store.runtime(session_id) / "policy.json").read_bytes())["policy"]

@@ -386,12 +386,6 @@ def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -
     assert work(tree.advance()).id == "b#1"
 
 
-def test_anyone_may_abort(scene: Scene) -> None:
-    tree = at_the_gate(scene)
-    tree.answer(ask(tree.look()).id, Resolution.ABORT, "abort", Principal(ADA))
-    assert tree.look().manifest.status is SessionStatus.ABORTED
-
-
 def test_a_star_allows_any_person_and_not_autonomous_mode(scene: Scene) -> None:
     policy = Policy((Demand("b", "team.yaml", None, (), ("*",)),))
     policy.admit("b", ALWAYS, CONTINUE, "Nobody Special")
@@ -448,13 +442,6 @@ def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:
     with pytest.raises(PolicyError) as caught:
         GUARDED.admit_start(made, "c", lambda: ADA)
     assert caught.value.code == "PB-POLICY-SKIP"
-
-
-def test_a_required_postcondition_is_checked(scene: Scene) -> None:
-    tree = begun(scene, Policy((Demand("a", "x.yaml", None, (Condition.PLAN_EXISTS,)),)))
-    snapshot = tree.report("a#1", Outcome(output="all is well"))
-    assert snapshot.manifest.status is SessionStatus.FAILED
-    assert "plan_exists" in scene.journal(tree)[-1]["error"]
 
 
 def test_the_policies_apply_on_another_machine(scene: Scene) -> None:

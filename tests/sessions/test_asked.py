@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
-from support.stored_sessions import Scene, ask, playbook, step, unsynced
+from support.stored_sessions import Scene, ask, playbook, step
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.timestamps import to_time
@@ -51,11 +49,6 @@ entries:
         opened_at: "2026-02-19T10:01:00.000Z"
         request: {REQUEST}
 """
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def tree(scene: Scene) -> SessionTree:

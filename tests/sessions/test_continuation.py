@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from cli.terminal import Terminal
@@ -91,9 +89,6 @@ def guarded(project: Project) -> Project:
     return project
 
 
-Agent = Callable[[Project, str], str]
-
-
 def exec_agent(project: Project, attack: str) -> str:
     """A program that attacks in the first step, and notes each step that it runs.
 
@@ -133,37 +128,6 @@ def test_what_an_agent_forges_is_refused_in_the_run_and_after_it(
     assert "launched_at" not in guarded.journal()[-1]
 
 
-def test_what_the_script_agent_forges_is_refused_as_well(guarded: Project) -> None:
-    """Its file names no session, so its author has to know the id: here from a first gate."""
-    first = STEPS.replace("/x, autonomy: auto", "/x, autonomy: gate_always")
-    guarded.write(".playbooks/playbooks/guarded.yaml", first)
-    assert (
-        guarded.playbook("run", "guarded", "--agent", guarded.script("default: {say: done}")).code
-        == 4
-    )
-    name = guarded.session.name
-    forged = (
-        (guarded.session / "playbook.yaml")
-        .read_text()
-        .replace("/y, autonomy: gate_always", "/y, autonomy: auto")
-    )
-    private = f".git/playbook/{name}"
-    texts = {
-        f".playbooks/sessions/{name}/playbook.yaml": forged,
-        f"{private}/playbook.yaml": forged,
-    }
-    texts |= {f"{private}/{gone}": "" for gone in (f"{NAME}-0", f"{NAME}-1", "compiled.json")}
-    agent = guarded.script(json.dumps({"steps": {"work": {"write": texts}}}))
-    assert guarded.playbook("answer", "continue").code == 0
-    refused = guarded.playbook("resume", "--agent", agent)
-    assert guarded.read(f".playbooks/sessions/{name}/playbook.yaml") == forged
-    assert (refused.code, "the pinned playbook was changed" in refused.err) == (3, True), (
-        refused.err
-    )
-    assert [entry["step_id"] for entry in guarded.journal()] == ["work"]
-    assert guarded.playbook("resume", "--agent", agent).code == 3
-
-
 def test_a_runtime_state_that_disappears_under_a_driver_is_written_again(guarded: Project) -> None:
     agent = exec_agent(guarded, "import shutil\nshutil.rmtree(root / '.git/playbook')")
     run = guarded.playbook("run", "guarded", "--agent", agent)
@@ -181,13 +145,6 @@ def test_folders_in_the_place_of_the_runtime_state_stop_the_driver(guarded: Proj
     assert "Move it away" in run.err
     assert "the runtime state is damaged" in guarded.playbook("audit").out
     assert guarded.read("ran") == "work\n"
-
-
-def test_comments_may_be_written_under_a_driver(guarded: Project) -> None:
-    note = "file = session / 'journal.yaml'\nfile.write_text('# seen\\n' + file.read_text())"
-    run = guarded.playbook("run", "guarded", "--agent", exec_agent(guarded, note))
-    assert run.code == 4, run.err
-    assert (guarded.session / "journal.yaml").read_text().startswith("# seen\n")
 
 
 def test_files_that_disappear_under_a_driver_come_back(guarded: Project) -> None:
@@ -305,11 +262,3 @@ def test_a_damaged_slot_does_not_blame_the_journal(waiting: Project) -> None:
     assert (waiting.session / "journal.yaml").read_bytes() == before
     assert waiting.playbook("answer", "continue").code == 0
     assert waiting.playbook("resume").code == 0
-
-
-def test_a_clone_takes_the_files_as_they_are(waiting: Project) -> None:
-    waiting.commit("Record the session")
-    clone = waiting.root.with_name("clone")
-    waiting.git("clone", "-q", str(waiting.root), str(clone))
-    there = Project(clone, waiting.home)
-    assert there.playbook("resume", waiting.session.name).code == 4

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.stored_sessions import FEATURE, Scene, ask, ids, step, unsynced, work
+from support.stored_sessions import FEATURE, Scene, ask, ids, step, work
 
 from playbook_supervisor.commands import repair
 from playbook_supervisor.kernel.directives import Finish, Outcome
@@ -22,13 +21,6 @@ VERDICT = f".qa/{FEATURE}/verdict.md"
 BREAKING = "---\nverdict: FAIL\nbreaking: true\n---\n"
 OK = Outcome(output="ok")
 GATED = {"error_policy": "gate"}
-
-Answer = Callable[[SessionTree, Snapshot, Resolution], Snapshot]
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def answer(tree: SessionTree, snapshot: Snapshot, resolution: Resolution) -> Snapshot:
@@ -54,38 +46,6 @@ def test_a_verdict_from_before_the_launch_does_not_pass_this_run(scene: Scene) -
     (entry,) = scene.journal(tree)
     assert entry["status"] == "failed"
     assert "not written since the launch" in entry["error"]
-
-
-def test_the_same_verdict_written_again_passes(scene: Scene) -> None:
-    file = scene.write(VERDICT, "verdict: PASS\n")
-    tree = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
-    tree.begin()
-    before = file.stat()
-    scene.write(VERDICT, "verdict: PASS\n").touch()
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    tree.report("qa#1", OK)
-    assert scene.journal(tree)[0]["status"] == "done"
-
-
-def test_without_a_record_of_the_launch_no_verdict_counts(scene: Scene) -> None:
-    """A clone's files look new: their times show nothing."""
-    scene.write(VERDICT, "verdict: PASS\n")
-    tree = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
-    tree.begin()
-    forget(scene, tree).report("qa#1", OK)
-    (entry,) = scene.journal(tree)
-    assert entry["status"] == "failed"
-    assert "not written since the launch (no record of it)" in entry["error"]
-
-
-def test_an_unchanged_artifact_exists_and_the_evidence_says_so(scene: Scene) -> None:
-    scene.write(PLAN)
-    tree = scene.create(step("plan", postconditions=["plan_exists"]))
-    tree.begin()
-    tree.report("plan#1", OK)
-    (entry,) = scene.journal(tree)
-    assert entry["status"] == "done"
-    assert entry["evidence"] == [f"plan_exists: {PLAN}, 1 line, unchanged by this step"]
 
 
 # ── a lost attempt ──────────────────────────────────────────────────────────────────────────
@@ -122,11 +82,6 @@ def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
         assert journal[0]["error_code"] == "PB-STATE-INTERRUPTED"
 
 
-def test_a_lost_attempt_without_postconditions_runs_again(scene: Scene) -> None:
-    tree = scene.create("a")
-    assert work(tree.lose(work(tree.begin()))).id == "a#2"
-
-
 def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
     scene.write(VERDICT, "verdict: PASS\n")
     both = ["plan_exists", "qa_verdict_pass"]
@@ -138,14 +93,6 @@ def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
     scene.write(VERDICT, "verdict: PASS\nagain\n")
     snapshot = tree.lose(work(tree.advance()))
     assert isinstance(snapshot.directive, Finish)
-
-
-def test_without_a_record_existing_artifacts_decide(scene: Scene) -> None:
-    """As kai asks: the evidence alone."""
-    scene.write(PLAN)
-    tree = scene.create(step("plan", postconditions=["plan_exists"]), "next")
-    snapshot = tree.begin()
-    assert work(forget(scene, tree).lose(work(snapshot))).id == "next#1"
 
 
 # ── what a human waived ─────────────────────────────────────────────────────────────────────
@@ -169,17 +116,6 @@ def test_what_was_accepted_for_one_step_is_asked_about_at_each_later_one(scene: 
     assert work(answer(tree, snapshot, Resolution.ACCEPT)).id == "pr#1"
     journal = scene.journal(tree)
     assert [entry.get("waived") for entry in journal] == [["agreement_pass"]] * 3
-
-
-def test_an_acceptance_survives_the_loss_of_its_record(scene: Scene) -> None:
-    tree = scene.create(
-        step("plan", postconditions=["plan_exists"], **GATED),
-        step("tasks", preconditions=["plan_exists"]),
-    )
-    snapshot = tree.report(work(tree.begin()).id, OK)
-    snapshot = answer(tree, snapshot, Resolution.ACCEPT)
-    tree.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
-    assert work(forget(scene, tree).advance()).id == "tasks#1"
 
 
 def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(
@@ -259,14 +195,6 @@ def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scen
     again = scene.again(tree)
     assert ask(again.advance()).id == ask(snapshot).id
     assert ask(answer(again, again.advance(), Resolution.CONTINUE)).id == "check#1?2"
-
-
-def test_a_breaking_report_left_over_from_an_earlier_session_does_not_count(
-    scene: Scene,
-) -> None:
-    scene.write(REPORT, BREAKING)
-    tree = scene.create(step("careful", autonomy="gate_on_breaking"))
-    assert work(tree.begin()).id == "careful#1"
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [(-3600, False), (3600, True)])

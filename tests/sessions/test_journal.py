@@ -199,18 +199,6 @@ def test_a_journal_of_ours_is_written_again_byte_for_byte() -> None:
     assert not history.legacy
 
 
-def test_a_thousand_entries_are_parsed_and_written_again_byte_for_byte() -> None:
-    made = [
-        replace(DONE, step_id=f"step-{n}", started_at=n * 1000, completed_at=n * 1000 + n)
-        for n in range(1000)
-    ]
-    data = HEADER + b"".join(map(emit_entry, made))
-    history = parsed(data)
-    assert history.entries == tuple(made)
-    assert HEADER + b"".join(data[start:stop] for start, stop in history.spans) == data
-    assert data[slice(*history.spans[500])] == emit_entry(made[500])
-
-
 def test_a_journal_may_be_longer_than_other_files() -> None:
     entry = replace(DONE, error="long " * 1000)
     made = [replace(entry, attempt=n) for n in range(1, 301)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from support.stored_sessions import FEATURE, Scene, playbook
@@ -19,11 +18,6 @@ CHILD = "playbooks/release.yaml"
 
 def release(*steps: str) -> bytes:
     return playbook(*steps).replace(b"name: sample", b"name: release")
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
 
 
 def began(scene: Scene, policy: Policy | None = None) -> SessionTree:

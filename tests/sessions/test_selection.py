@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
-from support.stored_sessions import FEATURE, Scene, ask, finish, playbook, step, unsynced
+from support.stored_sessions import FEATURE, Scene, ask, finish, playbook, step
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Failure, Outcome
@@ -25,11 +24,6 @@ completed_at: ""
 current_step: a
 worktree: ""
 """
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def chosen(scene: Scene) -> str:

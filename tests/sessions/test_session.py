@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
-from support.stored_sessions import Scene, ask, failed, finish, ids, step, unsynced, work
+from support.stored_sessions import Scene, ask, failed, finish, ids, step, work
 
 from playbook_supervisor.errors import CheckError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
@@ -16,11 +15,6 @@ from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 OK = Outcome(output="ok")
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -73,31 +67,6 @@ def test_a_reviewers_note_survives_every_later_write(
     assert all(any(line in written for written in lines) for line in kept)
     assert ids(scene.journal(half_way)) == ["a#1 done", "b#1 done", "c#1 done", "d#1 done"]
     assert scene.again(half_way).advance().manifest.status is SessionStatus.COMPLETED
-
-
-def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
-    scene: Scene, half_way: SessionTree
-) -> None:
-    file = scene.file(half_way, "journal.yaml")
-    file.write_bytes(file.read_bytes() + b"  # to be continued")
-    finish(half_way, half_way.advance())
-    text = file.read_text()
-    assert "\n  # to be continued\n" in text
-    assert text.index("# to be continued") < text.index("step_id: d")
-    yaml.safe_load(text)
-
-
-def test_a_journal_that_a_person_reindented_keeps_their_indentation(
-    scene: Scene, half_way: SessionTree
-) -> None:
-    file = scene.file(half_way, "journal.yaml")
-    edited = file.read_text().replace("\n    ", "\n  ").replace("\n  - ", "\n- ")
-    file.write_text(edited)
-    finish(half_way, half_way.advance())
-    text = file.read_text()
-    assert text.startswith(edited[: edited.index("- step_id: c")])
-    assert "\n- step_id: d\n  status: done\n" in text
-    assert ids(scene.journal(half_way))[-1] == "d#1 done"
 
 
 def test_a_note_in_a_journal_without_entries_survives(scene: Scene) -> None:
@@ -281,18 +250,6 @@ def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
     assert done["completed_at"] == scene.journal(tree)[-1]["completed_at"]
 
 
-def test_a_lagging_manifest_is_repaired_by_the_next_command(
-    scene: Scene, half_way: SessionTree
-) -> None:
-    file = scene.file(half_way, "session.yaml")
-    before = file.read_bytes()
-    half_way.report("c#1", OK)
-    after = file.read_bytes()
-    file.write_bytes(before)
-    scene.again(half_way).advance()
-    assert file.read_bytes() == after
-
-
 def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
     scene: Scene, half_way: SessionTree
 ) -> None:
@@ -313,15 +270,6 @@ def test_opening_an_unchanged_session_writes_nothing(scene: Scene, half_way: Ses
     before = looks()
     assert work(scene.again(half_way).advance()).id == "c#1"
     assert looks() == before
-
-
-def test_an_unexpected_observation_changes_nothing(scene: Scene, half_way: SessionTree) -> None:
-    before = scene.file(half_way, "journal.yaml").read_bytes()
-    with pytest.raises(StateError, match="outstanding is the work of c#1"):
-        half_way.answer("d#1?1", Resolution.CONTINUE, "continue", Principal("Ana"))
-    assert scene.file(half_way, "journal.yaml").read_bytes() == before
-    with half_way.store.open(half_way.id) as opened, pytest.raises(KeyError):
-        opened.entry("a#1")
 
 
 # ── between two writes ──────────────────────────────────────────────────────────────────────
@@ -361,24 +309,6 @@ def test_changed_data_are_detected_after_a_crash(scene: Scene, half_way: Session
 
 
 # ── another machine ─────────────────────────────────────────────────────────────────────────
-
-
-def test_on_another_machine_the_files_are_taken_as_they_are(
-    scene: Scene, half_way: SessionTree, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    elsewhere = Scene(tmp_path_factory.mktemp("elsewhere"))
-    theirs = scene.file(half_way, "x").parent
-    ours = elsewhere.root / ".playbooks/sessions" / half_way.id
-    ours.mkdir(parents=True)
-    for file in theirs.iterdir():
-        (ours / file.name).write_bytes(file.read_bytes())
-    tree = SessionTree(elsewhere.store, half_way.id)
-    snapshot = tree.advance()
-    assert work(snapshot).id == "c#1"
-    finish(tree, snapshot)
-    assert ids(elsewhere.journal(tree))[2:] == ["c#1 done", "d#1 done"]
-    elsewhere.edit(tree, "journal.yaml", ("status: done", "status: failed"))
-    assert "a#1" in refusal(elsewhere, tree).message
 
 
 def test_on_another_machine_an_invalid_playbook_is_refused(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.scratch_project import FEATURE, Project
-from support.stored_sessions import BEGAN, Clock, Scene, playbook, step, unsynced, work
+from support.stored_sessions import BEGAN, Clock, Scene, playbook, step, work
 
 from playbook_supervisor.audit.examination import examine_tree
 from playbook_supervisor.commands.views import session_files
@@ -22,11 +22,6 @@ from playbook_supervisor.system.git import checkout
 HOUR = 3_600_000
 OK = Outcome(output="done")
 ANN = Principal("Ann <ann@x.org>")
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def findings(scene: Scene, now: int) -> list[str]:

@@ -371,20 +371,6 @@ def test_without_an_identity_git_says_what_is_missing(
     assert "`git config user.email ADDRESS`" in refusal.guidance
 
 
-def test_a_failed_signature_is_reported(
-    repository: Repository,
-) -> None:
-    repository.git("config", "commit.gpgSign", "true")
-    repository.git("config", "gpg.program", "false")
-    assert "gpg failed to sign" in repository.refuses().message
-
-
-def test_an_unreadable_repository_is_reported(repository: Repository) -> None:
-    repository.write(".git/config", "[core\n")
-    with pytest.raises(GitError, match="git status was refused: fatal: bad config"):
-        repository.commit()
-
-
 def test_git_shows_no_prompt(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither at a terminal nor in a window."""
     monkeypatch.setenv("GPG_TTY", "/dev/pts/0")

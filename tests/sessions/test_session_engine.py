@@ -6,7 +6,6 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
@@ -21,7 +20,6 @@ from support.stored_sessions import (
     ids,
     playbook,
     step,
-    unsynced,
     work,
 )
 
@@ -38,14 +36,8 @@ from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
-from playbook_supervisor.system.process.processes import Worker
 
 OK = Outcome(output="all green")
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def session_in(project: Project, *steps: dict[str, object] | str, feature: str = "") -> SessionTree:
@@ -97,17 +89,6 @@ def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> 
     assert not tree.begin().pending
 
 
-def test_beginning_in_the_middle_journals_the_skipped_steps(scene: Scene) -> None:
-    tree = scene.create("a", "b", "c")
-    snapshot = tree.begin("c")
-    assert work(snapshot).id == "c#1"
-    assert [entry.get("human_response") for entry in scene.journal(tree)] == [
-        "--from c",
-        "--from c",
-        None,
-    ]
-
-
 def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
     scene: Scene,
 ) -> None:
@@ -121,15 +102,6 @@ def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
     assert began <= entry.started_at < began + 60_000
     ended = tree.report("a#1", OK).manifest.completed_at or 0
     assert began <= ended < began + 60_000
-
-
-def test_a_session_begins_once(scene: Scene) -> None:
-    tree = scene.create("a")
-    tree.begin()
-    with pytest.raises(StateError) as caught:
-        tree.begin()
-    assert caught.value.code == "PB-STATE-REFUSED"
-    assert work(tree.advance()).id == "a#1"
 
 
 def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scene) -> None:
@@ -196,24 +168,6 @@ def test_a_return_can_be_noted_without_launching_anything(scene: Scene) -> None:
     assert work(tree.advance()).id == "b#1"
 
 
-def test_a_retry_follows_at_once(scene: Scene) -> None:
-    tree = scene.create(step("a", error_policy="retry_once"))
-    tree.begin()
-    assert work(tree.report("a#1", failed())).id == "a#2"
-    assert tree.report("a#2", failed()).directive == Finish(SessionStatus.FAILED)
-
-
-def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
-    group = [step(name, parallel_group="g") for name in "ab"]
-    tree = scene.create(*group, "c")
-    snapshot = tree.begin()
-    assert [member.id for member in running(snapshot)] == ["a#1", "b#1"]
-    snapshot = tree.report("b#1", OK)
-    assert [member.id for member in running(snapshot)] == ["a#1"]
-    assert snapshot.repeated
-    assert work(tree.report("a#1", OK)).id == "c#1"
-
-
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -275,24 +229,6 @@ def test_the_context_of_a_gate_before_the_first_step_says_that_nothing_has_chang
 
 
 # ── endings ─────────────────────────────────────────────────────────────────────────────────
-
-
-def test_an_aborted_session_has_ended(scene: Scene) -> None:
-    tree = scene.create("a", "b")
-    tree.begin()
-    snapshot = tree.abort("enough", Principal("Ana"))
-    assert snapshot.directive == Finish(SessionStatus.ABORTED)
-    assert scene.journal(tree)[0]["human_response"] == "enough"
-    assert scene.manifest(tree)["status"] == "aborted"
-
-
-def test_an_interrupted_session_stays_open(scene: Scene) -> None:
-    tree = scene.create("a")
-    tree.begin()
-    tree.interrupt()
-    assert scene.manifest(tree)["status"] == "in_progress"
-    assert scene.journal(tree)[0]["error_code"] == "PB-STATE-INTERRUPTED"
-    assert work(scene.again(tree).advance()).id == "a#2"
 
 
 def test_a_failed_session_can_be_resumed(scene: Scene) -> None:
@@ -361,18 +297,6 @@ def test_agent_and_mode_are_remembered(scene: Scene) -> None:
         "timeout": 60.0,
         "max_turns": 3,
     }
-
-
-def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:
-    tree = scene.create("a")
-    attempt = work(tree.begin())
-    left = Worker(["sleep", "600"], cwd=scene.root, worker_file=tree.worker_file(attempt), env=None)
-    ended = threading.Thread(target=lambda: list(left.lines()))
-    ended.start()
-    tree.end_workers()
-    ended.join(120)
-    assert not ended.is_alive()
-    assert left.returncode != 0
 
 
 # ── others at the same time ─────────────────────────────────────────────────────────────────

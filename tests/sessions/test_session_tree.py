@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from pytest_mock import MockerFixture
-from support.stored_sessions import Scene, ask, failed, ids, step, unsynced, work
+from support.stored_sessions import Scene, ask, failed, ids, step, work
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Check, Finish, Outcome
@@ -25,11 +24,6 @@ from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 ANN = Principal("Ann <ann@x.org>")
 OK = Outcome(output="all green")
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def calls(name: str = "release", child: str = "child", **more: object) -> dict[str, object]:
@@ -184,18 +178,6 @@ def test_a_later_step_reads_what_the_child_ended_with(scene: Scene) -> None:
     assert top.input_of(work(top.report("read#1", OK))) == said
 
 
-def test_children_have_children(scene: Scene) -> None:
-    define(scene, "child", calls("inner", child="grandchild"), "after")
-    define(scene, "grandchild", "deep")
-    top = parent(scene, calls())
-    assert leaves(top.begin()) == ["release#1/inner#1/deep#1"]
-    snapshot = top.report("release#1/inner#1/deep#1", OK)
-    assert leaves(snapshot) == ["release#1/after#1"]
-    for event in snapshot.events:
-        assert snapshot.of(event).state.playbook.step(event.entry.step_id)
-    assert top.report("release#1/after#1", OK).directive == Finish(SessionStatus.COMPLETED)
-
-
 def test_a_child_beyond_the_depth_that_the_top_allows_is_not_made(scene: Scene) -> None:
     """cat FR-9.5: the limit of the session that a person began counts."""
     define(scene, "child", calls("again"), limits={"max_depth": 100})
@@ -332,14 +314,6 @@ def test_a_new_attempt_is_a_new_child(scene: Scene) -> None:
     assert child_of(scene, top).id != child_of(scene, top, "release#2").id
     top.report("release#2/plan#1", failed())
     assert leaves(top.take_up()) == ["release#3/plan#1"]
-
-
-def test_a_child_runs_what_it_was_when_the_session_began(scene: Scene) -> None:
-    define(scene, "child", "plan")
-    top = parent(scene, "first", calls())
-    top.begin()
-    define(scene, "child", "other")
-    assert leaves(top.report("first#1", OK)) == ["release#1/plan#1"]
 
 
 def test_a_child_that_cannot_begin_is_a_failure_and_no_session(scene: Scene) -> None:

@@ -60,16 +60,6 @@ def test_settings_that_an_agent_writes_have_no_effect_on_its_session(two: Projec
     assert not (two.root / "evil.log").exists()
 
 
-def test_settings_that_the_script_agent_writes_have_no_effect_either(two: Project) -> None:
-    write = {"a": {"write": {SETTINGS: POWERS}}}
-    waiting = two.playbook("run", "one", "--agent", two.script(yaml.safe_dump({"steps": write})))
-    assert waiting.code == 4, waiting.err
-    assert two.read(SETTINGS) == POWERS
-    assert not (two.root / "evil.log").exists()
-    assert "notify was nothing" in two.playbook("resume").err
-    assert not (two.root / "evil.log").exists()
-
-
 def test_a_person_accepts_settings_and_session_yaml_says_so(two: Project) -> None:
     two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
     two.write(SETTINGS, POWERS)
@@ -100,14 +90,6 @@ def test_what_a_person_was_shown_is_accepted_and_not_what_is_written_meanwhile(
     assert driving.resume(cwd=two.root, confirm=says_yes).why == "completed"
     assert (two.session / "config.yaml").read_text() == mine
     assert not (two.root / "evil.log").exists()
-
-
-def test_values_that_look_like_secrets_are_not_told(two: Project) -> None:
-    two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
-    two.write(SETTINGS, "checks: {t: {run: [make], env: {API_TOKEN: hunter2hunter2}}}\n")
-    told = two.playbook("answer", "continue").err
-    assert "API_TOKEN: [redacted]" in told
-    assert "hunter2" not in told
 
 
 def test_what_is_shown_is_read_where_the_sessions_settings_say(two: Project) -> None:

@@ -26,7 +26,6 @@ from support.stored_sessions import (
     ids,
     playbook,
     step,
-    unsynced,
     work,
 )
 
@@ -35,18 +34,12 @@ from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.files import pinned_inputs
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
-from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
 OK = Outcome(output="ok")
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return unsynced(monkeypatch, tmp_path)
 
 
 def make(store: DiskStore, text: bytes = b"") -> str:
@@ -83,10 +76,6 @@ def test_a_new_session_is_a_folder_with_all_that_it_needs(scene: Scene) -> None:
 def test_the_date_in_an_id_is_that_of_utc(scene: Scene) -> None:
     scene.clock.now = BEGAN - 10 * 3_600_000 - 2000  # one second before midnight
     assert scene.create("a").id.startswith("20260218-")
-
-
-def test_the_machines_own_clock_counts_milliseconds(scene: Scene) -> None:
-    assert abs(system_clock() - Path("/proc/self").stat().st_mtime_ns // 1_000_000) < 3_600_000
 
 
 def test_a_used_id_is_not_reserved_again(scene: Scene, mocker: MockerFixture) -> None:
@@ -146,13 +135,6 @@ def test_an_invalid_id_is_refused(scene: Scene, name: str, asked: str) -> None:
     assert not (scene.store.checkout.runtime / "20260219-zzz").exists()
 
 
-def test_a_session_can_be_read_without_opening_it(scene: Scene) -> None:
-    tree = scene.create("a")
-    finish(tree, tree.begin())
-    assert scene.store.manifest(tree.id).status is SessionStatus.COMPLETED
-    assert [entry.id for entry in scene.store.journal(tree.id).entries] == ["a#1"]
-
-
 def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
     tree = scene.create("a", "b")
     tree.begin()
@@ -185,21 +167,6 @@ def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None
     assert project.journal()[0]["step_id"] == "a"
     assert (project.session / "playbook.yaml").read_bytes() == before["playbook.yaml"]
     assert store.ids() == [tree.id]
-
-
-def test_another_process_restores_it_from_the_copies(scene: Scene) -> None:
-    tree = scene.create("a", "b")
-    tree.begin()
-    tree.report("a#1", OK)
-    with scene.store.open(tree.id) as opened:
-        opened.copy()
-    folder = scene.file(tree, "x").parent
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    shutil.rmtree(folder)
-    again = scene.again(tree)
-    assert work(again.advance()).id == "b#1"
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    assert len(again.store.notices) == 1
 
 
 def test_a_file_that_a_failing_machine_left_empty_is_restored(scene: Scene) -> None:

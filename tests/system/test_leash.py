@@ -120,7 +120,7 @@ def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
 RUNNER = """
 import sys
 from pathlib import Path
-from playbook_supervisor.system import leash_process
+from playbook_supervisor.system.process import leash_process
 from playbook_supervisor.system.process.processes import Worker
 leash_process.GRACE = 0.2
 code, outlives = sys.argv[1:]

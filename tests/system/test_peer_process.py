@@ -30,7 +30,7 @@ HIDES = f"import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n{CONNECTS}"
 
 LOOKS = """\
 import os, socket, subprocess, sys
-from playbook_supervisor.system import peer_process
+from playbook_supervisor.system.process import peer_process
 for code in sys.argv[1:]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         argv = [sys.executable, "-c", code, "127.0.0.1", str(server.getsockname()[1])]

@@ -400,7 +400,7 @@ def test_a_program_that_cannot_be_started_leaves_no_worker_file(tmp_path: Path) 
 RUNNER = """
 import sys
 from pathlib import Path
-from playbook_supervisor.system import leash_process
+from playbook_supervisor.system.process import leash_process
 from playbook_supervisor.system.process.processes import Worker
 leash_process.GRACE = 0.2
 worker = Worker([sys.executable, "-c", sys.argv[2]], cwd=Path.cwd(), worker_file=Path(sys.argv[1]))

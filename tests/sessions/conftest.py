@@ -1,0 +1,13 @@
+"""`scene`: sessions in a small repository, with a clock of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.stored_sessions import Scene, unsynced
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
