@@ -13,12 +13,12 @@ help:
 	@echo 'make test-core  the tests of the core alone, without the fleet, the inbox and the dialects'
 	@echo 'make test-long  the long families: the real client, the whole walk, kills, a browser'
 	@echo 'make coverage   the tests again, measured; keeps the figures, which are to be committed'
-	@echo 'make test-all   all of them, with all examples of the property tests'
+	@echo 'make test-all   both, the first measured, with all examples of the property tests'
 	@echo 'make lint       style, types and the directions of imports'
 	@echo 'make format     apply the formatter and the automatic fixes'
 	@echo 'make recording  make the animation and the pictures of the documents again'
 	@echo 'make bench      run the benchmarks; docs/performance.md explains the figures'
-	@echo 'make fuzz       look for new counterexamples and kill 1,000 runs, for many minutes'
+	@echo 'make fuzz       whole families, new counterexamples and 1,000 kills, for many minutes'
 	@echo 'make fleet-chaos  a fleet whose machines, database and remotes fail, for ten minutes'
 	@echo 'make fleet-soak   the same with 500 sessions, for an hour'
 	@echo 'make clean      remove .venv and everything generated'
@@ -43,7 +43,7 @@ coverage: .venv/installed-dev
 
 test-long: export HYPOTHESIS_PROFILE := full
 test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos
-	$(PYTEST) -m long
+	$(PYTEST) -m 'long and not thorough'
 
 test-all:
 	$(MAKE) coverage
@@ -70,6 +70,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks
 
 fuzz: .venv/installed-dev
+	$(BIN)/python -m pytest -n auto -m thorough --timeout=0
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto -m hypothesis --timeout=0
 	CRASH_KILLS=1000 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash.py
 	CRASH_SHARDS=32 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py

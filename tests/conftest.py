@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from fnmatch import fnmatch
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = spread or waiting
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What is thorough is long, too: docs/decisions/0270."""
+    sampled = item.get_closest_marker("sampled")
+    if sampled and not any(fnmatch(item.callspec.id, each) for each in sampled.args):  # type: ignore[attr-defined]
+        item.add_marker("thorough")
+    if item.get_closest_marker("thorough"):
+        item.add_marker("long")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Do not trace property tests: without coverage they are three times as fast."""
@@ -134,7 +144,8 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """More than there are processors: tests wait for processes, long ones mostly for clients."""
     processors = os.cpu_count() or 1
-    return 2 * processors if config.option.markexpr == "long" else processors + 2
+    long = config.option.markexpr.startswith("long")
+    return 2 * processors if long else processors + 2
 
 
 GUARD = pytest.StashKey[isolation_guard.Guard]()

@@ -13,13 +13,19 @@ import pytest
 from support import crash_points
 
 FEW = 15
-KILLS = int(os.environ.get("CRASH_KILLS", "150"))
+KILLS = int(os.environ.get("CRASH_KILLS", "60"))
 """How many kills at random moments. A release must survive `CRASH_KILLS=1000`."""
 
 
 def shards(number: int) -> list[Any]:
-    """The first is in the short suite, all others in the long one."""
-    others = (pytest.param(shard, number, marks=pytest.mark.long) for shard in range(1, number))
+    """The first is in the short suite, the one in the middle in the long one."""
+    half = number // 2
+    others = (
+        pytest.param(
+            shard, number, marks=pytest.mark.long if shard == half else pytest.mark.thorough
+        )
+        for shard in range(1, number)
+    )
     return [(0, number), *others]
 
 

@@ -122,6 +122,7 @@ def made(project: Project, name: str = "made") -> bool:
 # ── permissions ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.sampled("put_off_it_ends_and_continues")
 @pytest.mark.parametrize("check", ASKING_CHECKS, ids=lambda check: check.__name__)
 def test_claude_passes_every_check_of_an_agent_that_asks(
     check: AgentCheck, put: Put, agent: Agent, project: Project, tmp_path: Path
@@ -258,6 +259,7 @@ def test_a_call_in_a_subagent_is_asked_for(
 # ── questions ───────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.sampled("BASH-bash")
 @pytest.mark.parametrize(
     ("words", "told"), [("2", "zsh"), ("BASH", "bash"), ("fish, please", "fish, please")]
 )

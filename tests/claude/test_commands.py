@@ -47,6 +47,7 @@ def says(request: Request) -> Reply:
     return [text("It is done.")]
 
 
+@pytest.mark.sampled("pinned-*", "newest-renamed-*")
 @pytest.mark.parametrize(("command", "works", "inside"), WAYS)
 def test_headless(
     command: str, works: bool, inside: bool, headless: Headless, project: Project
@@ -65,6 +66,7 @@ def test_headless(
         assert "do: Run it inside Claude Code: /playbook.run one" in done.err
 
 
+@pytest.mark.sampled("pinned-*", "newest-renamed-*")
 @pytest.mark.parametrize(("command", "outside", "works"), WAYS)
 def test_inside(
     command: str,

@@ -68,6 +68,7 @@ def project(project: Project) -> Project:
     return project
 
 
+@pytest.mark.sampled("pinned-*", "newest-hook", "newest-silent")
 @pytest.mark.parametrize(("command", "script", "event", "code", "told"), ENDS)
 def test_headless(
     command: str,
@@ -92,6 +93,7 @@ def test_headless(
         assert all(request.called("Write") or request.number == 1 for request in client.model.main)
 
 
+@pytest.mark.sampled("pinned")
 def test_the_conditions_of_a_silent_step_decide(headless: Headless, project: Project) -> None:
     project.write("out.txt", "x\n")
     one = PLAYBOOK.format(command="plain").replace("retry_once", "stop")
@@ -109,6 +111,7 @@ class TestInside:
             made.write(path, content)
         return made
 
+    @pytest.mark.sampled("pinned-hook", "pinned-silent", "pinned-fork")
     @pytest.mark.parametrize(("command", "script", "event", "code", "told"), ENDS)
     def test_a_step_ends_in_the_same_way(
         self,

@@ -145,6 +145,7 @@ class TestTheScriptedModel:
             assert client.run("hello").result["is_error"]
 
 
+@pytest.mark.thorough
 class TestATurn:
     def test_of_plain_text_is_one_request_and_nothing_else(
         self, start: Start, recorder: Recorder
@@ -165,6 +166,7 @@ class TestATurn:
         assert client.run("read").result["terminal_reason"] == "completed"
 
 
+@pytest.mark.thorough
 class TestASlashCommand:
     @pytest.fixture(autouse=True)
     def command(self, project: Project) -> None:
@@ -201,6 +203,7 @@ class TestASlashCommand:
         assert client.model.requests[0].said == "/x.z one"
 
 
+@pytest.mark.thorough
 class TestASkill:
     def test_that_is_closed_or_unknown_fires_no_hook_and_one_that_breaks_does(
         self, start: Start, recorder: Recorder, project: Project
@@ -229,6 +232,7 @@ class TestASkill:
 
 
 class TestASubagent:
+    @pytest.mark.thorough
     def test_in_the_foreground_returns_as_the_result_of_its_call_and_leaves_a_receipt(
         self, start: Start, recorder: Recorder
     ) -> None:
@@ -266,6 +270,7 @@ class TestASubagent:
         for part in (f"<task-id>{agent}<", "<status>completed<", f"<tool-use-id>{launch[ID]}<"):
             assert part in prompt
 
+    @pytest.mark.thorough
     def test_is_kept_in_the_foreground_by_the_environment(
         self, start: Start, recorder: Recorder
     ) -> None:
@@ -274,6 +279,7 @@ class TestASubagent:
         assert client.run("go").text == "Returned."
 
 
+@pytest.mark.thorough
 class TestAHookThatBreaks:
     @pytest.mark.parametrize(("code", "runs"), [(1, True), (2, False)])
     def test_lets_the_tool_run_unless_its_code_is_two(
@@ -306,6 +312,7 @@ class TestAHookThatBreaks:
         assert [result.is_error for result in results] == [True, True, False], results
 
 
+@pytest.mark.thorough
 class TestAConversation:
     def test_without_a_terminal_has_no_way_to_ask_a_question(
         self, start: Start, recorder: Recorder
@@ -315,6 +322,7 @@ class TestAConversation:
         assert recorder.of("PreToolUse") == []
 
 
+@pytest.mark.thorough
 class TestTheTerminal:
     def test_asks_for_trust_before_anything_runs(
         self, start: Start, open_terminal: Open, recorder: Recorder
@@ -368,6 +376,7 @@ class TestTheTerminal:
         assert ran.exists()
 
 
+@pytest.mark.thorough
 class TestAQuestion:
     def test_is_not_shown_when_the_hook_allows_it(
         self, start: Start, open_terminal: Open, recorder: Recorder

@@ -153,6 +153,7 @@ def test_what_it_starts_can_neither_decide_nor_stay(headless: Headless, project:
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.sampled("refusal", "limit", "lie")
 @pytest.mark.parametrize(
     ("reply", "env", "code", "told"),
     [
@@ -230,6 +231,7 @@ def test_what_the_server_could_not_do_is_tried_again_before_the_first_tool(
 WAITS = "agents: {claude: {wait_for_limit: true}}\n"
 
 
+@pytest.mark.sampled("before-work")
 @pytest.mark.parametrize("begun", [False, True], ids=["before-work", "in-the-middle"])
 def test_a_usage_limit_is_waited_for_where_the_config_says_so(
     begun: bool, headless: Headless, project: Project
@@ -258,6 +260,7 @@ def test_a_usage_limit_is_waited_for_where_the_config_says_so(
     assert client.model.main[-1].called("Write") == 1
 
 
+@pytest.mark.sampled("cost")
 @pytest.mark.parametrize(
     ("option", "told"),
     [
@@ -308,6 +311,7 @@ CONFORMING: dict[str, Reply] = {
 _SAID: list[Block] = [text("It works.")]
 
 
+@pytest.mark.sampled("works_in_*", "the_wall_*", "every_process_*", "stopping_ends_*")
 @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_what_every_agent_promises(
     check: AgentCheck, headless: Headless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

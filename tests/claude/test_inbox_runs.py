@@ -27,6 +27,7 @@ def over(project: Project) -> bool:
     return bool(project.manifest()["status"] == "completed")
 
 
+@pytest.mark.sampled("permission")
 @pytest.mark.parametrize(
     ("model", "choice", "fields", "told"),
     [

@@ -63,6 +63,7 @@ TERMINATED = {"answering", "backing-off"}
 """The phases that SIGTERM interrupts; SIGINT the others."""
 
 
+@pytest.mark.sampled("in-a-tool", "limited")
 @pytest.mark.parametrize("name", PHASES)
 def test_a_run_is_interrupted_in_each_phase_and_continues(
     name: str, headless: Headless, project: Project

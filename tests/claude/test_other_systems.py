@@ -18,6 +18,7 @@ def project(furnished: Project) -> Project:
     return furnished
 
 
+@pytest.mark.sampled("spec-kit")
 @pytest.mark.parametrize("system", SHAPES)
 def test_the_playbook_of_another_system_runs_in_the_client(
     project: Project, sit: Sit, system: str

@@ -97,6 +97,7 @@ def test_a_command_that_asks_gets_its_answer_days_later(
     assert "zsh" in told
 
 
+@pytest.mark.sampled("9")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_while_it_waits_nothing_is_lost_asked_or_done_twice(
     number: signal.Signals, headless: Headless, project: Project

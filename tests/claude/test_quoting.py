@@ -32,7 +32,6 @@ def project(template: Path, tmp_path: Path, home: Path) -> Project:
     return Project.copied(template, tmp_path / "project", home=home)
 
 
-@pytest.mark.smoke
 def test_a_file_and_a_commit_named_like_a_directive_are_none(
     project: Project, start: Start
 ) -> None:

@@ -23,7 +23,6 @@ def project(furnished: Project) -> Project:
     return furnished
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("place", [".git", ".git/playbook"])
 def test_the_conversation_writes_no_file_and_starts_no_agent(
     project: Project, start: Start, place: str

@@ -197,6 +197,7 @@ class TestAConversation:
         terminal.wait_for("two: completed")
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
+    @pytest.mark.sampled("how1")
     @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
     def test_that_is_resumed_in_a_new_process_or_forked_does_not_own_the_session(
         self, project: Project, start: Start, how: list[str]

@@ -161,6 +161,7 @@ class TestAGate:
         assert entry["human_response"] == "fixed test, continue"
         assert entry["decision"] == "escalated"
 
+    @pytest.mark.sampled("talked in")
     @pytest.mark.parametrize("first", ["talked in", "left by Esc"])
     def test_is_answered_in_a_second_dialog_that_the_model_opens_by_itself(
         self, project: Project, sit: Sit, recorder: Recorder, first: str
@@ -249,6 +250,7 @@ class TestTheRunningTurn:
         assert (project.root / "note.txt").read_text() == "x"
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
+    @pytest.mark.sampled("hello there")
     @pytest.mark.parametrize("words", ["hello there", "/playbook.resume"])
     def test_escape_interrupts_the_step_and_its_late_agent_is_ignored(
         self, project: Project, sit: Sit, recorder: Recorder, words: str

@@ -119,6 +119,7 @@ FAULTS = [
 
 
 @pytest.mark.long
+@pytest.mark.sampled("*-full-stdout", "status-*-both", "next-closed-*")
 @pytest.mark.parametrize(("command", "way", "which"), FAULTS)
 def test_no_stream_changes_an_exit_code(
     waiting: Project, command: str, way: str, which: str, tmp_path: Path
@@ -211,6 +212,7 @@ def closed_to_us(path: Path) -> Iterator[None]:
     ids=" ".join,
 )
 @pytest.mark.long
+@pytest.mark.sampled("next-*", "*-journal.yaml")
 def test_a_session_of_another_user(waiting: Project, what: str, args: list[str]) -> None:
     places = {
         "session": waiting.session,

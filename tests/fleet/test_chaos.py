@@ -72,7 +72,7 @@ def judge(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_fleet_keeps_its_promises_for_a_minute(
     postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan(seed=SEED, sessions=12, seconds=30.0)
+    plan = Plan(seed=SEED, sessions=8, seconds=20.0)
     judge(suffered(plan, tmp_path / "site", postgres), capsys)
 
 

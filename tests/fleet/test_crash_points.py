@@ -38,7 +38,7 @@ STEPS = {"one#1", "two#1", "three#1", "four#1"}
 LEASE = 3.0  # seconds
 MOST = 40
 """More points than a take-up has."""
-STRIDE = int(os.environ.get("FLEET_STRIDE") or 5)
+STRIDE = int(os.environ.get("FLEET_STRIDE") or 9)
 """Of so many points one is tried, and the last; `make fuzz` tries all."""
 
 

@@ -5,7 +5,8 @@ each kind of ending. States are compared without times, numbers and messages, so
 although a human may answer `retry` for ever. In each state every law holds for every legal
 observation, and illegal ones are refused. Larger playbooks are tested with random sessions.
 
-The walks that take minutes are marked `long`. What remains meets every row of the table.
+The walks that take minutes are marked `long` or `thorough`. What remains meets every row of the
+table.
 """
 
 from __future__ import annotations
@@ -240,7 +241,11 @@ def figures(
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("autonomy", Autonomy)
 @pytest.mark.parametrize("policy", POLICIES, ids=POLICY_NAMES)
+@pytest.mark.parametrize(
+    "sets", ["all or none", pytest.param("others", marks=pytest.mark.thorough)]
+)
 def test_one_step_obeys_every_law(
+    sets: str,
     policy: ErrorPolicy,
     autonomy: Autonomy,
     figures: Figures,
@@ -255,8 +260,10 @@ def test_one_step_obeys_every_law(
         breaking = not triggers or Trigger.AGREEMENT_BREAKING in triggers
         if autonomy is Autonomy.GATE_ON_BREAKING and not breaking:
             continue
+        if (len(triggers) in (0, len(Trigger))) is not (sets == "all or none"):
+            continue
         only = step(autonomy=autonomy, policy=policy, pre=pre, post=post, triggers=triggers)
-        if len(triggers) in (0, len(Trigger)):
+        if sets == "all or none":
             figures += walk(book(only), EVERYTHING)
         else:
             figures += walk(book(only), WITHOUT_SYNONYMS, stride=9)
@@ -267,7 +274,7 @@ def test_one_step_obeys_every_law(
     "policies",
     [
         pytest.param((ErrorPolicy.GATE, BY_CODE), id="few"),
-        pytest.param(POLICIES, marks=pytest.mark.long, id="all"),
+        pytest.param(POLICIES, marks=pytest.mark.thorough, id="all"),
     ],
 )
 def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond(
@@ -286,7 +293,8 @@ def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond(
     ("groups", "endings"),
     [
         ("..", FIVE),
-        *(pytest.param(groups, ENDINGS, marks=pytest.mark.long) for groups in ("..", "gg")),
+        pytest.param("gg", FIVE, marks=pytest.mark.long),
+        *(pytest.param(groups, ENDINGS, marks=pytest.mark.thorough) for groups in ("..", "gg")),
     ],
 )
 def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
@@ -336,7 +344,7 @@ def test_rounds_obey_every_law(policy: ErrorPolicy, figures: Figures) -> None:
         figures += walk(book(repeated), FEW, stride=9)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
 def test_three_steps_obey_every_law_in_sequence_and_after_a_group(
@@ -346,7 +354,7 @@ def test_three_steps_obey_every_law_in_sequence_and_after_a_group(
         figures += walk(composed(kinds, groups), FEWEST, stride=5)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.unmeasured
 def test_a_group_of_three_obeys_every_law(figures: Figures) -> None:
     """kai FR22: all run at once, and the phase waits for every one.
@@ -432,7 +440,7 @@ def random_book(dice: random.Random) -> Playbook:
 
 
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("sessions", [100, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sessions", [100, pytest.param(2000, marks=pytest.mark.thorough)])
 def test_random_sessions_of_larger_playbooks_obey_every_law(
     sessions: int, figures: Figures
 ) -> None:

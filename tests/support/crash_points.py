@@ -89,7 +89,7 @@ POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", 
 
 STRIDE = 32
 """How many shards there are of the writes of a run with children, or with loops."""
-SHARDS = int(os.environ.get("CRASH_SHARDS", "4"))
+SHARDS = int(os.environ.get("CRASH_SHARDS", "2"))
 """How many of them are tried. A release must survive `CRASH_SHARDS=32`: then each write is one."""
 
 
