@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What is thorough is long, too: docs/decisions/0270."""
+    """What is thorough is long, too: docs/decisions/0273."""
     sampled = item.get_closest_marker("sampled")
     if sampled and not any(fnmatch(item.callspec.id, each) for each in sampled.args):  # type: ignore[attr-defined]
         item.add_marker("thorough")
