@@ -6,10 +6,12 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Container, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from playbook_supervisor import plugins
 from playbook_supervisor.errors import CODES, StateError, guidance
 
 REPOSITORY = Path(__file__).parent.parent
@@ -23,7 +25,21 @@ WRITTEN = sorted(
 ) + [path for path in REPOSITORY.iterdir() if path.suffix in {".md", ".toml"}]
 
 LARGEST = 600
-PACKAGES = 11
+CORE = {
+    "agents",
+    "audit",
+    "cli",
+    "commands",
+    "drivers",
+    "executors",
+    "formats",
+    "kernel",
+    "project",
+    "sessions",
+    "system",
+}
+HOUSES = {"dialects", "fleet", "inbox"}
+A_HOUSE = re.compile(r"playbook_supervisor(?:\.|/| import (?:\w+, )*)(dialects|fleet|inbox)\b")
 SHORT = 5  # lines
 NAMELESS = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
@@ -191,13 +207,27 @@ class TestModules:
 def test_a_package_opens_with_one_short_docstring() -> None:
     """And holds nothing else: what a package offers is imported from its modules."""
     opening = [path for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
-    assert len([path for path in opening if path.parent.parent == PACKAGE]) == PACKAGES
+    top = {path.parent.name for path in opening if path.parent.parent == PACKAGE}
+    assert top == CORE | HOUSES
     assert_none(
         name_of(path)
         for path in opening
         if len(tree_of(path).body) != 1
         or not 1 <= len((ast.get_docstring(tree_of(path)) or "").splitlines()) <= SHORT
     )
+
+
+def test_the_core_names_no_house() -> None:
+    """Neither in an import nor in a string: houses are found through the entry points."""
+    assert_none(
+        f"{name_of(path)}: {found[0]}"
+        for path in MODULES
+        if path.relative_to(PACKAGE).parts[0] not in HOUSES
+        for found in A_HOUSE.finditer(text_of(path).replace(f'"{plugins.DIALECTS}"', ""))
+    )
+    points = tomllib.loads(text_of(REPOSITORY / "pyproject.toml"))["project"]["entry-points"]
+    named = {A_HOUSE.match(point) for group in points.values() for point in group.values()}
+    assert {found and found[1] for found in named} == HOUSES
 
 
 class TestFiles:

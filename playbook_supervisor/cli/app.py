@@ -116,7 +116,7 @@ class _Program(click.Group):
         del ctx
         _write_groups(formatter, {"Everyday commands": EVERYDAY})
         formatter.write_paragraph()
-        formatter.write_text("`playbook help --all` lists all commands.")
+        formatter.write("`playbook help --all` lists all commands.\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         commands = [
