@@ -103,7 +103,7 @@ def rpc() -> int:
     from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
     from playbook_supervisor.cli.error_handler import of_the_machine, write_error
     from playbook_supervisor.commands.api import rpc as requests
-    from playbook_supervisor.commands.api.rpc_request import LARGEST, read_request
+    from playbook_supervisor.commands.api.rpc import LARGEST, read_request
 
     if sys.stdin.isatty():
         raise click.UsageError("the request is read from stdin, which is a terminal")

@@ -16,7 +16,7 @@ from playbook_supervisor.executors.repository import CODE, Repository, Upstream,
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.commit_files import taken
-from playbook_supervisor.system.git.git_commit import committing, make_up
+from playbook_supervisor.system.git.git_unattended import committing, make_up
 
 _NAMES = ("--pathspec-from-file=-", "--pathspec-file-nul")
 

@@ -20,7 +20,7 @@ from support.scratch_project import Project
 import playbook_supervisor
 from cli.scripts import conforms
 from cli.terminal import Terminal
-from playbook_supervisor.commands.api.rpc_request import read_request
+from playbook_supervisor.commands.api.rpc import read_request
 from playbook_supervisor.errors import ArgumentError, StorageError
 from playbook_supervisor.project.playbooks.schema import schema_text
 from playbook_supervisor.records import replace

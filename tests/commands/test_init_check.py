@@ -6,9 +6,8 @@ import pytest
 from cli.terminal import Terminal
 from support.scratch_project import Project
 
-from playbook_supervisor.commands.install.survey import with_check
+from playbook_supervisor.commands.install.survey import Proposal, with_check
 from playbook_supervisor.project.settings import config
-from playbook_supervisor.project.test_command import Proposal
 
 FILE = config.FILE
 MAKE = Proposal(("make", "test"), "Makefile")

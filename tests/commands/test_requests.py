@@ -10,14 +10,13 @@ import pytest
 from support.scratch_project import Project
 
 from playbook_supervisor.commands.api import rpc
-from playbook_supervisor.commands.api.rpc_request import Request
+from playbook_supervisor.commands.api.rpc import Deadline, Request
 from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import INTERRUPTED
 from playbook_supervisor.sessions.gate import tokens
 from playbook_supervisor.system.process.cancellation import Interrupted
-from playbook_supervisor.system.process.request_deadline import Deadline
 
 
 def interrupted(*_: object, **__: object) -> NoReturn:

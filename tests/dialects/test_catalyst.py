@@ -7,8 +7,8 @@ import json
 import pytest
 
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.project.playbooks import dialects
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.translation import translate
 
 TOP = """\
 id: start-rollout
@@ -217,6 +217,6 @@ def test_what_a_session_keeps_of_it_is_the_same_playbook() -> None:
     written = text(
         '{id: a, type: ai-prompt, config: {prompt: "a\\n  b\\n\\nc\\n"}, checkpoint: true}'
     )
-    kept = dialects.read(written.encode(), "p.yaml").text
+    kept = translate(written.encode(), "p.yaml").text
     assert kept.startswith("# Translated from a Catalyst playbook: p.yaml\nname: start-rollout\n")
     assert read(kept) == read(written)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.foreign_playbooks import INBOX, SHAPES
 
-from playbook_supervisor.project.playbooks import dialects
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.translation import translate
 
 TYRUM = {
     "name": "inbox-triage",
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_refused_or_kept_as_what_it_is_read_as(name: str) -> N
         if playbook is None:
             assert any(each.severity == "error" for each in problems), data
             continue
-        kept = dialects.read(text, name).text.encode()
+        kept = translate(text, name).text.encode()
         assert examine(kept, "playbook.yaml")[0] == playbook, data
 
 

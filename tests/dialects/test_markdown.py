@@ -9,8 +9,9 @@ from support.scratch_project import Project
 
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project.playbooks import dialects, library
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.translation import translate
 
 ENTRY = """\
 ---
@@ -59,7 +60,7 @@ def test_the_front_matter_is_the_playbook_and_the_text_the_prompt() -> None:
 
 
 def test_what_a_session_keeps_of_it_is_the_same_playbook() -> None:
-    kept = dialects.read(ENTRY.encode(), "changelog-entry.md").text
+    kept = translate(ENTRY.encode(), "changelog-entry.md").text
     assert "    with:\n      text: |-\n        Write changes/{{feature}}.md.\n" in kept
     assert read(kept, "playbook.yaml") == read(ENTRY)
 

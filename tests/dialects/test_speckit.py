@@ -10,8 +10,8 @@ import pytest
 
 from playbook_supervisor.formats.located import yaml_values
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project.playbooks import dialects
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.translation import translate
 
 HEAD = """\
 schema_version: "1.0"
@@ -46,7 +46,7 @@ def read(*steps: str) -> Playbook:
 
 def data(*steps: str) -> Any:
     """The translated steps, as data."""
-    translation = dialects.read(workflow(*steps).encode(), "w.yaml")
+    translation = translate(workflow(*steps).encode(), "w.yaml")
     assert [each for each in translation.problems if each.severity == "error"] == []
     return yaml_values(translation.document.data)["steps"]
 

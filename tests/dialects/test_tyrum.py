@@ -6,8 +6,8 @@ import pytest
 from support.foreign_playbooks import INBOX
 
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project.playbooks import dialects
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.translation import translate
 
 
 def read(text: str, source: str = "inbox-triage.yaml") -> Playbook:
@@ -55,7 +55,7 @@ def test_what_was_translated_is_noted_at_its_place() -> None:
 
 
 def test_what_a_session_keeps_of_it_is_the_same_playbook() -> None:
-    translation = dialects.read(INBOX.encode(), "inbox.yaml")
+    translation = translate(INBOX.encode(), "inbox.yaml")
     assert translation.text.startswith("# Translated from a Tyrum workflow: inbox.yaml\n")
     assert read(translation.text, "playbook.yaml") == read(INBOX)
 

@@ -12,9 +12,9 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.formats.yaml_writer import yaml_text
 from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
-from playbook_supervisor.project.playbooks import dialects, library
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import examine_translation, required
-from playbook_supervisor.project.playbooks.translation import Translation
+from playbook_supervisor.project.playbooks.translation import Translation, translate
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
@@ -50,7 +50,7 @@ def import_file(
         data = read_bytes(here / file, limit=MAX_BYTES)
     except FileNotFoundError:
         raise ArgumentError("PB-ARG-PLAYBOOK", f"there is no file {first_line(file)}") from None
-    translation = dialects.read(data, file)
+    translation = translate(data, file)
     playbook = required(*examine_translation(translation))
     if not translation.kind:
         return Import(file, "")

@@ -14,9 +14,9 @@ from playbook_supervisor.formats.problems import Problem, problem_of
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document
 from playbook_supervisor.kernel.model import Arg, Playbook
-from playbook_supervisor.project.playbooks import dialects
 from playbook_supervisor.project.playbooks.schema import examine_translation, required
 from playbook_supervisor.project.playbooks.secret_detection import refused
+from playbook_supervisor.project.playbooks.translation import translate
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class PlaybookFile:
     @cached_property
     def translation(self) -> Translation:
         """What it is read as. CheckError or StorageError if it cannot be parsed."""
-        return dialects.read(self.data, self.source)
+        return translate(self.data, self.source)
 
     @property
     def document(self) -> Document:

@@ -37,8 +37,9 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.project.expressions.requirement import Requirement, requirement
-from playbook_supervisor.project.playbooks import dialects, format_version, rules
+from playbook_supervisor.project.playbooks import format_version, rules
 from playbook_supervisor.project.playbooks.schema_problems import RULE, SCHEMA, explain
+from playbook_supervisor.project.playbooks.translation import translate
 from playbook_supervisor.records import fields
 
 TYPE_CHECKING = False
@@ -66,7 +67,7 @@ def examine(data: bytes, source: str) -> Examined:
     The document is what the file is read as; None if the text cannot be read. Never raises.
     """
     try:
-        translation = dialects.read(data, source)
+        translation = translate(data, source)
     except CheckError as error:
         return None, (problem_of(error, source),), None
     return *examine_translation(translation), translation.document

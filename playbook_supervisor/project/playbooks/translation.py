@@ -7,10 +7,13 @@ reported there.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 
+from playbook_supervisor import plugins
 from playbook_supervisor.formats.located import Data, Document, Path, Plain
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, nearest, printable
+from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.formats.yaml_writer import yaml_text
 from playbook_supervisor.records import Record
 
@@ -256,3 +259,49 @@ def _ordered(data: dict[str, Data], first: tuple[str, ...]) -> dict[str, Data]:
 def plain(value: bool | float) -> Plain:
     """A boolean or a number as data of a document."""
     return Plain(str(value).lower())
+
+
+# ── the dialects that are installed ───────────────────────────────────────────────────────────
+
+_OURS = frozenset({"autonomy", "error_policy", "preconditions", "postconditions"})
+"""Keys of a step that no other system has."""
+
+
+def translate(data: bytes, source: str) -> Translation:
+    """A playbook of any format that is known, as data of our own.
+
+    A file that no dialect recognises is one of ours, and left as it is. CheckError PB-CHECK-YAML
+    or PB-CHECK-HOSTILE if the text cannot be read.
+    """
+    if source.endswith(".md"):
+        from playbook_supervisor.formats.front_matter import load_markdown
+
+        document = load_markdown(data, source)
+    else:
+        document = load(data, source)
+    if not _is_ours(document):
+        for dialect in _dialects():
+            if dialect.recognises(document):
+                return dialect.translate(document)
+    return Translation(document)
+
+
+@cache
+def _dialects() -> tuple[Dialect, ...]:
+    """All that are installed. No two recognise the same file.
+
+    Each goes by the shape of a file, so that one wrong word does not make it one of ours.
+    """
+    return tuple(each.load() for each in plugins.offered(plugins.DIALECTS).values())
+
+
+def _is_ours(document: Document) -> bool:
+    """Whether it surely is: then no dialect is imported."""
+    data = document.data
+    if not isinstance(data, dict) or "workflow" in data or "schema_version" in data:
+        return False
+    steps = data.get("steps")
+    return ("name" in data and "version" in data) or any(
+        isinstance(step, dict) and not _OURS.isdisjoint(step)
+        for step in (steps if isinstance(steps, list) else ())
+    )

@@ -15,7 +15,6 @@ from playbook_supervisor.errors import GitError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.git.checkout import Checkout
-from playbook_supervisor.system.git.git_commit import committing, make_up
 from playbook_supervisor.system.git.git_process import understood
 from playbook_supervisor.system.git.git_programs import (
     Runs,
@@ -27,8 +26,10 @@ from playbook_supervisor.system.git.git_programs import (
 from playbook_supervisor.system.git.git_unattended import (
     PUSH,
     SAY_WHO,
+    committing,
     dates,
     lock_held,
+    make_up,
     patiently,
     push_address,
     push_remote,

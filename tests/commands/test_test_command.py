@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.project.test_command import Proposal, detect
+from playbook_supervisor.commands.install.survey import Proposal, detect
 
 SCRIPT = '{"scripts": {"test": "node --test"}}'
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from playbook_supervisor.errors import StepError, StorageError
-from playbook_supervisor.project.settings.mcp_servers import Server, declared
+from playbook_supervisor.executors.mcp import Server, declared
 
 
 def of(root: Path, entry: Any, **variables: str) -> Server:
