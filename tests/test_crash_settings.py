@@ -15,12 +15,12 @@ from cli.test_settings_at_gates import BROKEN, FIXED, SETTINGS, begun, offered
 from support.crash_points import ended, forked
 from support.scratch_project import Project
 
-from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.repair import repair
 
 
 def say(words: str, root: Path) -> None:
-    answering.answer([words], cwd=root)
+    driving.answer([words], cwd=root)
 
 
 @pytest.mark.parametrize("playbook", ["proved", pytest.param("parent", marks=pytest.mark.long)])

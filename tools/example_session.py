@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from playbook_supervisor.cli.render.page import page
+from playbook_supervisor.cli.render.html import page
 from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.views.view import view_of
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.pinned import settings_of
+from playbook_supervisor.commands.overview import settings_of
 from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project.settings import checks, session_settings

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.hypothesis_strategies import entries, manifests, playbooks
 from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.cli.render.page import chart, page
+from playbook_supervisor.cli.render.html import chart, page
 from playbook_supervisor.cli.render.text import waited_ms
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.views.view import SessionView

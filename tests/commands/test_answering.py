@@ -11,7 +11,7 @@ from support.scratch_project import Project
 from support.stored_sessions import Failing
 from test_journeys import playbook
 
-from playbook_supervisor.commands.driving import answering
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
@@ -39,7 +39,7 @@ def answered(project: Project) -> bool:
 
 def tried(project: Project, word: str) -> Snapshot | None:
     try:
-        return answering.answer([word], cwd=project.root)
+        return driving.answer([word], cwd=project.root)
     except PlaybookError:
         return None
 

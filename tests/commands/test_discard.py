@@ -18,7 +18,7 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.commands.worktrees import discard, start_point
+from playbook_supervisor.commands.worktrees import finish, start_point
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.system.git import checkout
@@ -129,7 +129,7 @@ def test_killed_at_any_write_it_is_whole_or_gone_and_the_next_call_removes_it(
         shutil.copytree(root, tmp_path / "copy" / root.name, symlinks=True)
     for point in itertools.count(1):
         code = crash_points.ended(
-            crash_points.forked(partial(discard.discard, session_id, cwd=trees[0]), point)
+            crash_points.forked(partial(finish.discard, session_id, cwd=trees[0]), point)
         )
         if code == 0:
             break

@@ -17,7 +17,7 @@ from support import crash_points
 from support.scratch_project import Project
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
@@ -58,7 +58,7 @@ class Late:
 
     def complete(self, *, commit: bool = True) -> None:
         """A person accepts, and it ends."""
-        answering.answer(["accept"], cwd=self.tree.root)
+        driving.answer(["accept"], cwd=self.tree.root)
         driving.resume(cwd=self.tree.root)
         if commit and self.tree.git("status", "--porcelain"):
             self.tree.commit("The end")

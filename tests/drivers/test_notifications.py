@@ -14,7 +14,7 @@ from support.bound_session import Conversation
 from support.scratch_project import Project
 
 from playbook_supervisor.cli.render import live
-from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers import notifications
@@ -72,7 +72,7 @@ def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
     assert driving.run("gated", cwd=cwd, drive=DriveOptions(agent=agent)).why == "waiting"
     assert driving.resume(cwd=cwd).why == "waiting"
     assert called(gated) == [WAITS]
-    answering.answer(["continue"], cwd=cwd)
+    driving.answer(["continue"], cwd=cwd)
     assert driving.resume(cwd=cwd).why == "completed"
     assert called(gated) == [WAITS, ENDED]
 

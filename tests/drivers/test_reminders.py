@@ -15,7 +15,7 @@ from cli.terminal import Terminal
 from support.controlled_time import gone
 from support.scratch_project import Project
 
-from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers.notifications import Notice, claim, seconds_left
 from playbook_supervisor.system.git import checkout
@@ -167,7 +167,7 @@ def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) ->
     runner = gated.spawn("run", "gated", "--agent", agent, "--patience", "60")
     try:
         until(lambda: len(called(gated)) >= 3)
-        answering.answer(["allow"], cwd=gated.root)
+        driving.answer(["allow"], cwd=gated.root)
         assert runner.wait(60) == 0
     finally:
         runner.kill()
@@ -236,7 +236,7 @@ def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     drive = DriveOptions(agent=gated.script(WORKS))
     waiting = driving.run("gated", cwd=gated.root, drive=drive).snapshot
     assert still_waits(waiting)
-    answering.answer(["continue"], cwd=gated.root)
+    driving.answer(["continue"], cwd=gated.root)
     assert not still_waits(waiting)
     store, session = locate.select("", gated.root)
     assert not still_waits(locate.tree(store, session).look())

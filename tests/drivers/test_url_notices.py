@@ -17,7 +17,7 @@ from support.bound_session import Conversation
 from support.scratch_project import Project
 from support.web_server import Request, Site, served
 
-from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers import notifications, url_notices
@@ -227,7 +227,7 @@ def test_a_run_sends_a_message_for_each_gate_and_each_end(gated: Project, site: 
     drive = DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "waiting"
     assert driving.resume(cwd=gated.root).why == "waiting"
-    answering.answer(["continue"], cwd=gated.root)
+    driving.answer(["continue"], cwd=gated.root)
     assert driving.resume(cwd=gated.root).why == "completed"
     gate, (title, link) = messages(gated, "completed")
     assert received(site) == [gate, (title, f"1/1 step.\n{link}")]

@@ -13,7 +13,7 @@ from support.hook_calls import Hooked
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.commands.checking import checking
-from playbook_supervisor.commands.driving import answering, driving
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers.drive_result import DriveResult
@@ -100,12 +100,12 @@ class TestAnAnswer:
         assert "[PB-POLICY-ANSWER]" in refused.err
         assert "do: One of those people must answer" in refused.err
         sign(gated, "rita@release.example.org")
-        answering.answer(["continue"], cwd=gated.root)
+        driving.answer(["continue"], cwd=gated.root)
         assert gated.journal()[0]["gates"][0]["by"].endswith("<rita@release.example.org>")
 
     def test_abort_is_allowed_for_anyone(self, gated: Project) -> None:
         run(gated, Mode.MANUAL)
-        answering.answer(["abort"], cwd=gated.root)
+        driving.answer(["abort"], cwd=gated.root)
         assert gated.manifest()["status"] == "aborted"
 
 

@@ -11,7 +11,7 @@ from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands import places
 from playbook_supervisor.commands.driving import driving, protocol
-from playbook_supervisor.commands.worktrees import discard as discarding
+from playbook_supervisor.commands.worktrees import finish as discarding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 

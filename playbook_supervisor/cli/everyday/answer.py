@@ -11,7 +11,7 @@ from playbook_supervisor.cli.drive import drive_and_show
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import locate, places
 from playbook_supervisor.commands.driving import driving
-from playbook_supervisor.commands.driving.answering import answer as record
+from playbook_supervisor.commands.driving.driving import answer as record
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.drive_result import DriveResult

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from playbook_supervisor.commands.api import envelope as envelopes
 from playbook_supervisor.commands.checking import checking
-from playbook_supervisor.commands.driving import answering, driving, resume_token
+from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.commands.driving.driving import DriveLimits, drive_options
 from playbook_supervisor.commands.views import view
 from playbook_supervisor.drivers.drive_result import DriveResult
@@ -99,7 +99,7 @@ def resume(
             token, approve=approve, cwd=folder, drive=drive, observer=observer
         )
     if answer:
-        snapshot = answering.answer([answer], session=session, cwd=folder)
+        snapshot = driving.answer([answer], session=session, cwd=folder)
         for event in snapshot.events:
             observer.on_event(event, snapshot)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)

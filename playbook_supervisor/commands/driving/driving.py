@@ -1,4 +1,4 @@
-"""The commands that drive a session or stop it: run, resume, abort, pause. Nothing is printed."""
+"""The commands that drive a session: run, resume, answer, abort, pause. Nothing is printed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from playbook_supervisor.drivers import (
     budget,
     clearance,
     driver_lock,
+    gate_answer,
     own_agents,
     session_control,
 )
@@ -31,15 +32,15 @@ from playbook_supervisor.drivers.observers import (
     Prompter,
 )
 from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
-from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
-from playbook_supervisor.sessions.files.manifest import NO_DRIVER, Driver
+from playbook_supervisor.sessions.files.manifest import NO_DRIVER, SESSION_ID, Driver
 from playbook_supervisor.sessions.files.principal import NO_ONE, Principal
 from playbook_supervisor.sessions.publication import publishing
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
@@ -280,6 +281,64 @@ def pause(
         snapshot = tree.look()  # what the runner did until it stopped
     authorization.release(store.checkout, tree.private)
     return _let_go(snapshot)
+
+
+def answer(
+    words: Sequence[str],
+    *,
+    session: str = "",
+    gate: str = "",
+    cwd: Path | None = None,
+    person: Principal | None = None,
+) -> Snapshot:
+    """Record a human's answer to the open gate; `resume` drives.
+
+    The first word is a session if it has the form of an id, or of one's beginning or end with a
+    digit, and more words follow. `person` is one whom the caller knows; without it, the one who has
+    started this process.
+    """
+    if not session and len(words) > 1 and _names_session(words[0], cwd):
+        session, words = words[0], words[1:]
+    text = " ".join(words)
+    try:
+        store, session_id = locate.select(session, cwd)
+    except StateError as error:
+        raise locate.with_waiting_sessions(error, cwd) from error
+    if person is None:
+        locate.require_human(store, session_id, "answer")
+        person = _person(store)
+    tree = locate.tree(store, session_id)
+    snapshot = tree.look()
+    asked = snapshot.directive
+    if not isinstance(asked, Ask):
+        no_gate = StateError("PB-STATE-NO-GATE", f"session {tree.id} is not waiting at a gate")
+        raise locate.with_waiting_sessions(no_gate, cwd)
+    if gate and gate != asked.id:
+        wrong = f"the gate {gate} is not open; the open one is {asked.id}"
+        raise StateError("PB-STATE-REFUSED", wrong)
+    reply, decided = gate_answer.decided(text, asked.choices, snapshot.question)
+    answered = gate_answer.record(tree, asked, reply, text, person)
+    if decided is Resolution.ABORT and asked.member.within:
+        answered = gate_answer.end_tree(tree).after(answered)
+    if said := _notice(store, session_id):
+        answered = replace(answered, notices=(*answered.notices, said))
+    return locate.with_store_notices(answered)
+
+
+def _names_session(word: str, cwd: Path | None) -> bool:
+    """A word without a digit is taken for a part of the answer: an id may end with `fix`."""
+    if SESSION_ID.match(word) or not any(character.isdigit() for character in word):
+        return SESSION_ID.match(word) is not None
+    return SESSION_ID.match(locate.named(locate.store(cwd), word)) is not None
+
+
+def _notice(store: DiskStore, session_id: str) -> str:
+    """What to know about the settings once an answer is recorded; no error can undo that."""
+    try:
+        told, _ = settings_in_force.difference(store, session_id)
+    except PlaybookError as error:
+        return f"recorded, but the settings are not compared: {error.message}"
+    return settings_in_force.kept(told, session_id) if told else ""
 
 
 # ── shared ──────────────────────────────────────────────────────────────────────────────────

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.pinned import pinned_playbook
+from playbook_supervisor.commands.overview import SessionOverview, pinned_playbook
 from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.observers import LAST_LINES, last_lines

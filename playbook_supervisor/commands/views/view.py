@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview, proving
-from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.pinned import pinned_playbook, pinned_policy, settings_of
+from playbook_supervisor.commands.overview import (
+    SessionOverview,
+    pinned_playbook,
+    pinned_policy,
+    settings_of,
+)
 from playbook_supervisor.commands.views import progress
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.errors import (

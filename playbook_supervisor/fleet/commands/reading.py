@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.pinned import pinned_policy
+from playbook_supervisor.commands.overview import pinned_policy
 from playbook_supervisor.commands.places import PlacedSession
 from playbook_supervisor.errors import FleetError, PlaybookError, StateError
 from playbook_supervisor.fleet import worker_settings

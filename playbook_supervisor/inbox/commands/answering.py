@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from playbook_supervisor.commands.driving.answering import answer as record
+from playbook_supervisor.commands.driving.driving import answer as record
 from playbook_supervisor.commands.places import PlaceReader
 from playbook_supervisor.drivers import driver_lock, gate_answer
 from playbook_supervisor.errors import StateError, StorageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.pinned import pinned_settings
+from playbook_supervisor.commands.overview import pinned_settings
 from playbook_supervisor.drivers.notifications import (
     Notice,
     claim,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playbook_supervisor.cli.render import html
-from playbook_supervisor.cli.render.page import session_values
+from playbook_supervisor.cli.render.html import session_values
 from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.drivers.notifications import page_path
 from playbook_supervisor.inbox.commands.feed import Listing
