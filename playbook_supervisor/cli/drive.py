@@ -116,7 +116,7 @@ class _Bell(Observer):
 
 
 def shows_list(level: Level) -> bool:
-    """Whether progress is a live list, which keeps every step on the screen."""
+    """True if progress is a live list, which keeps every step on the screen."""
     return output.can_redraw(sys.stderr) and level >= Level.INFO
 
 

@@ -89,7 +89,7 @@ def of_the_machine(error: Exception) -> StorageError | None:
 
 
 def wants_json(argv: Sequence[str]) -> bool:
-    """Whether the command prints one JSON object, and nothing else, to stdout."""
+    """True if the command prints one JSON object, and nothing else, to stdout."""
     options = _options(argv)
     if _command(argv) == "rpc":
         return True

@@ -21,7 +21,7 @@ _TYPED = {"abort": False, "list": True, "pause": True, "resume": True, "status":
 
 
 def read_payload() -> object:
-    """What the client has written to stdin; None if it is not JSON."""
+    """The object that the client has written to stdin; None if it is not JSON."""
     try:
         return json.loads(sys.stdin.buffer.read())
     except (ValueError, RecursionError):

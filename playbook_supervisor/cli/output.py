@@ -57,7 +57,7 @@ def confirmed(question: str, *, default: bool) -> bool:
 
 
 def wants_colour() -> bool:
-    """Whether to use colours on stdout."""
+    """True if stdout should have colours."""
     if os.environ.get("NO_COLOR"):
         return False
     return can_redraw(sys.stdout) or bool(os.environ.get("FORCE_COLOR"))
@@ -72,16 +72,16 @@ def terminal_width() -> int:
 
 
 def is_interactive() -> bool:
-    """Whether a user can see a question on stderr and answer it on stdin."""
+    """True if a user can see a question on stderr and answer it on stdin."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def can_redraw(stream: TextIO) -> bool:
-    """Whether the stream is a terminal whose cursor can move."""
+    """True if the stream is a terminal whose cursor can move."""
     return stream.isatty() and os.environ.get("TERM", "") not in _FIXED
 
 
 def bell(notice: str) -> str:
-    """What rings a terminal, with the notice in both notations that they know (OSC 9, OSC 777)."""
+    """The sequence that rings a terminal, with the notice in both notations (OSC 9 and 777)."""
     text = first_line(notice).replace(";", ",")
     return f"\a\x1b]9;{text}\a\x1b]777;notify;playbook;{text}\a"

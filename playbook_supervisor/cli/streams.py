@@ -66,7 +66,7 @@ def prepare() -> None:
 
 
 def is_abandoned(stream: TextIO) -> bool:
-    """Whether something that was written did not arrive: its reader left, or a disk is full."""
+    """True if something that was written did not arrive: its reader left, or a disk is full."""
     return stream.fileno() in _lost
 
 

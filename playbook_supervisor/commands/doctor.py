@@ -99,12 +99,10 @@ def _checked(
 
 
 def _program_path(root: Path, program: str) -> str:
-    """The path of a program that the settings name; empty if it is not there or cannot run."""
     return which(program if "/" not in program else str(root / program)) or ""
 
 
 def _completed(root: Path, *argv: str) -> Completed | None:
-    """The completed program; None if it cannot be started, or does not end in time."""
     try:
         done = run(argv, cwd=root, timeout=_TIMEOUT)
     except PlaybookError:
@@ -230,7 +228,7 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _denied(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Whether the client's settings keep a step of a playbook here from working in it."""
+    """The client's settings let every step of a playbook here work in it."""
     found: dict[str, str] = {}
     files = permissions.settings_files(here.root, home)
     for each in library.playbooks(here.root):
@@ -243,7 +241,7 @@ def _denied(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Whether Claude Code runs steps without asking for permissions."""
+    """Claude Code runs steps without asking for permissions."""
     mode, allowed = permissions.in_force(here.root, home)
     asked = permissions.not_allowed(mode, allowed)
     if not asked:
@@ -263,7 +261,7 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Whether Claude Code's workers under `playbook run`, which cannot ask, may do their work."""
+    """Claude Code's workers under `playbook run`, which cannot ask, may do their work."""
     project = config.load(here.root)
     if not registry.is_default(project.agent):
         yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {project.agent}")
@@ -288,7 +286,7 @@ def _sessions(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether notices can be sent, as far as that is known without sending one."""
+    """Notices can be sent, as far as that is known without sending one."""
     try:
         defined = config.load(here.root)
     except PlaybookError:  # reported by another check
@@ -307,7 +305,7 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether gh runs, where a condition asks it."""
+    """`gh` runs, where a condition asks it."""
     needing = [
         each.name
         for each in library.playbooks(here.root)
@@ -327,7 +325,7 @@ def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether each check that a playbook names is there and can be started; none is run."""
+    """Each check that a playbook names is there and can be started; none is run."""
     defined = config.load(here.root).checks
     named = {check: playbook for playbook, check in _demanded(here.root)}
     if not (defined or named):
@@ -348,7 +346,7 @@ def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """What in the playbooks cannot work with these settings, or on this machine."""
+    """Playbooks that cannot work with these settings, or on this machine."""
     site = Site(here.root, config.load(here.root))
     for each in library.playbooks(here.root):
         for one in findings(each.playbook, site) if not each.problem else ():
@@ -371,7 +369,7 @@ def _demanded(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _problem_of_hooks(root: Path, data: bytes) -> str:
-    """What the installed hooks do wrong; empty if they pass, block and answer as they should.
+    """The fault of the installed hooks; empty if they pass, block and answer as they should.
 
     They run in a scratch folder, and in the repository with an event that changes no session.
     """

@@ -94,7 +94,7 @@ def require_no_agent(store: DiskStore, command: str) -> None:
 
 
 def in_claude_code() -> bool:
-    """Whether this is a shell of Claude Code."""
+    """True if this is a shell of Claude Code."""
     return bool(os.environ.get("CLAUDECODE"))
 
 

@@ -103,7 +103,7 @@ class SessionOverview:
         return self.store.checkout.root
 
     def gate_context(self) -> GateContext | None:
-        """What helps to answer the open gate; None if none is open, or it cannot be read."""
+        """The context of the open gate; None if none is open, or it cannot be read."""
         at = self._waits_at[0]
         if at is not self:
             return at.gate_context()
@@ -122,12 +122,12 @@ class SessionOverview:
 
     @property
     def open(self) -> bool:
-        """Whether it has not ended; an unreadable session counts as open."""
+        """True if it has not ended; an unreadable session counts as open."""
         return self.manifest is None or self.manifest.status in OPEN
 
     @property
     def failed(self) -> bool:
-        """Whether it can be continued by `resume --retry`."""
+        """True if it can be continued by `resume --retry`."""
         return self.manifest is not None and self.manifest.status is SessionStatus.FAILED
 
 
@@ -160,7 +160,6 @@ def sessions(store: DiskStore, look: _Look = of_copies) -> tuple[SessionOverview
 
 
 def _in_trees(seen: Sequence[SessionOverview]) -> list[SessionOverview]:
-    """Those without a parent among them; the others are below theirs."""
     known = {each.session_id for each in seen}
     below: dict[str, list[SessionOverview]] = {}
     tops: list[SessionOverview] = []
@@ -203,7 +202,7 @@ def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
 
 
 def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:
-    """Whether the copy says what the removed worktree wrote last."""
+    """True if the copy says what the removed worktree wrote last."""
     if copy.drives(session_id):
         return True
     try:
@@ -293,13 +292,13 @@ def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
 
 
 def _written_end(store: DiskStore, session_id: str) -> Manifest | None:
-    """What a worktree that was removed by hand wrote last, if the session had ended."""
+    """The last record of a worktree that was removed by hand, if the session had ended."""
     written = store.written_manifest(session_id)
     return written if written and written.status not in OPEN else None
 
 
 def _is_stale(store: DiskStore, manifest: Manifest) -> bool:
-    """Whether it began in a worktree of this repository that is gone, and only a copy is left."""
+    """True if it began in a worktree of this repository that is gone, and only a copy is left."""
     here, session_id = store.checkout, manifest.session_id
     if manifest.status not in OPEN or store.drives(session_id) or not manifest.worktree:
         return False

@@ -93,7 +93,7 @@ def by_hand(
     settings: Config,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> Checking:
-    """How `probe` runs these checks. Errors as `prove`: an agent is allowed no more here."""
+    """The way `probe` runs these checks. Errors as `prove`: an agent is allowed no more here."""
     agent = _agent_above(store) if names else ""
     _admit(agent, store, session_id, "probe")
     for name in names:
@@ -130,7 +130,7 @@ def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
 
 
 def _agent_above(store: DiskStore) -> str:
-    """What says that a model may have started this process; empty if a person did."""
+    """The sign that a model may have started this process; empty if a person did."""
     if found := own_agents.above(store.checkout):
         return found
     return "a shell of Claude Code runs it" if locate.in_claude_code() else ""
@@ -176,8 +176,6 @@ def _room(kept: _Kept | None, on_start: Callable[[str], None]) -> Checking:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The proofs of a session, which a runner may be driving at this moment."""
-
     store: DiskStore
     session_id: str
     writes: bool

@@ -61,7 +61,7 @@ class RepairReport:
 
     @property
     def restorable(self) -> bool:
-        """Whether it is known what was written last."""
+        """True if it is known what was written last."""
         return all(each.file != _STATE for each in self.differences)
 
 
@@ -243,7 +243,6 @@ def _described(store: DiskStore, session_id: str, doubted: str) -> tuple[Differe
 
 
 def _against_project(store: DiskStore, session_id: str) -> Iterator[Difference]:
-    """The pinned playbook and settings, compared with those of the project."""
     root, folder = store.checkout.root, store.folder(session_id)
     with suppress(PlaybookError):
         pinned = read_playbook(integrity.read_file(folder, "playbook.yaml"), "playbook.yaml")

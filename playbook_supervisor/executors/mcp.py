@@ -396,7 +396,6 @@ def require(root: Path, name: str) -> None:
 
 
 def _declaration(root: Path, name: str) -> tuple[list[str], dict[str, str]]:
-    """The argv and the environment of the server as they are written."""
     servers, shown = _servers(root), one_line(name, 40)
     if name not in servers:
         there = ", ".join(one_line(each, 40) for each in sorted(servers)) or "no server"

@@ -34,7 +34,7 @@ _SHOW_FLAG = "`git update-index --no-skip-worktree --no-assume-unchanged FILE` r
 
 
 class Before(Record):
-    """What was there when a session began.
+    """The state of the files when a session began.
 
     `tree` is empty if that is not known. `uncommitted` are the paths that were not committed then,
     None if that is not known.
@@ -60,7 +60,7 @@ class Taken(Record):
 
     @property
     def lines(self) -> Iterator[str]:
-        """What a person reads about it."""
+        """The lines that a person reads about it."""
         yield from _listed("commits", self.files, self.whole)
         if self.unsure:
             yield "which of their changes are older than the session is not known"
@@ -69,7 +69,7 @@ class Taken(Record):
 
 
 def left_alone(root: Path, steps: Iterable[Step]) -> list[str]:
-    """What to say before a session begins of files that its commits will not take."""
+    """A note, before a session begins, of files that its commits will not take."""
     if not any(step.namespace == COMMIT and not step.also for step in steps):
         return []
     try:
@@ -113,7 +113,7 @@ def taken(root: Path, paths: Sequence[str], also: str, before: Before | None) ->
 def announced(
     root: Path, namespace: str, options: Mapping[str, Any], also: str, before: Before
 ) -> tuple[str, ...]:
-    """What the gate before a `commit` or `pr` step says of the files that it is going to take."""
+    """The lines at the gate before a `commit` or `pr` step about the files that it will take."""
     try:
         if namespace == COMMIT:
             patterns = tuple(map(str, options.get("paths", ())))
@@ -152,7 +152,6 @@ def _listed(verb: str, files: Sequence[str], whole: Sequence[str] = ()) -> Itera
 
 
 def _matching(root: Path, patterns: Sequence[str], now: str) -> set[str]:
-    """The paths that differ between HEAD and the tree, and that the patterns mean to git."""
     here = checkout.find(root)
     globs = (str(PurePosixPath(pattern)) for pattern in patterns)
     wanted = (f":(top,glob){'**' if glob == '.' else glob}" for glob in globs)

@@ -55,7 +55,7 @@ def emit_installation(made: Installation) -> bytes:
 
 
 def read_installation(root: Path) -> Installation:
-    """What was installed in the project; empty if nothing was.
+    """The record of what was installed in the project; empty if nothing was.
 
     CheckError with the place of the problem if the file is not valid; StateError PB-STATE-NEWER if
     a newer version wrote it.

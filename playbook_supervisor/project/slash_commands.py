@@ -62,7 +62,7 @@ def resolve(root: Path, command: str, *, home: Path) -> InstalledCommand | None:
 
 
 def is_ours(text: bytes) -> bool:
-    """Whether a command's text names this program, as those do that we install.
+    """True if a command's text names this program, as those do that we install.
 
     A prompt that lets a model supervise has no need to.
     """
@@ -145,7 +145,6 @@ def _fold(name: str) -> str:
 
 
 def _in_folder(folder: str | Path) -> Iterator[tuple[str, str]]:
-    """Names and files in a `.claude` or plugin folder; skills before commands."""
     for skill in _listed(f"{folder}/skills"):
         if os.path.isfile(file := f"{folder}/skills/{skill}/SKILL.md"):
             yield skill, file
@@ -174,7 +173,6 @@ def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _plugin_name(folder: Path) -> str:
-    """The name in its manifest, or that of its folder (in the cache, of the folder above)."""
     name = _read_object(folder / ".claude-plugin" / "plugin.json").get("name")
     if isinstance(name, str) and name:
         return name

@@ -57,8 +57,6 @@ def demo() -> int:
 
 
 class _ScriptedPrompter:
-    """Answers the gate of the demo if there is no terminal."""
-
     def ask(
         self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:

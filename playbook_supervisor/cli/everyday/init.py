@@ -142,7 +142,7 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
 
 
 def _without_tests(found: Survey) -> Iterator[str]:
-    """How to add the test command that `init` did not find, if there is none."""
+    """The way to add a test command that `init` did not find."""
     if found.untested:
         yield (
             "no file names a command that runs the tests; add it to .playbooks/config.yaml: "
@@ -151,7 +151,7 @@ def _without_tests(found: Survey) -> Iterator[str]:
 
 
 def _remarks(found: Survey) -> Iterator[str]:
-    """What the shipped playbooks lack, and at the end which of our commands are not ours."""
+    """The lacks of the shipped playbooks, and at the end which of our commands are not ours."""
     ours = set(found.offered)
     if theirs := _lacking(found, lambda command: command not in ours):
         yield f"{theirs}; they come with spec-kit (`specify init --here --integration claude`)"

@@ -118,8 +118,6 @@ def flowchart(
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A step with the names of its nodes: a step's id may be a keyword of Mermaid."""
-
     step: Step
     number: int
     attempts: tuple[Entry, ...]
@@ -169,8 +167,6 @@ class _Drawn:
 
 
 class _Chart:
-    """The lines so far, and the open ends of the flow: nodes and the arrows that leave them."""
-
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._exits: list[tuple[str, str]] = [("begin", "-->")]
@@ -275,7 +271,7 @@ def _does(step: Step) -> list[str]:
 
 
 def _on_failure(policy: ErrorPolicy) -> list[str]:
-    """What is neither a stop nor a gate, which is drawn."""
+    """The reactions that are neither a stop nor a gate, which is drawn."""
     if policy == ErrorPolicy.RETRY_ONCE:
         return ["on failure: retry once, then stop"]
     if policy in (ErrorPolicy.STOP, ErrorPolicy.GATE):

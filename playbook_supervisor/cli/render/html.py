@@ -107,7 +107,7 @@ def _step(entry: Entry, view: SessionView) -> Step | None:
 
 
 def _command(entry: Entry, view: SessionView) -> str:
-    """What was typed, with the values of the args and the item."""
+    """The command as it was typed, with the values of the args and the item."""
     if (step := _step(entry, view)) is None:
         return ""
     typed, head = f"{step.command} {step.args}", view.seen.manifest
@@ -299,7 +299,6 @@ def _bar(entry: Entry, scale: _Scale, now: int) -> Bar:
 
 
 def _loop(run: StepRun, scale: _Scale, now: int) -> Bar:
-    """The bar of a loop, with a part for each attempt at an item, the first ones of many."""
     bars = [_bar(entry, scale, now) for entry in run.entries]
     end = now if run.current else run.entries[0].started_at + run.lasted
     whole = scale.span("idle", run.entries[0].started_at, end)

@@ -84,7 +84,7 @@ def _run(
     items: Mapping[str, WorkItem],
     given: frozenset[str] | None,
 ) -> Json:
-    """What is to run: first what agents have not been given, then what we carry out ourselves."""
+    """The attempts to run: first those that no agent has been given, then our own."""
     agents, own = for_agents(snapshot), for_us(snapshot)
     if left := tuple(member for member in agents if member.id not in (given or ())):
         repeated = given is None and snapshot.repeated
@@ -121,7 +121,7 @@ def result(
     attempts: Mapping[str, Entry],
     context: GateContext | None = None,
 ) -> Json:
-    """How a drive ended (`run --json`, `resume --json`, `rpc`), beside its envelope.
+    """The end of a drive (`run --json`, `resume --json`, `rpc`), beside its envelope.
 
     `attempts` are those of the session and of its child sessions by their ids. The key is `ending`,
     because `status` belongs to the envelope of the Tyrum contract.
@@ -168,7 +168,7 @@ def attempt(entry: Entry) -> Json:
 
 
 def gate_context(context: GateContext | None) -> Json:
-    """What helps to answer a gate: as lines for people, and as data."""
+    """The context of a gate: as lines for people, and as data."""
     if context is None:
         return {"context": []}
     said = {"attempt": context.said.attempt, "text": context.said.text}

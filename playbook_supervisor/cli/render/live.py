@@ -95,7 +95,6 @@ def step_list(
 
 
 def _retries(snapshot: Snapshot) -> dict[str, int]:
-    """Attempt → when the retry after it begins, in ms, for those that wait for one."""
     asked = snapshot.directive
     if not isinstance(asked, Check) or asked.not_before is None:
         return {}
@@ -103,7 +102,7 @@ def _retries(snapshot: Snapshot) -> dict[str, int]:
 
 
 def settled_steps(snapshot: Snapshot, attempts: Mapping[str, Entry]) -> int:
-    """How many steps come before the first that is not settled."""
+    """The number of steps before the first that is not settled."""
     return _settled(snapshot.state.playbook.steps, _Seen(attempts, {}, 0, {}).runs(""))
 
 
@@ -115,13 +114,12 @@ def _settled(planned: Sequence[Step], runs: Mapping[str, StepRun]) -> int:
 
 
 def _over(run: StepRun) -> bool:
-    """Whether no attempt is open, and each item of a loop has had one."""
     return not run.current and (not run.loop or run.ended)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is known of all attempts of a tree of sessions."""
+    """The attempts of a tree of sessions, and what is known of them."""
 
     attempts: Mapping[str, Entry]
     lines: Mapping[str, str]

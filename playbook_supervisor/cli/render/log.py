@@ -22,7 +22,7 @@ _CHECK_INTERVAL = 30  # seconds between two lines about the same check
 
 
 class Level(IntEnum):
-    """How much is printed; gates and failures are always printed."""
+    """The amount that is printed; gates and failures always are."""
 
     ERROR = 0
     WARNING = 1

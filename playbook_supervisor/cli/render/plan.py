@@ -74,7 +74,7 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
 
 
 def verdict(plan: RunPlan) -> str:
-    """Whether the run can begin."""
+    """A sentence on whether the run can begin."""
     if plan.refusals:
         return "The run would be refused. Nothing was created."
     if plan.adopts:
@@ -83,8 +83,6 @@ def verdict(plan: RunPlan) -> str:
 
 
 class _Paint:
-    """Applies a style if colours are wanted; `room` is the length of a line."""
-
     def __init__(self, colour: bool, room: int) -> None:
         self._colour, self.room = colour, room
 
@@ -137,7 +135,7 @@ def _outlined(each: OutlinedStep, room: int) -> str:
 
 
 def _facts(planned: PlannedStep, plan: RunPlan) -> Iterator[tuple[str, str]]:
-    """What is said of a step before its conditions; `runs` is empty if that is not installed."""
+    """The facts about a step before its conditions; `runs` is empty if that is not installed."""
     step = planned.step
     if step.when:
         named = parse(step.when)
@@ -178,7 +176,7 @@ def _limits(limits: Limits) -> str:
 
 
 def _failing(planned: PlannedStep) -> str:
-    """What happens on failure; empty if the session just stops."""
+    """The reaction to a failure; empty if the session just stops."""
     who, step = _who(planned), planned.step
     then = _by_policy(step.error_policy, who)
     if not step.escalation_triggers or step.error_policy == ErrorPolicy.GATE:
@@ -251,7 +249,6 @@ def _runs(planned: PlannedStep, root: Path) -> str:
 
 
 def _shown_file(file: Path, root: Path) -> str:
-    """The path of a command's file: from the repository's top, if it lies there."""
     return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 

@@ -87,7 +87,6 @@ class Prompt:
                 write_line(f"  {line}")
 
     def _fitting(self, snapshot: Snapshot, context: GateContext | None) -> list[str]:
-        """As much of the context as the terminal shows with the question and the prompt."""
         columns, rows = os.get_terminal_size(sys.stderr.fileno())
         columns, rows = columns or 80, rows or 24  # a container's terminal has no size
         others = _OTHER_ROWS + len(text.question(snapshot)) // columns
@@ -100,7 +99,7 @@ class Prompt:
         write_line(question or f"Please answer {text.choices_of(snapshot)}.")
 
     def _discard_input(self) -> None:
-        """What was typed before the question does not answer it."""
+        """Input from before the question does not answer it."""
         self._unread = b""
         with suppress(termios.error):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)

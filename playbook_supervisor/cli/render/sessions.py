@@ -62,7 +62,7 @@ def said(seen: SessionOverview) -> list[str]:
 
 
 def _stale(seen: SessionOverview) -> Iterator[str]:
-    """How to continue without running again what an older copy does not know."""
+    """The ways to continue without running again what an older copy does not know."""
     manifest = seen.manifest
     assert manifest is not None  # noqa: S101 - a stale one was read
     place = relpath(seen.store.checkout.main_root / manifest.worktree)

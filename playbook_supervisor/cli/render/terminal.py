@@ -282,7 +282,6 @@ def _restart_after_stop(region: Region) -> None:
 
 
 def _layout(picture: StepList, width: int) -> Group:
-    """The list; on a narrow terminal without the agents' lines."""
     names = max((cell_len(row.name) + 2 * row.depth for row in picture.rows), default=0)
     names = min(names, max(width // 3, _NAME))
     elapsed = max(len("10 min"), *(len(row.elapsed) for row in picture.rows))

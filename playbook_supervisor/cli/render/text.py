@@ -102,7 +102,7 @@ def _answered(event: Event) -> str:
 
 
 def _by_answer(entry: Entry) -> bool:
-    """Whether an answer settled the attempt, and not the work after it."""
+    """True if an answer settled the attempt, and not the work after it."""
     return bool(entry.gates) and entry.gates[-1].answered_at == entry.completed_at
 
 
@@ -234,7 +234,7 @@ _NEXT_COMMANDS = {
 
 
 def next_command(why: str, session: str = "") -> str:
-    """What to type after a drive that ended for that reason; empty if nothing is left to do."""
+    """The command after a drive that ended for that reason; empty if nothing is left to do."""
     return with_session(_NEXT_COMMANDS.get(why, ""), session)
 
 
@@ -267,7 +267,7 @@ def not_begun(entries: Sequence[Entry], playbook: Playbook | None) -> list[str]:
 
 
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
-    """How long gates waited for a human, in ms; with `now` an open gate counts until then.
+    """The time that gates waited for a human, in ms; with `now` an open gate counts until then.
 
     Time in which several were open counts once.
     """
@@ -292,7 +292,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) -> str:
-    """What happens next in a session, and what to type unless a runner drives it."""
+    """The next move of a session, and what to type unless a runner drives it."""
     done = f"{snapshot.progress} done"
     match snapshot.directive:
         case Ask():

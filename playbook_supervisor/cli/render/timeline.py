@@ -63,14 +63,13 @@ def _steps(shown: SessionView, now: int, *, every: bool) -> Iterator[str]:
 
 
 def _closes(shown: SessionView) -> bool:
-    """Whether something is shown in one line."""
     return any(run.loop or run.rounds for run in step_runs(shown.entries)) or any(
         not opens(child) or _closes(child) for child in shown.children.values()
     )
 
 
 def opens(child: SessionView) -> bool:
-    """Whether the steps of a child session are shown: something runs or waits there, or failed."""
+    """True if the steps of a child session are shown: something runs or waits there, or failed."""
     manifest = child.seen.manifest
     return manifest is None or manifest.status is not SessionStatus.COMPLETED
 

@@ -29,7 +29,7 @@ _STATUS = {"completed": "ok", "waiting": "needs_approval", "aborted": "cancelled
 
 
 def envelope(result: DriveResult, context: GateContext | None = None) -> Json:
-    """How a drive ended: `ok`, `status` or `error`, `output`, and what resumes the session.
+    """The end of a drive: `ok`, `status` or `error`, `output`, and what resumes the session.
 
     `context` helps to answer the open gate; by default it is that of the result. A token is made
     if the session is not over.
@@ -60,7 +60,6 @@ def _output(result: DriveResult) -> list[Any]:
 
 
 def _folders(store: DiskStore, session_id: str) -> Iterator[Path]:
-    """The local folders of a session and its children."""
     yield store.runtime(session_id)
     for entry in store.journal(session_id).entries:
         if entry.session:

@@ -106,7 +106,7 @@ def resume(
 
 
 def envelope(result: DriveResult) -> dict[str, Any]:
-    """How a drive ended as `run --json` says it to programs: docs/rpc.md describes the keys.
+    """The end of a drive as `run --json` says it to programs: docs/rpc.md describes the keys.
 
     It has a token that resumes the session, unless that is over.
     """

@@ -37,7 +37,7 @@ _NEEDED = {"run": ("pipeline",), "resume": ("token", "approve")}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a program asks for: to run a `pipeline`, or else to resume with a `token`.
+    """A request of a program: to run a `pipeline`, or else to resume with a `token`.
 
     `pipeline` is the text of a playbook if it has a newline, else a name or a path. `args` are as
     on the command line. `timeout` is in seconds, for the whole request; `max_output_bytes` is for
@@ -137,8 +137,6 @@ def _args(text: str) -> Mapping[str, object]:
 
 
 class _Number(str):
-    """A number as it was written."""
-
     __slots__ = ()
 
 

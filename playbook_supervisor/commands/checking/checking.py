@@ -130,7 +130,6 @@ class _Project:
 
     @cached_property
     def command(self) -> Lookup | None:
-        """Looks up installed commands; None outside of a repository."""
         from playbook_supervisor.project.slash_commands import CommandIndex
 
         return None if self.root is None else CommandIndex(self.root, home=Path.home()).resolve
@@ -147,7 +146,6 @@ class _Project:
 
     @cached_property
     def rules(self) -> tuple[PolicyRule, ...]:
-        """The policies of the project. Raises as `project_rules`."""
         if self.root is None or not (self.root / ".playbooks/policies").is_dir():
             return ()
         from playbook_supervisor.project.policies.policy_files import project_rules
@@ -156,7 +154,6 @@ class _Project:
 
     @cached_property
     def children(self) -> Children | None:
-        """The playbooks that steps here run; None outside of a repository."""
         from playbook_supervisor.project.playbooks.child_playbooks import Children
 
         return None if self.root is None else Children(self.root)
@@ -238,7 +235,7 @@ def _step_kinds(
 def _children(
     playbook: Playbook, document: Document, project: _Project, file: Path, *, in_project: bool
 ) -> Iterator[Problem]:
-    """What is wrong with the children: a warning where another project may be meant."""
+    """The faults of the children: warnings where another project may be meant."""
     from playbook_supervisor.project.playbooks.child_playbooks import lint
 
     if project.children is None:
@@ -333,7 +330,7 @@ def _in_policy(data: bytes, file: str, project: _Project) -> Problems:
 
 
 def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:
-    """Whether it matches any step. True if there are no playbooks yet."""
+    """True if it matches any step. True if there are no playbooks yet."""
     return not playbooks or any(
         rule.matches(playbook, step) for playbook in playbooks for step in playbook.steps
     )

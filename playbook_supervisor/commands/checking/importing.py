@@ -24,7 +24,7 @@ _SCHEMA = "# yaml-language-server: $schema=../playbook.schema.json"
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What was written where; `written` is empty for a playbook of ours, which needs no import.
+    """The file that was written; `written` is empty for a playbook of ours, which needs no import.
 
     `notes` say what was translated, `decisions` what a person should decide now.
     """
@@ -80,7 +80,6 @@ def import_file(
 
 
 def _decisions(playbook: Playbook, file: Path, path: Path) -> list[str]:
-    """What a translation cannot know."""
     unseen = [
         step.id
         for step in playbook.steps

@@ -54,7 +54,7 @@ _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what ru
 
 @dataclass(frozen=True, slots=True)
 class DriveOptions:
-    """How to drive a session headless. `agent` is what `--agent` takes.
+    """The options of a headless drive. `agent` is what `--agent` takes.
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
     turns and tool calls of a step, and the cost of the whole run. `patience` is how many seconds to
@@ -73,7 +73,7 @@ class DriveOptions:
 
 
 class DriveLimits(TypedDict, total=False):
-    """What a caller may limit, by the names of the options of `run`; None limits nothing."""
+    """The limits of a caller, by the names of the options of `run`; None limits nothing."""
 
     timeout: float | None
     idle_timeout: float | None
@@ -333,7 +333,7 @@ def _names_session(word: str, cwd: Path | None) -> bool:
 
 
 def _notice(store: DiskStore, session_id: str) -> str:
-    """What to know about the settings once an answer is recorded; no error can undo that."""
+    """A note on the settings once an answer is recorded; no error can undo that."""
     try:
         told, _ = settings_in_force.difference(store, session_id)
     except PlaybookError as error:
@@ -393,7 +393,7 @@ def _drive(
 
 
 def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> DriveResult:
-    """How a session stands that is not driven on."""
+    """The result for a session that is not driven on."""
     snapshot = tree.close()
     for notice in snapshot.notices:
         observer.on_notice(notice)
@@ -401,7 +401,7 @@ def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> Dri
 
 
 def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
-    """What a person says now, and for the rest what the session remembers."""
+    """The options that a person gives now, and for the rest those that the session remembers."""
     return replace(
         drive,
         agent=drive.agent or registry.with_absolute_path(known.agent, root),
@@ -436,7 +436,7 @@ def _tell_of_settings(
 
 
 def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
-    """What a bare `resume` uses, saved when the session is created."""
+    """The options of a bare `resume`, saved when the session is created."""
     return Driver(
         agent=registry.with_portable_path(drive.agent, root),
         mode=drive.mode or Mode.MANUAL,
@@ -448,7 +448,6 @@ def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
 
 
 def _with_absent_people(observer: Observer, tree: SessionTree) -> Observer:
-    """Also observe for people who are not at this terminal."""
     root, private = tree.root, tree.private
     each: tuple[Observer, ...] = (observer, LiveOutput(private))
     if tree.config.notify:

@@ -41,7 +41,7 @@ class Need:
 
     @property
     def lacking(self) -> bool:
-        """Whether it does not hold and no earlier step provides it, as far as that is known now."""
+        """True if it does not hold and no earlier step provides it, as far as that is known now."""
         later = _known_later(self.probed.name)
         return not (self.probed.held or self.provider or later)
 
@@ -73,7 +73,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What `run` would do here, phase by phase, and why it would refuse.
+    """The plan of `run` here, phase by phase, and why it would refuse.
 
     `file` is relative to the repository's top. `agent` is a name or, where none can be used, what
     was asked for; it is empty if no step needs one. `adopts` is a pending session that it would
@@ -109,7 +109,7 @@ def plan(
     drive: DriveOptions | None = None,
     cwd: Path | None = None,
 ) -> RunPlan:
-    """What the same `run` would do here. Raises what is wrong with the playbook and arguments."""
+    """The plan of the same `run` here. Raises what is wrong with the playbook and arguments."""
     drive = drive or DriveOptions()
     store = locate.store(cwd)
     root = store.checkout.root
@@ -166,7 +166,6 @@ def _agent(
 
 
 def _pending_session(store: DiskStore, request: RunRequest, refusals: list[PlaybookError]) -> str:
-    """The pending session that `run` would continue; otherwise check that one can be created."""
     pending = ""
     with _noting(refusals):
         pending = creation.pending_session(store, request)

@@ -59,7 +59,7 @@ def begin(
 def next_directive(
     session: str = "", *, wait: bool = False, cwd: Path | None = None
 ) -> tuple[Snapshot, DirectiveDetails]:
-    """What is outstanding; with `wait`, as soon as it is more than what is running now.
+    """The outstanding directive; with `wait`, as soon as it is more than what is running now.
 
     With `wait`, steps without an agent are carried out, and the project's own checks are made, in
     a process that outlives this one.
@@ -76,7 +76,7 @@ def next_directive(
 
 
 def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
-    """Whether to wait on: no agent is to be launched, and something is at work.
+    """True while one has to wait: no agent is to be launched, and something is at work.
 
     `known` are the attempts that ran when the wait began, `ours` whether it was so far for what we
     carry out ourselves: then an agent is not waited for, because a client reports its end.

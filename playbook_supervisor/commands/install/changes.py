@@ -48,7 +48,7 @@ UP_TO_DATE = "up to date"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What happens to one file; `path` is relative to the repository's top level."""
+    """The fate of one file; `path` is relative to the repository's top level."""
 
     path: str
     verb: Verb
@@ -70,7 +70,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What `init` or `update` would do; `record` is the new install.yaml, `again` plans anew."""
+    """The plan of `init` or `update`; `record` is the new install.yaml, `again` plans anew."""
 
     root: Path
     files: tuple[FileChange, ...]
@@ -100,7 +100,7 @@ class InstallPlan:
 
 
 def previous_installation(root: Path) -> Installation:
-    """What was installed before; an empty record if nothing was.
+    """The record of what was installed before; empty if nothing was.
 
     StorageError if our folder's name is taken by something else, StateError PB-STATE-NEWER if a
     later version was installed (one without numbers counts as older than every other), CheckError
@@ -193,7 +193,7 @@ def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
 
 
 def _generated(root: Path, path: str, why: str, differs: Callable[[], bool]) -> Action:
-    """What happens to a file that is made from others; `why` if it is made anew."""
+    """The action for a file that is made from others; `why` if it is made anew."""
     if hindered := obstacle(root, path):
         return Action(path, "conflict", hindered)
     if not (root / path).exists():
@@ -248,7 +248,6 @@ def _apply(plan: InstallPlan, file: FileChange) -> None:
 
 
 def _write(root: Path, path: str, data: bytes) -> None:
-    """Write the file, and its folders; a symbolic link is followed, not replaced."""
     file = contained(root, path)
     ensure_folder(file.parent)
     sweep(file.parent)

@@ -41,7 +41,7 @@ _ALWAYS_WRITTEN = frozenset({*changes.SHARED, library.INDEX, FILE})
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person chose.
+    """The choices of a person.
 
     `no_hooks` leaves the shared files alone and is remembered; None means what was chosen last.
     `replace` replaces foreign files under the names of our commands, and keeps them beside.
@@ -62,7 +62,7 @@ def plan(
     merges: Mapping[str, Merge] = changes.SHARED,
     choices: Choices = Choices(),
 ) -> InstallPlan:
-    """What `init` would do in the repository of `cwd`. Writes nothing.
+    """The plan of `init` in the repository of `cwd`. Writes nothing.
 
     StateError PB-STATE-NO-REPOSITORY outside of a repository; StorageError if `.playbooks` is not
     a folder or a symbolic link leads out; CheckError if install.yaml, config.yaml or a shared file
@@ -84,7 +84,6 @@ def look(planned: InstallPlan) -> Survey:
 
 
 def _from_top(path: str, folder: Path, root: Path) -> str:
-    """The path relative to the repository; the person may have given it relative to `folder`."""
     from_here = os.path.relpath(folder.resolve() / path, root)
     return from_here if from_here in shipped.files(root) else os.path.normpath(path)
 
@@ -111,7 +110,6 @@ class _Plan:
         return changes.complete(self._root, files, merges, record, previous, again)
 
     def _wanted(self) -> Iterator[str]:
-        """The files to install: optional ones only if they are known, of use, or asked for."""
         found = survey(self._here)
         asked = set(self._restored)
         if self._choices.commands:

@@ -34,7 +34,7 @@ _HEADER = "# The settings of this project; `playbook schema config` describes ev
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a project has.
+    """The playbooks, commands and tests that a project has.
 
     `lacking` maps each shipped playbook to the commands that are missing for it; `offered` are the
     missing ones that we ship, and `completing` says that they complete a playbook of which the
@@ -73,12 +73,12 @@ class Survey:
 
     @property
     def inside(self) -> bool:
-        """Whether `/playbook.run` is there and ours."""
+        """True if `/playbook.run` is there and ours."""
         return RUN in self.installed and not self.foreign
 
     @property
     def unsupervised(self) -> bool:
-        """Whether a foreign command would let a model supervise a run."""
+        """True if a foreign command would let a model supervise a run."""
         return not SUPERVISING.isdisjoint(self.foreign)
 
 
@@ -145,7 +145,6 @@ def _shipped(name: str) -> Playbook:
 
 
 def _checks(playbook: Playbook) -> set[str]:
-    """The checks that the playbook demands; one that an arg names may be missing."""
     named = {name for step in playbook.steps for name in checks(step.postconditions)}
     return {name for name in named if "{{" not in name}
 
@@ -164,7 +163,6 @@ def _missing(playbook: Playbook, index: CommandIndex, changing: Collection[str])
 
 
 def _feature(here: checkout.Checkout) -> str:
-    """The branch's own feature, else the latest with a spec, as short as it can be typed."""
     settings = config.load(here.root)
     specified = [spec.parent.name for spec in (here.root / settings.specs).glob("*/spec.md")]
     names = sorted(name for name in specified if features.is_name(name))
@@ -182,7 +180,7 @@ def _feature(here: checkout.Checkout) -> str:
 
 
 def proposed(root: Path) -> Proposal | None:
-    """What `init` would add; None if the settings have `checks`, or no command is found.
+    """The check that `init` would add; None if the settings have `checks`, or no command is found.
 
     Errors as for `config.text`, and CheckError if the settings are no YAML.
     """
@@ -190,7 +188,6 @@ def proposed(root: Path) -> Proposal | None:
 
 
 def _is_open(root: Path) -> bool:
-    """Whether the settings say nothing about checks yet. Errors as for `proposed`."""
     settings = load(config.text(root) or b"", config.FILE).data
     return not isinstance(settings, dict) or "checks" not in settings
 
@@ -201,7 +198,7 @@ def check_line(proposal: Proposal) -> str:
 
 
 def check_change(root: Path, proposal: Proposal) -> FileChange:
-    """How the check is added to config.yaml."""
+    """The change that adds the check to config.yaml."""
     if why := changes.obstacle(root, config.FILE):
         return FileChange(Action(config.FILE, "conflict", why))
     before = config.text(root)
@@ -280,8 +277,6 @@ def detect(root: Path) -> Proposal | None:
 
 
 class _Files:
-    """The top level of a project."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
 
@@ -299,7 +294,6 @@ class _Files:
         return re.search(pattern, self.text(name)) is not None
 
     def scripts(self, name: str) -> Mapping[str, object]:
-        """The `scripts` of a JSON file that is made for a package manager."""
         try:
             found = json.loads(self.text(name) or "null")
         except (ValueError, RecursionError):

@@ -40,7 +40,7 @@ def plan(
     *,
     no_hooks: bool | None = None,
 ) -> InstallPlan:
-    """What is out of date in the repository of `cwd`. Writes nothing.
+    """The plan of `update` in the repository of `cwd`. Writes nothing.
 
     `merges` and `no_hooks` as for `init`. If install.yaml is lost, hooks that are installed are
     updated and missing ones are not added. StateError PB-STATE-NOT-INITIALISED if nothing of ours
@@ -119,7 +119,6 @@ class _KnownFiles:
                 yield FileChange(Action(path, "keep", "no longer shipped, but you edited it"))
 
     def _unedited(self, path: str) -> frozenset[str]:
-        """The fingerprints that the file may have if it was not edited."""
         return self._released.get(path, frozenset()) | {self._recorded(path)} - {""}
 
     def _one(self, path: str, content: bytes) -> Iterator[FileChange]:
@@ -158,7 +157,6 @@ class _KnownFiles:
             yield FileChange(Action(beside, "write", f"{_COMPARE} {path} {beside}"), content, new)
 
     def _leftover(self, path: str) -> Iterator[FileChange]:
-        """Remove a new version beside a file that is up to date."""
         beside = path + BESIDE
         if current_fingerprint(self._root, beside) in self._offered(path):
             yield FileChange(Action(beside, "remove", f"{path} is up to date without it"))

@@ -52,7 +52,7 @@ class AttemptLog:
         return log_path(self.store.runtime(self.session_id), self.attempt_id)
 
     def _over(self) -> Callable[[], bool]:
-        """Whether the attempt has returned or its driver is gone; reads only a changed journal."""
+        """True if the attempt has returned or its driver is gone; reads only a changed journal."""
         journal = self.store.folder(self.session_id) / "journal.yaml"
         seen, returned = -1, False
 

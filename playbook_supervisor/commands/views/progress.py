@@ -75,7 +75,6 @@ def said_by(seen: SessionOverview) -> Mapping[str, str]:
 
 
 def _driven(seen: SessionOverview) -> bool:
-    """Whether a runner drives it, or our process behind a client carries something out."""
     private = seen.store.runtime(seen.session_id)
     return seen.open and (seen.driver is not None or driver_lock.detached_works(private))
 
@@ -208,7 +207,6 @@ class Poller:
         return known
 
     def _total(self, seen: SessionOverview) -> int:
-        """The number of the playbook's steps, which takes longer to read than all else."""
         place = _place(seen)
         now = _changed(f"{seen.root}/{SESSIONS}/{seen.session_id}/playbook.yaml")
         stamp, total = self._totals.get(place, (None, 0))
@@ -234,7 +232,6 @@ class Poller:
 
 
 def _places(seen: SessionOverview) -> Iterator[_Place]:
-    """Those of the session and of all below it."""
     yield _place(seen)
     for child in seen.children:
         yield from _places(child)
@@ -254,7 +251,7 @@ def _stamp(private: str) -> object:
 
 
 def _changed(path: Path | str | os.DirEntry[str]) -> object:
-    """What differs after the file was changed or replaced; None if it does not exist.
+    """A value that differs after the file was changed or replaced; None if it does not exist.
 
     A clock's tick can be longer than the time between two writes, so the time alone is too little.
     """

@@ -74,7 +74,7 @@ class SessionPaths:
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """What this worktree saved of a session: its local state, and copies of its files."""
+    """A session as this worktree saved it: its local state, and copies of its files."""
 
     paths: SessionPaths
     runtime: Runtime
@@ -94,7 +94,6 @@ class SavedSession:
 
     @property
     def complete(self) -> bool:
-        """Whether there is a copy of every file."""
         return all(self.copies.values())
 
     @property
@@ -188,7 +187,6 @@ def _saved(paths: SessionPaths, runtime: Runtime, name: str) -> bytes:
 
 
 def _content(path: Path) -> bytes:
-    """Empty if there is no file, or a folder in its place."""
     try:
         return b"" if path.is_dir() else read_bytes(path)
     except FileNotFoundError:

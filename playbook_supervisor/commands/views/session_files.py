@@ -184,8 +184,6 @@ def _is_checkout(here: Path) -> bool:
 
 
 def _beside(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
-    """Finds another session of that worktree by its id."""
-
     def find(session_id: str) -> SessionFiles | None:
         if files.folder is None or not SESSION_ID.match(session_id):
             return None
@@ -307,7 +305,6 @@ class _Blob:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether the folder is in a bare repository, or in the git directory of one."""
     try:
         return ask(folder, "rev-parse", "--is-bare-repository").strip() == "true"
     except PlaybookError:
@@ -323,7 +320,6 @@ def _in_references(repository: Path, session_id: str = "") -> Iterator[SessionFi
 
 
 def _beside_in_commit(files: SessionFiles) -> Callable[[str], SessionFiles | None]:
-    """Finds another session in the same snapshot by its id."""
     repository = files.folder
     assert repository is not None  # noqa: S101 - `find` has set it
     blobs = _blobs_of(repository, files.commit)
@@ -357,7 +353,6 @@ def _references(repository: Path) -> Sequence[tuple[str, str, str]]:
 
 @lru_cache(maxsize=2)
 def _blobs_of(repository: Path, commit: str) -> Mapping[str, _Blob]:
-    """The files below the sessions' folders in that commit, by their paths."""
     options = ("-r", "-z", "--long", "--full-tree")
     try:
         listed = ask(repository, "ls-tree", *options, commit, "--", f"{SESSIONS}/")
@@ -374,7 +369,6 @@ def _blobs_of(repository: Path, commit: str) -> Mapping[str, _Blob]:
 def _in_tree(
     repository: Path, ref: str, commit: str, session_id: str, blobs: Mapping[str, _Blob]
 ) -> SessionFiles | None:
-    """The session's files in that commit; None if it has no such session."""
     if _path(session_id, _SESSION) not in blobs and _path(session_id, _JOURNAL) not in blobs:
         return None
 

@@ -109,7 +109,7 @@ class SessionView:
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What the policies changed."""
+        """The changes that the policies made."""
         return effects(self.playbook, self.policy) if self.playbook else ()
 
     @property
@@ -300,7 +300,6 @@ def probe(
 
 
 def _last_launch(store: DiskStore, session_id: str) -> tuple[str, str | None]:
-    """The tree and the commit at the last launch of the session, as in `LaunchRecord`."""
     runtime = store.journal(session_id).runtime
     launches = runtime.launches.values() if runtime else ()
     last = max(launches, key=lambda launch: launch.at, default=None)
@@ -315,7 +314,6 @@ def _trigger(name: str, world: Workspace) -> Probed:
 
 
 def _canonical(names: Sequence[str]) -> list[str]:
-    """The canonical texts of the names. ArgumentError if one of them cannot be probed."""
     known, canonical = words(), []
     for name in names:
         word = name.partition("=")[0]
@@ -339,7 +337,7 @@ def _canonical(names: Sequence[str]) -> list[str]:
 
 
 def words() -> list[str]:
-    """What can be probed: all conditions, and the triggers that read reports."""
+    """The words that can be probed: all conditions, and the triggers that read reports."""
     return [*Condition, *REPORT_TRIGGERS]
 
 

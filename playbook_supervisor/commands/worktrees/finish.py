@@ -54,7 +54,7 @@ _STILL = "what was written of session {} is not what was read again"
 
 @dataclass(frozen=True, slots=True)
 class FinishPlan:
-    """What would be removed, and the obstacles, a line each.
+    """The things that would be removed, and the obstacles, a line each.
 
     `root` is the worktree, which may be `gone` already. `branch` is empty if none is to be removed;
     `merged` says how its work was merged. `unsafe` are obstacles that cannot be forced: what only
@@ -74,7 +74,7 @@ class FinishPlan:
 
 @dataclass(frozen=True, slots=True)
 class FinishResult:
-    """What was removed, with notices for the user.
+    """The things that were removed, with notices for the user.
 
     `brought` are the sessions that were brought to another checkout, where they are not committed.
     """
@@ -85,7 +85,7 @@ class FinishResult:
 
 
 def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
-    """What `finish` would remove, and what prevents it. Writes nothing.
+    """The plan of `finish`: what it would remove, and what prevents it. Writes nothing.
 
     StateError if the session has no worktree; it names sessions that have one.
     """
@@ -130,7 +130,6 @@ def _unfinished(plan: FinishPlan, obstacles: Sequence[str]) -> GitError:
 
 
 def _bring_home(plan: FinishPlan) -> tuple[Homecoming, ...]:
-    """Bring home what is not safe elsewhere, and look again whether it is."""
     journal_home.sweep_homes(plan.leaving, plan.session_id)
     found = journal_home.homecomings(plan.leaving)
     if not any(each.obstacle for each in found):
@@ -228,7 +227,7 @@ def _leaving(
     tip: MergeTarget,
     removed: str,
 ) -> Leaving:
-    """What goes and what stays when `removed` is removed, the branch or nothing."""
+    """The files that go and those that stay when `removed` is removed, the branch or nothing."""
     stays = [*targets.targets, *([merged.into] if merged else []), *([] if removed else [tip])]
     here = store.checkout.root if store else None
     branches = {each.path: each.branch for each in gitpython.worktrees(main)}
@@ -242,7 +241,7 @@ def _leaving(
 
 
 def _owns_worktree(store: DiskStore, session_id: str) -> bool:
-    """Whether this is the session's own worktree; a merge copies sessions to others."""
+    """True if this is the session's own worktree; a merge copies sessions to others."""
     here = store.checkout
     if here.git_dir == here.common_dir:
         return False
@@ -294,7 +293,7 @@ def _targets(main: Path, branch: str, started_from: str) -> MergeTargets:
 def _merged(
     main: Path, targets: MergeTargets, branch: str, commit: str, started_from: str = ""
 ) -> tuple[MergeTargets, Merged | None]:
-    """How it was merged, and the targets: what a forge calls merged is fetched first."""
+    """The way it was merged, and the targets: what a forge calls merged is fetched first."""
     if merged := _merged_here(main, targets, commit):
         return targets, merged
     pull = merge_detection.merged_pull_request(main, branch, commit)
@@ -340,7 +339,7 @@ def _open_sessions(store: DiskStore, without: str = "") -> Iterator[str]:
 
 
 def _local_changes(here: Checkout) -> Iterator[str]:
-    """What is not committed in the worktree, or not finished."""
+    """The changes in the worktree that are not committed or not finished."""
     for name, what in {**UNDER_WAY, "BISECT_LOG": "a bisection"}.items():
         if (here.git_dir / name).exists():
             yield f"{what} is in progress in the worktree"
@@ -354,7 +353,6 @@ def _local_changes(here: Checkout) -> Iterator[str]:
 
 
 def _has_submodules(here: Checkout) -> bool:
-    """Whether any is checked out; git keeps its folder for deinitialised ones."""
     if not (here.git_dir / "modules").is_dir():
         return False
     try:
@@ -366,7 +364,6 @@ def _has_submodules(here: Checkout) -> bool:
 
 
 def _unmerged(main: Path, targets: MergeTargets, commit: str) -> Iterator[str]:
-    """The commits that no target has."""
     if not targets.targets:
         yield "there is no other branch that it could have been merged into"
         return
@@ -380,7 +377,7 @@ def _unmerged(main: Path, targets: MergeTargets, commit: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What was removed: the session's folder, and worktree and branch if `start` made them.
+    """The things that were removed: the session's folder, and what `start` made.
 
     `root` is None if the worktree stays; `branch` is empty if it stays, and then `stays` names it.
     """
@@ -423,7 +420,7 @@ def discard(session: str = "", *, cwd: Path | None = None) -> Discarded:
 
 
 def _completed(store: DiskStore, session: str) -> Discarded | None:
-    """What is removed now because a killed call left it; None if there is nothing."""
+    """Remove what a killed call left; None if there is nothing."""
     here, session_id = store.checkout, locate.named(store, session)
     tree = worktree.left(here, session_id) if SESSION_ID.match(session_id) else None
     if tree is None or Path(tree.path).exists():
@@ -438,7 +435,7 @@ def _completed(store: DiskStore, session: str) -> Discarded | None:
 
 
 def _plan(store: DiskStore, session_id: str) -> FinishPlan | None:
-    """What becomes of the session's worktree; None if `start` did not create one for it."""
+    """The plan for the session's worktree; None if `start` did not create one for it."""
     plan, reasons = None, [*_worth_keeping(store, session_id)]
     if start_point.saved(store.runtime(session_id)) is not None:
         plan = plan_worktree(store, session_id, discards=True)

@@ -41,7 +41,7 @@ _FIRST = "session.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What is about to be removed: a worktree, of which the folder may be gone, and a branch.
+    """A worktree that is about to be removed, of which the folder may be gone, and its branch.
 
     `store` is the worktree's, None if git does not know the worktree any more. `commit` is its
     last one. `stays` are the commits that stay reachable, `homes` the checkouts that stay.
@@ -97,8 +97,6 @@ def bring(homecoming: Homecoming) -> None:
 
 
 class _Worktree:
-    """The worktree that is leaving, and what git has of its sessions."""
-
     def __init__(self, repo: gitpython.Repo, leaving: Leaving) -> None:
         self._repo, self._leaving, self._store = repo, leaving, leaving.store
         self._versions: dict[str, frozenset[tuple[str, str]]] = {}
@@ -106,7 +104,6 @@ class _Worktree:
 
     @cached_property
     def _root(self) -> Path | None:
-        """The worktree's folder, None if it is gone."""
         root = self._store.checkout.root if self._store else None
         return root if root and (root / ".git").exists() else None
 
@@ -137,7 +134,7 @@ class _Worktree:
         return sorted(name for name in names if SESSION_ID.match(name))
 
     def homecoming(self, name: str) -> Homecoming | None:
-        """How the session can go home; None if there is nothing that only the worktree has."""
+        """The session's way home; None if there is nothing that only the worktree has."""
         try:
             ours = self._ours(name)
             stays = [stay for stay in self._leaving.stays if stay.here]
@@ -176,7 +173,6 @@ class _Worktree:
     # ── commits that stay ───────────────────────────────────────────────────────────────────
 
     def _trees_of(self, commit: str) -> Mapping[str, str]:
-        """The sessions of a commit, each with the name of its tree."""
         if commit not in self._trees:
             listed = self._repo.git.ls_tree("-z", commit, "--", f"{SESSIONS}/") if commit else ""
             rows = (line.partition("\t") for line in listed.split("\0") if line)
@@ -186,7 +182,7 @@ class _Worktree:
         return self._trees[commit]
 
     def _is_in(self, stay: MergeTarget, name: str, ours: Files) -> bool:
-        """Whether the commit, or one before it that had the session last, has all of it."""
+        """True if the commit, or one before it that had the session last, has all of it."""
         commit = stay.commit
         if name not in self._trees_of(commit):
             folder = f":(top,literal){SESSIONS}/{name}"
@@ -205,7 +201,7 @@ class _Worktree:
         return dict(zip([path for _, _, path in rows], blobs, strict=True))
 
     def _knows(self, name: str) -> Callable[[str, bytes], bool]:
-        """Whether a file of the session has had this content on the branch, with any line ends."""
+        """True if a file of the session has had this content on the branch, with any line ends."""
 
         def knows(file: str, content: bytes) -> bool:
             if name not in self._versions:
@@ -258,7 +254,7 @@ class _Worktree:
         return ""
 
     def _would_conflict(self, home: Checkout, stay: MergeTarget, name: str) -> bool:
-        """Whether git would later refuse to bring that commit's copy over ours."""
+        """True if git would later refuse to bring that commit's copy over ours."""
         tree = self._trees_of(stay.commit).get(name)
         if tree is None or tree == self._trees_of(home.head).get(name):
             return False
@@ -283,7 +279,7 @@ def _blob(content: bytes, digits: int) -> str:
 
 
 def _was_reset(saved: SavedSession, file: str, text: bytes) -> bool:
-    """Whether git has put back the version before the last one, of which there is a copy."""
+    """True if git has put back the version before the last one, of which there is a copy."""
     runtime, copy, now = saved.runtime, saved.copies.get(file, b""), digest(text)
     earlier = runtime.ours(file, now) and not runtime.latest(file, now)
     return earlier and runtime.latest(file, digest(copy))

@@ -43,7 +43,7 @@ class MergeTargets:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """How a branch's work was merged, in a few words, and a commit that has all of it."""
+    """The way a branch's work was merged, in a few words, and a commit with all of it."""
 
     how: str
     into: MergeTarget
@@ -88,7 +88,7 @@ def _references(root: Path) -> dict[str, Mapping[str, str]]:
 
 
 def merged(root: Path, commit: str, target: MergeTarget) -> str:
-    """How all work of the commit came into the target, in a few words; empty if it did not."""
+    """The way of all work of the commit into the target, in a few words; empty if none."""
     with gitpython.repository(root) as repo:
         base = repo.git.merge_base(target.commit, commit, with_exceptions=False)
         if base == commit:
@@ -120,7 +120,7 @@ def _candidates(repo: gitpython.Repo, base: str, target: str, paths: list[str]) 
 
 
 def _adds_nothing(repo: gitpython.Repo, commit: str, candidate: str) -> bool:
-    """Whether merging the commit there would change nothing; False if git is too old to tell."""
+    """True if merging the commit there would change nothing; False if git is too old to tell."""
     status, answer, _ = repo.git.merge_tree(
         "--write-tree",
         "--name-only",
@@ -172,7 +172,7 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
 
 
 def _same_work(repo: gitpython.Repo, head: str, commit: str) -> bool:
-    """Whether both contain the same work; False if the pull request's head is not known here."""
+    """True if both contain the same work; False if the pull request's head is not known here."""
     known = repo.git.rev_parse("--verify", "--quiet", f"{head}^{{commit}}", with_exceptions=False)
     return bool(known) and not _changed(repo, head, commit)
 

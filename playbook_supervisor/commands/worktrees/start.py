@@ -147,7 +147,7 @@ def _check(
     named: str,
     client: bool,
 ) -> tuple[RunRequest, Branch, bool]:
-    """What will run, on which branch, and whether Claude Code has the commands for it.
+    """The run, its branch, and whether Claude Code has the commands for it.
 
     The feature determines the branch, unless one is `named`. If that branch exists, everything is
     checked at its tip instead of at the base.
@@ -178,7 +178,6 @@ def _tip(name: str, commit: str) -> Base:
 
 
 def _from_top_level(root: Path, reference: str) -> str:
-    """A path to a playbook, typed relative to the current folder, relative to the top level."""
     file = Path.cwd() / reference
     if _is_path(reference) and os.path.lexists(file):
         return os.path.relpath(file, root)
@@ -190,7 +189,6 @@ def _is_path(reference: str) -> bool:
 
 
 def _words(reference: str, run: RunRequest) -> list[str]:
-    """The arguments that name exactly this session: features are resolved."""
     words, positional = [reference], True
     for name, value in run.args.items():
         positional = positional and value != "" and value.partition("=")[0] not in run.args
@@ -205,7 +203,6 @@ def _words(reference: str, run: RunRequest) -> list[str]:
 def _begin(
     store: DiskStore, plan: WorktreePlan, words: Sequence[str], base: Base
 ) -> tuple[str, ...]:
-    """Begin the session there as the printed command will; notices about the worktree."""
     there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
     run = _request_there(there, *words)
@@ -218,7 +215,6 @@ def _begin(
 
 
 def _request_there(there: DiskStore, reference: str, *given: str) -> RunRequest:
-    """The request, read from what git checked out; a sparse checkout lacks some files."""
     try:
         return creation.prepare(there, reference, given)
     except PlaybookError as error:
@@ -247,7 +243,7 @@ class _Preflight:
     client: bool = False
 
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
-        """What would run there on that branch. Errors as for `creation.prepare`."""
+        """The request for that branch there. Errors as for `creation.prepare`."""
         elsewhere = self._commands_elsewhere()
         self._export_children(reference)
         try:
@@ -280,13 +276,13 @@ class _Preflight:
             raise self._error("; ".join(failing), [*failing])
 
     def runs_in_client(self, run: RunRequest) -> bool:
-        """Whether Claude Code has there our commands and those of the playbook."""
+        """True if Claude Code has there our commands and those of the playbook."""
         return not (run.missing or run.closed) and self._has_command(_RUN)
 
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 
     def _commands_elsewhere(self) -> bool:
-        """Whether the session's agent keeps its commands outside `.claude/`."""
+        """True if the session's agent keeps its commands outside `.claude/`."""
         return not self.client and not registry.is_default(config.load(self.tree).agent)
 
     def _in_checkout(self, reference: str) -> bool:
@@ -296,7 +292,7 @@ class _Preflight:
             return False
 
     def _complete_in_checkout(self, reference: str) -> bool:
-        """Whether the checkout has all playbooks that the steps run."""
+        """True if the checkout has all playbooks that the steps run."""
         root = self.store.checkout.root
         try:
             found = library.find(root, reference)
@@ -334,12 +330,12 @@ class _Preflight:
         return CommandIndex(self.tree, home=Path.home()).resolve(f"/{name}") is not None
 
     def _settings_outdated(self) -> bool:
-        """Whether the settings are committed, but insufficient there as in the checkout."""
+        """True if the settings are committed, but insufficient there as in the checkout."""
         committed = (self.tree / settings.FILE).is_file()
         return committed and _lacks_hooks(self.store.checkout.root)
 
     def _usable(self, path: str) -> bool:
-        """Whether the checkout has the file, so that committing it is enough."""
+        """True if the checkout has the file, so that committing it is enough."""
         root = self.store.checkout.root
         return not _lacks_hooks(root) if path == settings.FILE else (root / path).exists()
 
@@ -403,7 +399,6 @@ def _lacks_hooks(root: Path) -> bool:
 
 
 def _first(playbook: Playbook) -> list[Step]:
-    """The steps that run first: one, or a parallel group."""
     due = [step for step in playbook.steps if step.autonomy is not Autonomy.SKIP]
     group = due[0].parallel_group if due else ""
     return [step for step in due if group and step.parallel_group == group] or due[:1]

@@ -128,7 +128,6 @@ def path(here: Checkout, pattern: str, session_id: str) -> Path:
 
 
 def _flaw_of_place(path: Path) -> str:
-    """Why no folder can be created at `path`; empty if one can."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -186,7 +185,6 @@ def branch(root: Path, feature: str, session_id: str, base: Base, given: str = "
 
 
 def _flaw(root: Path, name: str, known: Iterable[str]) -> str:
-    """Why no branch can have that name; empty if one can, or has."""
     plain = printable(name) == name and not name.startswith("-") and name != "HEAD"
     if not plain or not _well_formed(root, HEADS + name):
         return "is not a valid branch name"

@@ -150,7 +150,7 @@ def recorded(here: Checkout, plan: WorktreePlan) -> Iterator[Path]:
 
 
 def left(here: Checkout, session_id: str) -> WorktreePlan | None:
-    """What a killed command was creating or removing for the session; None if there is nothing."""
+    """The worktree that a killed command was creating or removing; None if there is none."""
     try:
         return WorktreePlan(**json.loads(read_bytes(_records(here) / f"{session_id}.json")))
     except (FileNotFoundError, ValueError, TypeError):
@@ -191,7 +191,7 @@ def _clean_up(here: Checkout, record: Path) -> str:
 
 
 def _has_changes(plan: WorktreePlan) -> bool:
-    """Whether the checkout was complete and has changed since, perhaps by a person's work."""
+    """True if the checkout was complete and has changed since, perhaps by a person's work."""
     if not (Path(plan.path) / ".git").is_file():
         return False
     try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ConditionTraits(Record):
-    """How a condition is probed, and what it needs.
+    """The traits of a condition: its probe, and its needs.
 
     `artifacts` are paths with the folders of the config, `{feature}` and the first parameter,
     `{path}`, in braces. `runs_checks`: it starts a check of the project, which may take an hour.
@@ -110,12 +110,12 @@ def traits(name: str) -> ConditionTraits:
 
 
 def needs_feature(name: str) -> bool:
-    """Whether a condition or trigger looks into the folders of a feature."""
+    """True if a condition or trigger looks into the folders of a feature."""
     return name in REPORT_TRIGGERS if name in TRIGGERS else traits(name).needs_feature
 
 
 def publishes(names: Iterable[str]) -> bool:
-    """Whether a step with these postconditions makes its work public."""
+    """True if a step with these postconditions makes its work public."""
     return any(traits(name).publishes for name in names)
 
 
@@ -125,7 +125,7 @@ def verdicts(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def need_tree(names: Iterable[str]) -> bool:
-    """Whether one of the conditions compares with the tree or the commit at the launch."""
+    """True if one of the conditions compares with the tree or the commit at the launch."""
     return any(requirement(name).condition in SINCE_LAUNCH for name in names)
 
 
@@ -137,12 +137,12 @@ def file_of(name: str) -> str:
 
 
 def spans_attempts(name: str) -> bool:
-    """Whether what earlier attempts of the step have left counts as well (decision 0162)."""
+    """True if what earlier attempts of the step have left counts as well (decision 0162)."""
     return requirement(name).condition is Condition.CHANGES_WITHIN
 
 
 def is_lasting(name: str) -> bool:
-    """Whether what a step has provided is still there for later ones, unless it is undone."""
+    """True if what a step has provided is still there for later ones, unless it is undone."""
     required = requirement(name)
     passing = required.condition in SINCE_LAUNCH or required.condition is Condition.GIT_CLEAN
     return not passing and not CONDITIONS[required.condition].runs_checks
@@ -167,12 +167,12 @@ def require_answerable(names: Iterable[str], config: Config) -> None:
 
 
 def need_network(names: Iterable[str]) -> bool:
-    """Whether one of the conditions has to ask a program that uses the network."""
+    """True if one of the conditions has to ask a program that uses the network."""
     return any(traits(name).needs_network for name in names)
 
 
 def run_checks(names: Iterable[str]) -> bool:
-    """Whether one of the conditions starts a check of the project."""
+    """True if one of the conditions starts a check of the project."""
     return any(traits(name).runs_checks for name in names)
 
 
@@ -202,7 +202,7 @@ def probe(
     tree: str = "",
     head: str | None = None,
 ) -> Probed:
-    """Whether a condition holds now, with one line of evidence.
+    """The answer of a condition now, with one line of evidence.
 
     `since` and `since_ms` (milliseconds since the epoch) describe the launch, and so do `tree` and
     `head`, as in `LaunchRecord`. With either of the first two a *verdict* counts only if its report

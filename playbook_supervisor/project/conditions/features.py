@@ -129,7 +129,6 @@ def _in_specs(root: Path, folder: str, config: Config) -> str:
 
 
 def _pointer(root: Path) -> str:
-    """The folder that spec-kit's pointer names, or an empty string."""
     with suppress(OSError, PlaybookError):
         there = (_pointer_file(root) or {}).get(_POINTER_KEY)
         return there if isinstance(there, str) else ""
@@ -137,7 +136,7 @@ def _pointer(root: Path) -> str:
 
 
 def _pointer_file(root: Path) -> dict[str, object] | None:
-    """What is in the pointer, nothing if there is none; None if it is no JSON object."""
+    """The content of the pointer, nothing if there is none; None if it is no JSON object."""
     try:
         pointer = json.loads(read_bytes(contained(root, _POINTER), limit=_SCRIPT_BYTES))
     except FileNotFoundError:
@@ -158,7 +157,7 @@ def of_branch(branch: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether it is a valid feature name. A valid name cannot lead out of its folder."""
+    """True if it is a valid feature name. A valid name cannot lead out of its folder."""
     return len(text) <= _LONGEST and re.match(_NAME, text) is not None and ".." not in text
 
 

@@ -75,7 +75,7 @@ class Artifact(Record):
 
 
 class LaunchRecord(Record):
-    """What is known of the time before a launch; `since`, `since_ms` None if it does not matter.
+    """The time before a launch as it is known; `since`, `since_ms` None if it does not matter.
 
     `tree` is the id of what was there, empty if it is not known; `head` is a commit, empty before
     the first one, None if it is not known.
@@ -87,7 +87,7 @@ class LaunchRecord(Record):
     head: str | None = None
 
     def changed(self, artifact: Artifact) -> bool | None:
-        """Whether inode, time or content differ from the record; without a record, by time.
+        """True if inode, time or content differ from the record; without a record, by time.
 
         A record from another machine is of the content alone. True if the launch does not matter,
         None if nothing is known.
@@ -100,7 +100,7 @@ class LaunchRecord(Record):
         return None if self.since_ms is None else artifact.mtime_ns // 1_000_000 >= self.since_ms
 
     def remark(self, artifact: Artifact) -> str:
-        """What `changed` is based on, unless that is the record."""
+        """The basis of `changed`, unless that is the record."""
         matters = self.since is not None or self.since_ms is not None
         if not matters:
             return ""
@@ -117,7 +117,7 @@ class LaunchRecord(Record):
 def exists(
     required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
 ) -> Probed:
-    """Whether one of the artifacts is there."""
+    """Held if one of the artifacts is there."""
     found = [look(path, workspace.root) for path in paths]
     for artifact in found:
         if not artifact.flaw:
@@ -130,7 +130,7 @@ def exists(
 
 
 def _product(path: str, root: Path) -> str:
-    """What a program may make beside reports: a folder with content, or a large file."""
+    """A product that is no report: a folder with content, or a large file."""
     try:
         place = contained(root, path)
         if place.is_dir():
@@ -144,7 +144,7 @@ def _product(path: str, root: Path) -> str:
 def contains(
     required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
 ) -> Probed:
-    """Whether a file has a text in it, character by character."""
+    """Held if a file has a text in it, character by character."""
     (path,) = paths
     artifact = look(path, workspace.root)
     if artifact.flaw:
@@ -162,7 +162,7 @@ def contains(
 def tasks_done(
     required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
 ) -> Probed:
-    """Whether every task in the list is ticked, and there is one at least."""
+    """Held if every task in the list is ticked, and there is one at least."""
     from playbook_supervisor.project.conditions.tasks import read_tasks
 
     (path,) = paths
@@ -242,7 +242,7 @@ def _flaws(found: list[Artifact]) -> str:
 
 
 def reading_of(report: Artifact) -> Reading:
-    """What a report says."""
+    """The statements of a report."""
     from playbook_supervisor.project.conditions.verdicts import read_report
 
     return read_report(
@@ -253,7 +253,7 @@ def reading_of(report: Artifact) -> Reading:
 def passes(
     required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
 ) -> Probed:
-    """Whether all reports that exist say PASS, and at least one was written since the launch."""
+    """Held if all reports that exist say PASS, and at least one was written since the launch."""
     found = [look(path, workspace.root) for path in paths]
     flawed = [report for report in found if report.flaw and report.flaw != _MISSING]
     readable = [report for report in found if not report.flaw]
@@ -285,7 +285,7 @@ def passes(
 def pull_request(
     required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
-    """Whether the forge knows an open or merged pull request of the branch."""
+    """Held if the forge knows an open or merged pull request of the branch."""
     from playbook_supervisor.system.git import github
 
     branch = workspace.branch
@@ -345,14 +345,14 @@ def _unasked(required: Requirement, why: str, cure: str) -> Probed:
 def check_succeeds(
     required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
-    """Whether the check ends with exit status 0."""
+    """Held if the check ends with exit status 0."""
     return _of_check(required, workspace, lambda status: status == 0)
 
 
 def check_fails(
     required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
-    """Whether the check runs and ends with another exit status: red before green."""
+    """Held if the check runs and ends with another exit status: red before green."""
     return _of_check(required, workspace, lambda status: status not in (0, *_NOT_STARTED))
 
 
@@ -404,7 +404,6 @@ def _asking(ask: Ask) -> Probe:
 def _changes(
     workspace: Workspace, launch: LaunchRecord
 ) -> tuple[TreeChanges, tuple[Unreadable, ...]]:
-    """What has changed since the launch, and what cannot be read now."""
     from playbook_supervisor.system.git.tree import changes, tree_of
 
     if not launch.tree:

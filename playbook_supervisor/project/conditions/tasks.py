@@ -50,7 +50,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What stands at the beginning of a text; `done` is None for a word that can also be a tag."""
+    """The box at the beginning of a text; `done` is None for a word that can also be a tag."""
 
     done: bool | None
     text: str

@@ -74,7 +74,7 @@ _SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a report says.
+    """The statements of a report.
 
     `verdict` is PASS, FAIL, STALE or empty; if it is empty, `reason` says why, and "in PATH" can be
     appended to it. `contradiction` is what speaks for PASS and what against it, with their lines;
@@ -90,13 +90,13 @@ class Reading:
 
     @property
     def said(self) -> str:
-        """What can follow "PATH says"; empty if there is a `reason`."""
+        """The end of "PATH says …"; empty if there is a `reason`."""
         return self.contradiction or self.verdict
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """What a line says: `word` is empty for a verdict that is left open.
+    """The statement of a line: `word` is empty for a verdict that is left open.
 
     `said` is what a person is shown of it. Only a statement that `decides` makes a verdict; the
     others can contradict one.
@@ -177,7 +177,7 @@ def _mapping(document: Document) -> Mapping[str, Data]:
 
 
 def _in_keys(document: Document, keys: Mapping[str, Data], above: int) -> Iterator[_Statement]:
-    """What the keys of all levels say; `above` is the number of lines before the first."""
+    """The statements of the keys of all levels; `above` lines come before the first."""
     waiting: list[tuple[Path, str, Data]] = [((key,), key, keys[key]) for key in keys]
     while waiting:
         path, key, value = waiting.pop()
@@ -201,7 +201,7 @@ def _in_keys(document: Document, keys: Mapping[str, Data], above: int) -> Iterat
 
 
 def _in_body(lines: Lines) -> Iterator[_Statement]:
-    """What the lines say that do not stand below a heading about an earlier run."""
+    """The statements of the lines that do not stand below a heading about an earlier run."""
     past = 0  # the level of that heading
     section: list[_Statement] | None = None  # below a heading `Verdict`
     failed = ""  # the heading of a list of what failed
@@ -275,7 +275,7 @@ def _statements(line: int, found: list[Said], *, decides: bool) -> Iterator[_Sta
 
 
 def _in_line(line: int, text: str) -> Iterator[_Statement]:
-    """What a line says against PASS that is no row of a table with columns."""
+    """The statements against PASS of a line that is no row of a table with columns."""
     if text.lstrip().startswith(">"):
         return
     label, value = _stated_pair(text)
@@ -299,7 +299,7 @@ def _in_line(line: int, text: str) -> Iterator[_Statement]:
 
 
 def _in_row(line: int, text: str, columns: tuple[str, ...]) -> Iterator[_Statement]:
-    """What a row of a table says against PASS, by its own label or by those of its columns."""
+    """The statements against PASS of a table row, by its own label or those of its columns."""
     cells = _cells(text)
     another = [_ELSEWHERE.match(each) or PAST.search(each) for each in columns]
     if another[0] or any(past and stated(cell) for past, cell in zip(another, cells, strict=False)):
@@ -313,7 +313,7 @@ def _in_row(line: int, text: str, columns: tuple[str, ...]) -> Iterator[_Stateme
 
 
 def _contradicting(line: int, label: str, value: str) -> Iterator[_Statement]:
-    """What keys or labels but the verdict say against PASS, as in `Passed: 10, Failed: 2`."""
+    """The statements against PASS of other keys or labels: `Passed: 10, Failed: 2`."""
     if not label or PAST.search(label) or _ELSEWHERE.match(label):
         return
     for part in CLAUSES.split(f"{label}: {value}"[:LONGEST]):
@@ -382,7 +382,7 @@ def _breaking_line(lines: Lines) -> str:
 
 
 def _fails_by(label: str, value: str, text: str) -> bool:
-    """Whether a line says FAIL and names breaking changes: `[FAIL] 2 breaking changes`."""
+    """True if a line says FAIL and names breaking changes: `[FAIL] 2 breaking changes`."""
     said = value if _VERDICT.fullmatch(label) else text.strip(EDGES)
     if not any(word == FAIL for word, _ in stated(said)):
         return False
@@ -435,7 +435,7 @@ Said = tuple[str, str]
 
 
 def stated(value: str, *, strict: bool = False) -> list[Said]:
-    """What a value states, its verdict first: two things for `PASS (2 failed)`.
+    """The statements of a value, its verdict first: two for `PASS (2 failed)`.
 
     `PASS or FAIL` is open. A PASS, and if it is `strict` each word, must be followed by
     punctuation, a dash, a bracket or nothing.
@@ -463,7 +463,7 @@ def stated(value: str, *, strict: bool = False) -> list[Said]:
 
 
 def decided(value: str, *, titled: bool) -> list[Said]:
-    """What the value of a verdict states; one in a title may follow its subject: `013-x — PASS`."""
+    """The statements of a verdict's value; in a title it may follow its subject: `013-x — PASS`."""
     first = _word(value)
     if (found := stated(value)) or first in _UNDECIDED:
         return found or [(OPEN, quoted(value))]
@@ -490,7 +490,7 @@ def failures(text: str, *, counted: bool = False) -> Iterator[str]:
 
 
 def unsuccessful(value: str) -> Iterator[str]:
-    """What the value of an outcome says that is no success: `failing`, `10 passed, 2 failed`."""
+    """The words of an outcome that are no success: `failing`, `10 passed, 2 failed`."""
     if _UNSUCCESSFUL.fullmatch(CLAUSES.split(value[:LONGEST], maxsplit=1)[0]):
         yield quoted(value)
     else:
@@ -498,18 +498,18 @@ def unsuccessful(value: str) -> Iterator[str]:
 
 
 def is_settled(text: str) -> bool:
-    """Whether a text says that what failed was mended, or should fail."""
+    """True if a text says that what failed was mended, or should fail."""
     return _SETTLED.search(text[:LONGEST].casefold()) is not None
 
 
 def is_none(value: str) -> bool:
-    """Whether what failed is nothing: `none`, `0 of 9`, `n/a`, `-`."""
+    """True if what failed is nothing: `none`, `0 of 9`, `n/a`, `-`."""
     word = _word(value.lstrip("( "))
     return _is_none(word) or word in ("", "n", "nil", "null", "all", "false")
 
 
 def is_some(value: str) -> bool:
-    """Whether a value begins with a number that is not 0, or says yes."""
+    """True if a value begins with a number that is not 0, or says yes."""
     word = _word(value)
     return word in ("true", "yes") or (word[:1].isdigit() and not _is_none(word))
 
@@ -525,6 +525,5 @@ def _word(value: str) -> str:
 
 
 def _is_none(amount: str) -> bool:
-    """Whether a quantity is nothing; an absent one is not."""
     number = re.match("[0-9]+", amount)
     return amount in NONE or (number is not None and not number[0].strip("0"))

@@ -101,7 +101,6 @@ def as_text(value: object) -> str:
 
 
 def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The text that was given for each arg, and the faults of how it was given."""
     declared = [arg.name for arg in playbook.args]
     secret = any(arg.secret for arg in playbook.args)  # then no text is repeated: it may be one
     values: dict[str, str] = {}
@@ -237,7 +236,7 @@ def _kind(character: str) -> str:
 
 
 def wanted(arg: Arg) -> str:
-    """What an arg takes, in a line: `kind (optional, bug|feature, default bug): What it is`."""
+    """A line about an arg: `kind (optional, bug|feature, default bug): What it is`."""
     need = "required" if arg.required and not arg.default else "optional"
     traits = [need, kind(arg)]
     if arg.transform:

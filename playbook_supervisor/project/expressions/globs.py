@@ -19,7 +19,7 @@ _ANY_PARTS = "**"
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether the path is one of those that the pattern means."""
+    """True if the path is one of those that the pattern means."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if pattern.endswith("/") or not parts:
         parts.append(_ANY_PARTS)
@@ -29,7 +29,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def matches_any(patterns: Iterable[str], path: str) -> bool:
-    """Whether one of the patterns means the path."""
+    """True if one of the patterns means the path."""
     return any(matches(pattern, path) for pattern in patterns)
 
 
@@ -54,7 +54,7 @@ def _fits(
     star: Item,
     same: Callable[[Item, Item], bool],
 ) -> bool:
-    """Whether the items fit, where a star is any number of them.
+    """True if the items fit, where a star is any number of them.
 
     Only the last star is tried again: what an earlier one took less could be taken by this one.
     """

@@ -76,7 +76,7 @@ def find_mismatch(value: Any, schema: Mapping[str, Any]) -> Mismatch | None:
 
 
 def _said(error: ValidationError) -> str:
-    """What is wrong, without the terms of JSON Schema for the two commonest mistakes."""
+    """The mistake, without the terms of JSON Schema for the two commonest ones."""
     schema: Any = error.schema
     instance: Any = error.instance
     wanted: Any = error.validator_value

@@ -86,7 +86,7 @@ def _fault_of(item: Any, loop: Loop, members: Sequence[str]) -> str:
 
 
 def values(loop: Loop, item: Any) -> tuple[tuple[str, str], ...]:
-    """What `{{NAME}}`, and each `{{NAME.key}}` of an object, stand for; the item itself first."""
+    """The values of `{{NAME}}` and of each `{{NAME.key}}` of an object; the item itself first."""
     return tuple(_values(loop.name, item))
 
 
@@ -100,7 +100,6 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """A text as it is, everything else as compact JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -120,6 +119,5 @@ def own_names(step: Step, text: str) -> tuple[str, ...]:
 
 
 def _texts(step: Step) -> str:
-    """All texts of a step whose references are replaced."""
     texts = (step.command, step.args, step.options, step.cwd, *step.outputs, *step.conditions)
     return " ".join(texts)

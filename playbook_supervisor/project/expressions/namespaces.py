@@ -19,14 +19,14 @@ KERNEL = (CHECKPOINT, PLAYBOOK)
 
 
 def is_known(namespace: str) -> bool:
-    """Whether a step can have this namespace here."""
+    """True if a step can have this namespace here."""
     if namespace in (*AGENTS, *EXECUTORS, *KERNEL):
         return True
     return namespace[:1].islower() and namespace in installed()
 
 
 def has_meaning(namespace: str) -> bool:
-    """Whether version 1.1 gives it a meaning, here or elsewhere."""
+    """True if version 1.1 gives it a meaning, here or elsewhere."""
     return namespace in RESERVED or is_known(namespace)
 
 

@@ -40,7 +40,7 @@ def places(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def is_known(text: str) -> bool:
-    """Whether the text refers to nothing, so that it is what it will be."""
+    """True if the text refers to nothing, so that it is what it will be."""
     return re.search(_REFERENCE, text) is None
 
 
@@ -164,5 +164,5 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def is_reference(template: str) -> bool:
-    """Whether the text is one reference and nothing else."""
+    """True if the text is one reference and nothing else."""
     return re.fullmatch(_REFERENCE, template) is not None

@@ -86,7 +86,7 @@ class Requirement(Record):
 
     @property
     def flaw(self) -> str:
-        """What is wrong with the parameters, in a sentence; empty if nothing is."""
+        """The fault of the parameters, in a sentence; empty if there is none."""
         wanted = PARAMETERS.get(self.condition, ())
         given = self.parameters
         if Parameter.GLOBS in wanted and given:
@@ -120,7 +120,7 @@ def joined(parameters: Iterable[str]) -> str:
 
 
 def usage(condition: Condition) -> str:
-    """How the condition is written: `file_contains=PATH TEXT`."""
+    """The condition as it is written: `file_contains=PATH TEXT`."""
     wanted = " ".join(PARAMETERS.get(condition, ()))
     return f"{condition}={wanted}" if wanted else str(condition)
 

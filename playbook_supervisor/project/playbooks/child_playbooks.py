@@ -46,7 +46,7 @@ _FEATURE = "feature"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with the child of the step at this index; `place` leads to it in the step."""
+    """A fault of the child of the step at this index; `place` leads to it in the step."""
 
     index: int
     place: Place
@@ -74,7 +74,7 @@ def _stated(step: Step) -> dict[str, Any]:
 
 
 def given(step: Step, values: Mapping[str, str]) -> dict[str, str]:
-    """What the child is given if our args have these values. CheckError for another name."""
+    """The child's args if ours have these values. CheckError for another name."""
     values = with_references(values, step)
     return {name: interpolate(text, values) for name, text in mapping(step).items()}
 
@@ -170,7 +170,7 @@ def _args(playbook: Playbook, index: int, step: Step, child: Playbook) -> Iterat
 
 
 def _flaw(arg: Arg, text: str, secret: set[str]) -> str:
-    """What is wrong with the text for an arg, as the rest of a sentence; empty if nothing is."""
+    """The fault of the text for an arg, as the rest of a sentence; empty if there is none."""
     if not arg.secret and secret.intersection(names(text)):
         return "is not secret, so it cannot take a secret"
     if not is_known(text) or not text.strip():
@@ -186,8 +186,6 @@ def _flaw(arg: Arg, text: str, secret: set[str]) -> str:
 
 
 class _Tree:
-    """All that one playbook can reach."""
-
     def __init__(self, children: Children, playbook: Playbook, file: Path | None) -> None:
         self._children, self._playbook = children, playbook
         self._top = _key(file) if file else ""
@@ -204,7 +202,7 @@ class _Tree:
             due.pop(0)
 
     def faults(self) -> Iterator[Fault]:
-        """What is wrong with each child, or else the first thing that is wrong below it."""
+        """The fault of each child, or else the first one below it."""
         for each in self.steps:
             yield from each.faults
         sound = [(each, each.file) for each in self.steps if each.file and not each.faults]
@@ -237,7 +235,6 @@ class _Tree:
         return None
 
     def _same_name(self) -> str:
-        """Two files of one name, in a sentence: the session could not keep both."""
         known: dict[str, str] = {}
         for file in self.reachable.values():
             if file.source != known.setdefault(file.name, file.source):
@@ -373,7 +370,7 @@ def _unseen(step: Step, child: Playbook) -> Iterator[tuple[str, str, str]]:
 
 
 def _proves(child: Playbook) -> bool:
-    """Whether something is proved at its end, or its last steps need no proof."""
+    """True if something is proved at its end, or its last steps need no proof."""
     runs = [step for step in child.phases[-1] if step.autonomy is not Autonomy.SKIP]
     return bool(child.outputs) or not any(
         step.needs_agent and not step.postconditions and not step.outputs for step in runs

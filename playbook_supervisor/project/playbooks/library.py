@@ -68,7 +68,7 @@ def file_names(folder: Path) -> list[str]:
 
 
 def passed_over(root: Path) -> tuple[str, ...]:
-    """What is in the folder of playbooks and is not read, but for text for people. StorageError."""
+    """The files among the playbooks that are not read, but for text for people. StorageError."""
     folder = contained(root, FOLDER)
     read = set(file_names(folder))
     return tuple(
@@ -90,7 +90,7 @@ def _is_beside_playbooks(path: Path) -> bool:
 
 
 def is_playbook(markdown: Path) -> bool:
-    """Whether a Markdown file in a folder of playbooks is one."""
+    """True if a Markdown file in a folder of playbooks is one."""
     if not re.match(r"[a-z0-9][a-z0-9-]*\.md\Z", markdown.name) or markdown.stem == "readme":
         return False
     try:
@@ -156,7 +156,6 @@ def _named(root: Path, reference: str, files: Sequence[PlaybookFile]) -> Playboo
 
 
 def _readable(found: PlaybookFile) -> PlaybookFile:
-    """The file, which has been read. FileNotFoundError, StorageError."""
     _ = found.data
     return found
 

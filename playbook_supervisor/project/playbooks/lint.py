@@ -234,7 +234,6 @@ def _data(document: Document, path: Path) -> Mapping[str, Data]:
 
 
 def _failures(step: Step) -> set[str]:
-    """The codes that a failure of the step can have; a package can add some of its own."""
     families = ("PB-AGENT-",) if step.needs_agent else ("PB-STEP-", "PB-POLICY-DENIED")
     codes = {code for code in CODES if code.startswith(families)}
     return codes | {"PB-STEP-DATA", "PB-STEP-OUTPUT", PRECONDITION, POSTCONDITION}

@@ -47,7 +47,7 @@ class PlaybookFile:
 
     @cached_property
     def translation(self) -> Translation:
-        """What it is read as. CheckError or StorageError if it cannot be parsed."""
+        """The playbook in our own format. CheckError or StorageError if it cannot be parsed."""
         return translate(self.data, self.source)
 
     @property
@@ -57,7 +57,7 @@ class PlaybookFile:
 
     @cached_property
     def kept(self) -> bytes:
-        """What a session keeps of it: YAML of our format. CheckError, StorageError."""
+        """The text that a session keeps: YAML of our format. CheckError, StorageError."""
         if self.translation.kind:
             return self.translation.text.encode()
         if self.file.suffix != ".json":
@@ -124,7 +124,7 @@ class PlaybookFile:
 
     @property
     def args(self) -> tuple[Arg, ...]:
-        """What the playbook takes; nothing if it is not valid."""
+        """The args of the playbook; none if it is not valid."""
         return () if self.problem else self.playbook.args
 
     def may_state(self, name: str) -> bool:

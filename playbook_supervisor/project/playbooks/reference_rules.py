@@ -83,7 +83,6 @@ def _defaults(document: Document, data: Thing, secret: Mapping[str, bool]) -> It
 
 
 def _texts(step: Thing, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every text in which `{{arg}}` is replaced, with its place."""
     for key in _INTERPOLATED:
         if key != "command" or not text_of(step, key).startswith("/"):
             yield from _strings(step.get(key), (*path, key))
@@ -110,7 +109,7 @@ def _runs_child(step: Thing) -> bool:
 
 
 def _has_data(step: Thing) -> bool:
-    """Whether its output is JSON; that of a child is what it ended with."""
+    """True if its output is JSON; that of a child is what it ended with."""
     return _runs_child(step) or step.get("output") == OutputFormat.JSON
 
 
@@ -244,7 +243,6 @@ def _loop_of(step: Thing) -> Thing:
 
 
 def _loops(document: Document, data: Thing, args: Mapping[str, bool]) -> Iterator[Problem]:
-    """Every loop that cannot be run."""
     for index, step in things(data, "steps"):
         path: Path = ("steps", index)
         if loop := _loop_of(step):

@@ -212,7 +212,7 @@ def _args(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _fault_of_default(arg: Thing) -> str:
-    """What is wrong with a default that is not made of other args."""
+    """The fault of a default that is not made of other args."""
     default, stated = text_of(arg, "default"), arg.get("values")
     values = [each for each in stated if isinstance(each, str)] if isinstance(stated, list) else []
     if not default.strip() or "{{" in default:
@@ -329,7 +329,6 @@ def _flawed(
 
 
 def _caches(document: Document, data: Thing) -> Iterator[Problem]:
-    """Every `cache` at a step whose recorded output could not stand in for a run."""
     secret = {text_of(arg, "name") for _, arg in things(data, "args") if arg.get("secret") is True}
     for index, step in things(data, "steps"):
         if "cache" not in step:

@@ -111,13 +111,11 @@ def examine_conditions(
 
 
 def _stating(conditions: object) -> dict[str, Any]:
-    """A playbook of one step with these postconditions, otherwise valid."""
     step = {"id": "a", "command": "/a", "autonomy": "auto", "error_policy": "stop"}
     return {**_LEAST, "steps": [{**step, "postconditions": conditions}]}
 
 
 def _text_of(stated: str | dict[str, Any]) -> str:
-    """The canonical text; empty if its parameters are wrong."""
     text = _condition(stated)
     return "" if requirement(text).flaw else text
 
@@ -189,7 +187,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _conforms(typed: Any) -> bool:
-    """Whether data are a playbook; slower where the package was not built, as in a source tree."""
+    """True if data are a playbook; slower where the package was not built, as in a source tree."""
     try:
         from playbook_supervisor.project.schemas.playbook_validator import conforms
     except ModuleNotFoundError:
@@ -202,7 +200,6 @@ def _conforms(typed: Any) -> bool:
 def _violations(
     typed: Any, document: Document, schema: dict[str, Any], at: Path = ()
 ) -> Iterator[Problem]:
-    """Every violation of the schema by the value at this path of the document."""
     from jsonschema import Draft7Validator
 
     for error in Draft7Validator(schema).iter_errors(typed):
@@ -291,7 +288,7 @@ def _loop(data: dict[str, Any] | None) -> Loop | None:
 
 
 def _preview(data: dict[str, Any]) -> str:
-    """What a checkpoint shows of an earlier step: it reads it as others read their input."""
+    """The output that a checkpoint shows: it reads it as others read their input."""
     if data["command"] != CHECKPOINT:
         return ""
     shown = data.get("with", {}).get("preview", "")

@@ -138,12 +138,11 @@ def in_short(words: Sequence[str]) -> list[str]:
 
 
 def _key(path: Path) -> str:
-    """The key of a value, or of the list that contains it."""
     return next((part for part in reversed(path) if isinstance(part, str)), "")
 
 
 def _kind(path: Path) -> str:
-    """What the path leads into: a playbook, an arg, a step, a condition, `limits` or `defaults`."""
+    """The kind of thing at the path: playbook, arg, step, condition, `limits` or `defaults`."""
     if not {*LISTS, "conditions"}.isdisjoint(path):
         return "condition"
     kinds = {"args": "arg", "steps": "step", **{key: key for key in _MAPPINGS}}

@@ -72,7 +72,7 @@ def refused(
 
 
 def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
-    """What the steps from `start` on need, and this machine or the repository has not."""
+    """The needs of the steps from `start` on that this machine or the repository does not meet."""
     ids = [step.id for step in playbook.steps]
     for index, step in enumerate(playbook.steps):
         if step.autonomy is Autonomy.SKIP or index < (ids.index(start) if start else 0):
@@ -92,7 +92,7 @@ def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
 
 
 def _may_be_left_out(step: Step) -> bool:
-    """Whether a person is asked first, or the run can go on without the step."""
+    """True if a person is asked first, or the run can go on without the step."""
     asked = step.approval or step.autonomy is Autonomy.GATE_ALWAYS or step.when or step.skip_if
     return bool(asked) or step.error_policy.default.reaction in _TOLERANT
 
@@ -103,7 +103,6 @@ def _pushes(step: Step) -> bool:
 
 
 def _remotes(root: Path) -> str:
-    """The names of the remotes; where git cannot tell, there may be some."""
     from playbook_supervisor.system.git.git_process import ask
 
     try:

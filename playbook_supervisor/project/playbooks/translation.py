@@ -30,10 +30,10 @@ if TYPE_CHECKING:
         """What a file of it is called, as in `a Tyrum workflow`."""
 
         def recognises(self, document: Document) -> bool:
-            """Whether the file has the shape of this format; never true of a playbook of ours."""
+            """True if the file has the shape of this format; never true of a playbook of ours."""
 
         def translate(self, document: Document) -> Translation:
-            """What the file means in version 1.1; nothing of it is dropped without a problem."""
+            """The file in version 1.1; nothing of it is dropped without a problem."""
 
 
 REFUSED = "PB-CHECK-DIALECT"
@@ -57,7 +57,7 @@ MISSING: Data = Plain("")
 
 
 class Translation(Record):
-    """What a file is read as: its data in version 1.1, with the places of the file.
+    """The reading of a file: its data in version 1.1, with the places of the file.
 
     `problems` are notes of what was translated, and an error for each thing that cannot be. With
     an error the data are incomplete: they are no playbook, and nothing else is said about them.
@@ -70,7 +70,7 @@ class Translation(Record):
 
     @property
     def refused(self) -> bool:
-        """Whether something cannot be translated."""
+        """True if something cannot be translated."""
         return any(problem.severity == "error" for problem in self.problems)
 
     @property
@@ -121,7 +121,6 @@ class Draft:
         return value
 
     def _written(self, at: Path) -> Path:
-        """The path with its keys as the file spells them."""
         written: Path = ()
         for end, part in enumerate(at, 1):
             written = (*written, self._meant.get(at[:end], part))
@@ -157,7 +156,7 @@ class Draft:
 
     @property
     def refused(self) -> bool:
-        """Whether something was refused, so that the translation will not run."""
+        """True if something was refused, so that the translation will not run."""
         return any(problem.severity == "error" for problem in self._problems.values())
 
     def refuse_line(self, position: TextPosition, message: str, guidance: str) -> None:
@@ -296,7 +295,7 @@ def _dialects() -> tuple[Dialect, ...]:
 
 
 def _is_ours(document: Document) -> bool:
-    """Whether it surely is: then no dialect is imported."""
+    """True if it surely is: then no dialect is imported."""
     data = document.data
     if not isinstance(data, dict) or "workflow" in data or "schema_version" in data:
         return False

@@ -46,7 +46,7 @@ _CALLS = r"[A-Za-z_][A-Za-z0-9_-]*(?:\([^\n]{1,200}\))?"
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """What is required of the steps that match all patterns (globs).
+    """A requirement for the steps that match all patterns (globs).
 
     `line` is where the rule begins in its file. `demand` lacks the step.
     """
@@ -58,7 +58,7 @@ class PolicyRule:
     playbook: str = ""
 
     def matches(self, playbook: Playbook, step: Step) -> bool:
-        """Whether the rule applies to this step.
+        """True if the rule applies to this step.
 
         Case is ignored, and so is the spelling `/speckit.plan` or `/speckit-plan`: both mean one
         command.
@@ -80,7 +80,7 @@ def _like(name: str, pattern: str) -> bool:
 def merged(
     rules: Sequence[PolicyRule], playbook: Playbook, children: Iterable[Playbook] = ()
 ) -> Policy:
-    """What the rules require of the steps of a playbook and of its children, in their order."""
+    """The demands of the rules on the steps of a playbook and of its children, in their order."""
     named = [("", playbook), *((child.name, child) for child in children)]
     return Policy(
         tuple(
@@ -99,7 +99,7 @@ def merged(
 def in_force(
     root: Path, playbook: Playbook, settings: Config, children: Iterable[Playbook] = ()
 ) -> Policy | None:
-    """What the project's policies ask of a playbook and its children; None where it has none.
+    """The policy for a playbook and its children; None where the project has none.
 
     CheckError PB-CHECK-POLICY where one of them is not valid.
     """

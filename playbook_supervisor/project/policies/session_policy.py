@@ -28,7 +28,7 @@ _HEADER = b"# What the policies of the project required when this session began.
 
 
 class Demand(Record):
-    """What one rule requires of one step; `policy` is the name of the rule's file.
+    """The demand of one rule on one step; `policy` is the name of the rule's file.
 
     `answered_by` holds for the gates of one `reason`, or of all. `forbid` are rules for calls that
     the step's agent may not make: they are denied, without a question. `playbook` is the child
@@ -46,7 +46,7 @@ class Demand(Record):
 
 
 class Effect(Record):
-    """What a demand changes in a step, who may answer, and what its agent may not do."""
+    """A demand's effect on a step: its changes, who may answer, what its agent may not do."""
 
     step: str
     policy: str
@@ -79,7 +79,7 @@ class Policy(Record):
         return (each for each in self.demands if each.step == name and not each.playbook)
 
     def child(self, name: str) -> Policy:
-        """What a session of the child of this name has to keep."""
+        """The policy for a session of the child of this name."""
         its = (demand for demand in self.demands if demand.playbook == name)
         return Policy(tuple(replace(demand, playbook="") for demand in its))
 
@@ -152,7 +152,7 @@ def _admit(
 
 
 def _among(by: str, role: str, patterns: tuple[str, ...]) -> bool:
-    """Whether the e-mail address or the role matches; `*` is any person, even without an address.
+    """True if the e-mail address or the role matches; `*` is any person, even without an address.
 
     Without a role, as outside of a fleet, no pattern of roles matches.
     """
@@ -179,7 +179,7 @@ def tightened(playbook: Playbook, policy: Policy) -> Playbook:
 
 
 def effects(playbook: Playbook, policy: Policy) -> tuple[Effect, ...]:
-    """What the policy changes in the author's playbook, by step and demand."""
+    """The changes of the policy in the author's playbook, by step and demand."""
     return tuple(effect for step in playbook.steps for effect in _effects(step, policy))
 
 

@@ -122,7 +122,7 @@ def _refusal(config: Config, names: Sequence[str]) -> str:
 
 
 def _may_start(word: str, cwd: Path, path: str | None) -> bool:
-    """Whether an argument can name a program: not a folder `cmd`, nor a word that is none here."""
+    """True if an argument can name a program: not a folder `cmd`, nor a word that is none here."""
     if os.sep in word:
         return os.access(cwd / word, os.X_OK) and (cwd / word).is_file()
     return which(word, path=path) is not None or not re.match(_SHELLS, _name(word))
@@ -134,7 +134,6 @@ def _starts_nothing(program: str) -> bool:
 
 
 def _loads_others(program: str, env: Mapping[str, str | None], path: str | None) -> bool:
-    """Whether the variables put another program in its place, or other code into it."""
     changed = (name for name, value in env.items() if value != os.environ.get(name))
     return which(program, path=path) != which(program) or any(map(_LOADS.match, changed))
 

@@ -113,7 +113,7 @@ class Proof(Record):
 
 
 class Checking(Record):
-    """How conditions run checks, and where their proofs are kept.
+    """The way in which conditions run checks, and where their proofs are kept.
 
     `by` is what asks: `implement#2`. `watch` is given the name of a check and is open while it
     runs; what it returns is given each line to show it, and `say` to keep it. All processes of a

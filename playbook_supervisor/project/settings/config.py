@@ -57,7 +57,7 @@ _PLACEHOLDER = r"\{([^{}]*)\}"
 
 
 class Claude(Record):
-    """How the headless Claude Code client is called."""
+    """The options with which the headless Claude Code client is called."""
 
     permission_mode: str = "acceptEdits"
     allowed_tools: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Config(Record):
 
     @property
     def notifies_by_url(self) -> bool:
-        """Whether `notify` lists URLs, which may contain handles of secrets."""
+        """True if `notify` lists URLs, which may contain handles of secrets."""
         return bool(self.notify) and _is_url(self.notify[0])
 
 

@@ -40,7 +40,7 @@ class Secrets:
 
 
 def known(name: str, config: Config) -> bool:
-    """Whether a handle names a secret here; its value is not looked at."""
+    """True if a handle names a secret here; its value is not looked at."""
     return name in config.secrets or bool(os.environ.get(name))
 
 
@@ -101,7 +101,7 @@ def _refusal(name: str, what: str, why: str) -> StepError:
 
 
 def forms(value: str) -> tuple[str, ...]:
-    """How a secret may appear in output: as it is, escaped in JSON or a URL, and in base64.
+    """The forms of a secret in output: as it is, escaped in JSON or a URL, and in base64.
 
     In base64, what surrounds a value decides about the first and last characters, so the forms are
     those that every text has that contains it, at each of the three positions.

@@ -32,7 +32,7 @@ _KEYS = {
 
 
 def text(root: Path) -> bytes:
-    """What a session that begins now stores: the project's file as it is."""
+    """The settings that a session stores when it begins: the project's file as it is."""
     found = config.text(root)
     return _NONE if found is None else found
 

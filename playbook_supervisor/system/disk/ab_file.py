@@ -32,7 +32,7 @@ class ABFile(Record, frozen=False):
 
     @property
     def exists(self) -> bool:
-        """Whether a write was at least begun."""
+        """True if a write was at least begun."""
         return any(os.path.lexists(self._file(turn)) for turn in (0, 1))
 
     def read(self) -> bytes | None:

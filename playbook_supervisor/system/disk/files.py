@@ -203,7 +203,7 @@ def put_aside(path: Path) -> None:
 
 
 def unfinished(folder: Path) -> Iterator[tuple[str, Path]]:
-    """What `assembled` did not finish in this folder: the name it was to have, and its place."""
+    """The folders that `assembled` did not finish here: the name it was to have, and its place."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(TEMPORARY):

@@ -87,7 +87,7 @@ def put(path: Path, data: bytes, at: int) -> None:
 
 
 def whole(path: Path) -> str:
-    """What the log holds; FileNotFoundError if there is none."""
+    """The content of the log; FileNotFoundError if there is none."""
     return read_bytes(path).decode("utf-8", "replace")
 
 

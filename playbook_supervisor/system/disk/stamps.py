@@ -31,7 +31,7 @@ class Stamp(Record):
 
     @property
     def portable(self) -> bool:
-        """Whether only the content is known."""
+        """True if only the content is known."""
         return self.inode == 0
 
     def as_list(self) -> list[int | str]:
@@ -48,7 +48,7 @@ class Stamp(Record):
 
 
 def rewritten(before: Stamp | None, now: Stamp | None) -> bool:
-    """Whether a file was written between two stamps of it; None if it was absent."""
+    """True if a file was written between two stamps of it; None if it was absent."""
     if before is not None and now is not None and before.portable:
         return before.digest != now.digest
     return before != now

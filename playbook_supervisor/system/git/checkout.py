@@ -77,7 +77,7 @@ class Checkout(Record):
 
 
 class Pinned(Record):
-    """What a session holds to from its beginning, so that nothing can be hidden later.
+    """The rules and the commit of a session's beginning, so that nothing can be hidden later.
 
     `rules` stand for the ignore rules outside the tree; empty for those that hold now. What the
     commit `head` contains is never ignored (`tree.py`).
@@ -137,7 +137,7 @@ def rebased(here: Checkout) -> str:
 
 
 def branch_log(here: Checkout) -> Iterator[tuple[int, str, str]]:
-    """What git has logged of the branch that is checked out, oldest first.
+    """The log that git keeps of the branch that is checked out, oldest first.
 
     Each entry is its time in ms, the commit before it (zeros where there was none), and its
     message. There is nothing where git keeps no log of the branch.
@@ -187,7 +187,6 @@ def lost_worktrees(here: Checkout) -> tuple[Checkout, ...]:
 
 
 def _linked(here: Checkout) -> list[tuple[Path, Path]]:
-    """The git directory of each linked worktree, and its folder."""
     linked = here.common_dir / "worktrees"
     try:
         folders = sorted(linked.iterdir())
@@ -216,7 +215,6 @@ def _nearest(folder: Path) -> Checkout:
 
 
 def _git_directory(root: Path) -> Path | None:
-    """The git directory that `root/.git` is or, as a file, points to."""
     entry = root / ".git"
     if entry.is_dir():
         git_dir = Path(os.path.realpath(entry))
@@ -246,7 +244,6 @@ def _checkout(root: Path, git_dir: Path) -> Checkout:
 
 
 def _common(git_dir: Path) -> Path:
-    """The git directory that all worktrees share."""
     pointer = _small(git_dir / "commondir")
     return git_dir if pointer is None else Path(os.path.realpath(git_dir / _path(pointer)))
 
@@ -279,7 +276,6 @@ def _commit(content: bytes) -> str:
 
 
 def _packed(common_dir: Path, name: bytes) -> bytes:
-    """The commit of a reference in packed-refs; empty if it has none."""
     try:
         packed = read_bytes(common_dir / "packed-refs", limit=_PACKED)
     except FileNotFoundError:
@@ -311,7 +307,6 @@ def _machine() -> str:
 
 
 def _small(path: Path) -> bytes | None:
-    """The content of a small file, None if there is no such file."""
     if path.is_dir():  # git leaves empty folders in place of removed references
         return None
     try:

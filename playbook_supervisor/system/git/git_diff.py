@@ -44,7 +44,7 @@ _TEXT = ("--patch", "--unified=3", "--inter-hunk-context=0", "--src-prefix=a/", 
 
 
 def changes_of(root: Path, since: str, pinned: Pinned = NOW) -> Changes:
-    """What differs between the tree or commit `since` and what is in the checkout, new files last.
+    """The changes between the tree or commit `since` and the checkout, new files last.
 
     `since` is empty before the first commit. Sessions' folders are left out, and what is not in the
     tree (`tree.py`). Files that are binary or larger than 8 MB are named, not shown. It takes at
@@ -69,7 +69,6 @@ def changes_of(root: Path, since: str, pinned: Pinned = NOW) -> Changes:
 
 
 def _named(git: TreeGit, where: Sequence[str]) -> tuple[list[FileChange], bool]:
-    """Each file that git knows, without its totals, and whether these are all."""
     asked = (*_DIFF, "--raw", "-z", "--end-of-options", *where)
     fields, complete = _fields(git, asked, _LISTING)
     left = iter(fields)
@@ -127,7 +126,6 @@ def _patch(git: TreeGit, where: Sequence[str]) -> Generator[str, None, None]:
 
 
 def _fields(git: TreeGit, arguments: Sequence[str], seconds: float) -> tuple[list[str], bool]:
-    """The fields of an output, each ended by a NUL, and whether these are all."""
     worker = _worker(git, arguments, seconds, cap=_MOST_LISTED)
     for _ in worker.lines():
         pass

@@ -129,7 +129,7 @@ def checked(where: Path, arguments: Sequence[str], done: Completed) -> str:
 
 
 def _locked_out(done: Completed) -> bool:
-    """Whether another git held a lock, or moved a reference first."""
+    """True if another git held a lock, or moved a reference first."""
     if done.returncode == 0 or done.timed_out:
         return False
     words = ("cannot lock ref", ".lock'", "unable to update local ref", "could not be updated")

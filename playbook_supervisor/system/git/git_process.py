@@ -148,7 +148,7 @@ def commits_between(root: Path, since: str) -> tuple[str, ...]:
 
 
 def is_ignored(root: Path, path: str) -> bool:
-    """Whether git ignores the path, which need not exist; False if git fails."""
+    """True if git ignores the path, which need not exist; False if git fails."""
     try:
         ask(root, "check-ignore", "--quiet", "--", path)
     except PlaybookError:  # so it says that it does not
@@ -157,7 +157,7 @@ def is_ignored(root: Path, path: str) -> bool:
 
 
 def is_ancestor(root: Path, commit: str, of: str) -> bool:
-    """Whether `of` is the commit, or was made after it. Errors as `ask`, also if one is missing."""
+    """True if `of` is the commit, or was made after it. Errors as `ask`, also if one is missing."""
     return not ask(root, "rev-list", "--max-count=1", "--end-of-options", f"{of}..{commit}", "--")
 
 

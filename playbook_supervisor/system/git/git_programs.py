@@ -24,7 +24,7 @@ from playbook_supervisor.system.git import checkout
 
 
 class Runs(Enum):
-    """What a git command may run of what the repository's own settings name.
+    """The programs of the repository's own settings that a git command may run.
 
     Filters and merge drivers of the user's own settings run as ever, and so does git-lfs wherever
     it was installed: without it, the files that it keeps elsewhere would be read as they are.

@@ -32,7 +32,7 @@ _ADDRESS = r"https?://\S+/(\d{1,18})"
 
 
 def is_plain(branch: str) -> bool:
-    """Whether the name is safe to pass: printable, and not like an option."""
+    """True if the name is safe to pass: printable, and not like an option."""
     return bool(branch) and not branch.startswith("-") and printable(branch) == branch
 
 
@@ -48,17 +48,17 @@ def listing(branch: str, state: str, *fields: str) -> list[str]:
 
 
 def is_elsewhere(done: Completed) -> bool:
-    """Whether it failed because no remote of the repository is on a forge that it knows."""
+    """True if it failed because no remote of the repository is on a forge that it knows."""
     return re.search(_ELSEWHERE, done.stderr) is not None
 
 
 def is_logged_out(done: Completed) -> bool:
-    """Whether it failed because no person has logged in."""
+    """True if it failed because no person has logged in."""
     return done.returncode == _LOGGED_OUT or "gh auth login" in done.stderr
 
 
 def is_offline(done: Completed) -> bool:
-    """Whether it failed because it cannot reach the forge."""
+    """True if it failed because it cannot reach the forge."""
     return re.search(_OFFLINE, done.stderr, re.IGNORECASE) is not None
 
 

@@ -146,7 +146,7 @@ def tree_id(root: Path, pinned: Pinned = NOW) -> str:
 
 
 def changes(root: Path, before: str, after: str) -> TreeChanges:
-    """What differs between two trees.
+    """The changes between two trees.
 
     GitError PB-GIT-FAILED if git does not have one of them, as in a clone, or after git has removed
     what no commit contains.
@@ -203,7 +203,7 @@ def require_commit(root: Path, commit: str) -> None:
 
 
 def stat(root: Path, since: str, now: str) -> tuple[str, ...]:
-    """What differs between two trees, for people: a line per file, then the totals.
+    """The changes between two trees, for people: a line per file, then the totals.
 
     `since` may also be a commit, or empty for no files at all. Sessions' folders are left out. At
     most twelve printable lines. Errors as `changes`.
@@ -255,7 +255,7 @@ class _Known(Record):
         write_atomically(git.git_dir / _MEMO, text.encode(), durable=False)
 
     def hides(self, root: Path) -> bool:
-        """Whether a file has come that git does not show, but that counts."""
+        """True if a file has come that git does not show, but that counts."""
         if any(_is_file(root, path) for path in self.absent):
             return True
         return bool(_hidden_rules(root, self.folders, self.rule_files))
@@ -400,7 +400,6 @@ def _is_rule_file(path: str) -> bool:
 
 
 def _folders(entries: Iterable[_Entry]) -> tuple[str, ...]:
-    """The folders that have files in the tree, at any depth."""
     found = {path.rpartition("/")[0] for _, _, path in entries if not _is_rule_file(path)}
     for folder in list(found):
         while folder:
@@ -410,7 +409,7 @@ def _folders(entries: Iterable[_Entry]) -> tuple[str, ...]:
 
 
 def _is_file(root: Path, path: str) -> bool:
-    """Whether git can add it: a file or a link, in no folder that is a symbolic link."""
+    """True if git can add it: a file or a link, in no folder that is a symbolic link."""
     file = root / path
     try:
         mode = file.lstat().st_mode

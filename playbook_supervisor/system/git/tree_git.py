@@ -96,7 +96,6 @@ class TreeGit(Record):
         return git
 
     def _furnish(self, here: Checkout, excluded: str) -> None:
-        """Write what is not there as it has to be."""
         if not (self.objects / "info" / "alternates").exists():
             self.forget_index()
         sha256 = _is_sha256(here)
@@ -139,7 +138,7 @@ class TreeGit(Record):
         return [stdout for _, stdout, _ in done]
 
     def has(self, name: str) -> bool:
-        """Whether there is an object of that name and kind: `9f31c2a…^{tree}`."""
+        """True if there is an object of that name and kind: `9f31c2a…^{tree}`."""
         ((status, _, _),) = self.run(("cat-file", "-e", "--end-of-options", name))
         return status == 0
 

@@ -78,7 +78,7 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
 
 
 def _in_module(root: Path, commit: str) -> Uncommitted:
-    """What differs in a submodule; the empty path is the submodule's commit."""
+    """The changes in a submodule; the empty path is the submodule's commit."""
     if not root.is_dir():
         return Uncommitted(("",))
     if not os.path.lexists(root / ".git"):  # it was never fetched
@@ -89,7 +89,6 @@ def _in_module(root: Path, commit: str) -> Uncommitted:
 
 
 def _flagged(root: Path, paths: Sequence[str]) -> list[str]:
-    """Those of the paths that git does not look at: `skip-worktree`, `assume-unchanged`."""
     if not paths:
         return []
     listed = ask(root, "ls-files", "-z", "-v").split("\0")[:-1]

@@ -49,7 +49,6 @@ def ancestors(pid: int = 0) -> list[Process]:
 
 
 def _walk(pid: int) -> tuple[list[Process], bool]:
-    """The ancestors, and whether the last of them has no parent."""
     find = process if _has_proc() else _from_ps("-A").get
     found: list[Process] = []
     known = find(pid)
@@ -61,13 +60,13 @@ def _walk(pid: int) -> tuple[list[Process], bool]:
 
 
 def lives(pid: int, born: str) -> bool:
-    """Whether that process is running; any process of that number if `born` is empty."""
+    """True if that process is running; any process of that number if `born` is empty."""
     found = process(pid)
     return found is not None and born in ("", found.born)
 
 
 def has_terminal() -> bool:
-    """Whether this process has a controlling terminal, where a person may sit."""
+    """True if this process has a controlling terminal, where a person may sit."""
     try:
         os.close(os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -76,7 +75,7 @@ def has_terminal() -> bool:
 
 
 def tells_files() -> bool:
-    """Whether the system tells which files a process has open."""
+    """True if the system tells which files a process has open."""
     return _has_proc()
 
 

@@ -87,7 +87,7 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def cancel_requested() -> bool:
-    """Whether the program that this thread waits for is to end."""
+    """True if the program that this thread waits for is to end."""
     return _CHECKS.get(get_ident(), _never)()
 
 

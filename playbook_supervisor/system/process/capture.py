@@ -103,7 +103,7 @@ def harmless(text: str, secrets: Iterable[str]) -> str:
 def bad_end(
     program: str, status: int, outputs: Sequence[str], secrets: Iterable[str]
 ) -> tuple[str, str]:
-    """How a program ended, in a sentence, and the last lines of the first output with any."""
+    """The end of a program, in a sentence, and the last lines of the first output with any."""
     end = (
         f"was killed by {signal_name(status)}" if status < 0 else f"ended with exit status {status}"
     )

@@ -89,7 +89,7 @@ class Listener:
                     oldest.close()
 
     def waits(self) -> bool:
-        """Whether the process whose request is being taken still waits for the reply."""
+        """True if the process whose request is being taken still waits for the reply."""
         return bool(self._connections) and not _closed(self._connections[-1])
 
     def _drop_closed(self) -> None:
@@ -146,7 +146,7 @@ class Connection:
 
 
 def _closed(connection: socket.socket) -> bool:
-    """Whether our end is closed, or the other end is and nothing is left to read."""
+    """True if our end is closed, or the other end is and nothing is left to read."""
     try:
         poll = select.poll()
         poll.register(connection, select.POLLIN)

@@ -60,7 +60,7 @@ def find(other: Address | None, own: Address | None) -> Peer | None:
 
 
 def _is_own(number: str) -> bool:
-    """Whether it is an address of this machine: a socket can be bound to no other.
+    """True if it is an address of this machine: a socket can be bound to no other.
 
     Its connection may be in no table, because it was reset.
     """
@@ -96,7 +96,6 @@ def _end(word: str) -> Address:
 
 
 def _holders(inode: str) -> Iterator[Process]:
-    """The processes that have the socket open, as far as we may look."""
     opened = f"socket:[{inode}]"
     with os.scandir(_PROC) as folders:
         numbers = [int(folder.name) for folder in folders if folder.name.isdecimal()]

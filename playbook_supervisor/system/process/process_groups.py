@@ -55,7 +55,7 @@ def detach() -> None:
 
 
 def group_alive(group: int) -> bool:
-    """Whether the group has a member."""
+    """True if the group has a member."""
     return signal_group(group, 0)
 
 
@@ -75,7 +75,7 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def worker_alive(worker_file: Path) -> bool:
-    """Whether the worker of that file, or a process that it started, still runs."""
+    """True if the worker of that file, or a process that it started, still runs."""
     import fcntl
 
     try:
@@ -136,7 +136,6 @@ def _groups(worker_file: Path) -> set[int]:
 
 
 def _holders(worker_file: Path) -> Iterator[int]:
-    """The processes that have the file open, by /proc."""
     name = worker_file.resolve()
     with suppress(OSError):
         for process in _PROC.iterdir():

@@ -193,7 +193,7 @@ class Worker:
 
     @property
     def stopped_by(self) -> Literal["", "wall", "idle", "stop", "deadline"]:
-        """What has ended it; empty if it ended by itself."""
+        """The reason of its end; empty if it ended by itself."""
         overdue = self._leash is not None and self._leash.overdue
         return self._stopped_by or ("deadline" if overdue else "")
 
