@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.drivers.claude_code.allowlist import calls
 from playbook_supervisor.formats.directive_line import defused, directive_line, quoted
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
@@ -49,8 +50,6 @@ def _in_words(snapshot: Snapshot, details: DirectiveDetails) -> str:
     directive = snapshot.directive
     match directive:
         case Run() | Check():
-            from playbook_supervisor.drivers.claude_code.allowlist import calls
-
             ids = [attempt.id for attempt in for_agents(snapshot)]
             if due := [id_ for id_ in ids if id_ not in (details.given or ())]:
                 return f"Expected now: {calls(due)}."

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from playbook_supervisor import __version__
 from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.output import inform, write_json
 from playbook_supervisor.errors import PlaybookError, StorageError
@@ -150,8 +151,6 @@ def _write_report(error: Exception, argv: Sequence[str]) -> str:
     import platform
     import tempfile
     import traceback
-
-    from playbook_supervisor import __version__
 
     flags = [word for word in _options(argv[1:]) if word.startswith("-")]
     command = " ".join(word.partition("=")[0] for word in [*argv[:1], *flags])

@@ -6,10 +6,14 @@ plain spellings are parsed here: anything else, and every mistake, goes to click
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from playbook_supervisor.cli.output import inform, write, write_json
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.system.disk.files import read_bytes
 
 _LARGEST_REPORT = 1_048_576  # bytes
 
@@ -76,12 +80,6 @@ def run_report(
 
 
 def _read_outcome(file: str) -> object:
-    import json
-    from pathlib import Path
-
-    from playbook_supervisor.errors import ArgumentError
-    from playbook_supervisor.system.disk.files import read_bytes
-
     try:
         return json.loads(read_bytes(Path(file), limit=_LARGEST_REPORT))
     except FileNotFoundError:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 
 from playbook_supervisor.cli import output
+from playbook_supervisor.drivers.claude_code import fast_path
 from playbook_supervisor.formats.directive_line import sentence
 
 TYPE_CHECKING = False
@@ -30,8 +32,6 @@ def read_payload() -> object:
 
 def answer_fast(payload: object) -> bool:
     """Answer if hardly anything has to be imported for that; whether it was possible."""
-    from playbook_supervisor.drivers.claude_code import fast_path
-
     ruling = fast_path.at_once(payload, os.environ) if isinstance(payload, dict) else None
     if ruling is None:
         return False
@@ -72,7 +72,6 @@ def handle(payload: object) -> int:
 
 def _with_slash_commands(message: str) -> str:
     """The message with the names that commands have at the client's prompt."""
-    import re
 
     def typed(found: re.Match[str]) -> str:
         command, session, option = found.groups(default="")

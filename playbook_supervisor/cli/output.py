@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,6 @@ def write(*lines: str, quotes: bool = True) -> None:
 
 def write_json(shape: Mapping[str, object]) -> None:
     """Write the one object that a command with `--json` prints."""
-    import json  # most calls print none
-
     unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(shape, ensure_ascii=not unicode, indent=2)  # data must keep its characters
     write(in_json(text), quotes=False)

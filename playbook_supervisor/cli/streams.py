@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import json
 import os
 import sys
 from io import BufferedWriter, FileIO, TextIOWrapper
@@ -102,8 +103,6 @@ def _lead_to_null(number: int) -> None:
 
 def _replacement(error: UnicodeError) -> tuple[str, int]:
     """ASCII for our own signs; JSON escapes for other characters, so that JSON stays valid."""
-    import json  # most streams can encode everything
-
     assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - these streams are only written to
     missing = error.object[error.start : error.end]
     return "".join(_ASCII.get(sign) or json.dumps(sign)[1:-1] for sign in missing), error.end

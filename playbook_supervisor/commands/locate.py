@@ -6,7 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers import driver_lock, own_agents
+from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
@@ -61,16 +62,12 @@ def admitted_tree(store: DiskStore, session_id: str) -> SessionTree:
     """As `client_supervisor`; in Claude Code, only for a conversation that our hooks have seen."""
     found = client_tree(store, session_id)
     if in_claude_code():
-        from playbook_supervisor.drivers.claude_code import authorization
-
         authorization.admit(store.checkout, found.private, os.environ)
     return found
 
 
 def require_human(store: DiskStore, session_id: str, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY where an agent of ours asks, or may ask."""
-    from playbook_supervisor.drivers.claude_code import authorization
-
     require_no_agent(store, command)
     if command == "repair" and not store.drives(session_id):
         return  # nothing is recorded of it, so there is no difference to decide about
@@ -88,8 +85,6 @@ def driven_as(store: DiskStore, session_id: str) -> str:
 
 def require_no_agent(store: DiskStore, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
-    from playbook_supervisor.drivers import own_agents
-
     own_agents.require_none_above(store.checkout, command)
 
 
@@ -127,8 +122,6 @@ def select(
     if not itself and (session or named_by_environment()):
         name = top_of(here, name)
     if not here.drives(name):
-        from playbook_supervisor.drivers.claude_code import authorization
-
         authorization.note_unknown_driver(here, name)
     if not itself:
         restore(here, name)

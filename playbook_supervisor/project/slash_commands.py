@@ -7,6 +7,7 @@ command is not an error there. Here it is.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -202,8 +203,6 @@ def _read_object(file: Path) -> dict[str, object]:
         text = file.read_bytes()
     except OSError:
         return {}
-    import json  # most projects have no such file
-
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

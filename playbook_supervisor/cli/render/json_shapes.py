@@ -5,6 +5,7 @@ Times are ISO 8601 in UTC. Keys without a value are left out. Keys are added, bu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.cli.render import text
@@ -95,8 +96,6 @@ def _run(
 
 def in_one_line(shape: Json) -> str:
     """The directive as a model reads it: without prompts and long text."""
-    import json
-
     short = dict(shape)
     if short["directive"] == "run":
         short["steps"] = [_without(step, "prompt") for step in short["steps"]]

@@ -19,7 +19,9 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     SessionStatus,
 )
+from playbook_supervisor.project.expressions.references import shown
 from playbook_supervisor.sessions.steps.step_runs import is_round
+from playbook_supervisor.sessions.store.snapshot import arg_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,9 +89,6 @@ def _started(snapshot: Snapshot, step: Step) -> str:
     """A slash command without its arguments, any other command with its values."""
     if step.namespace == SLASH:
         return step.command
-    from playbook_supervisor.project.expressions.references import shown
-    from playbook_supervisor.sessions.store.snapshot import arg_values
-
     return first_line(shown(step.command, arg_values(snapshot, step)))
 
 

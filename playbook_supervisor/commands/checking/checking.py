@@ -8,12 +8,20 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from playbook_supervisor.drivers.claude_code import permissions
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
+from playbook_supervisor.project.playbooks import secret_detection
+from playbook_supervisor.project.playbooks.allowances import without_allowed
+from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, NAME, lint
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.translation import TRANSLATED
+from playbook_supervisor.project.settings import config
+from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import checkout, git_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,9 +64,7 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
 
 def _of_project(files: Iterable[str]) -> Iterator[Problem]:
     from playbook_supervisor.commands.checking import checked_files
-    from playbook_supervisor.project.settings import config
     from playbook_supervisor.sessions.store.session_changes import never_committed
-    from playbook_supervisor.system.git import checkout, git_process
 
     for name in checked_files.passed_over():
         said = f"`{name}` is not read"
@@ -121,8 +127,6 @@ class _Project:
 
     @cached_property
     def root(self) -> Path | None:
-        from playbook_supervisor.system.git import checkout
-
         try:
             return checkout.find(self._folder).root
         except PlaybookError:
@@ -130,15 +134,11 @@ class _Project:
 
     @cached_property
     def command(self) -> Lookup | None:
-        from playbook_supervisor.project.slash_commands import CommandIndex
-
         return None if self.root is None else CommandIndex(self.root, home=Path.home()).resolve
 
     @cached_property
     def config(self) -> Config | None:
         """The settings of the project; None outside of a repository, and if they are not valid."""
-        from playbook_supervisor.project.settings import config
-
         try:
             return None if self.root is None else config.load(self.root)
         except PlaybookError:
@@ -175,10 +175,6 @@ class _Project:
 
 
 def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
-    from playbook_supervisor.project.playbooks import secret_detection
-    from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, NAME, lint
-    from playbook_supervisor.project.playbooks.translation import TRANSLATED
-
     playbook, problems, document = examine(data, file)
     if document is None:
         return problems
@@ -251,8 +247,6 @@ def _children(
 
 def _denied(playbook: Playbook, document: Document, root: Path) -> Iterator[Problem]:
     """The steps that the client's settings of the project keep from working inside the client."""
-    from playbook_supervisor.drivers.claude_code import permissions
-
     files, code = permissions.project_files(root), "PB-CHECK-DENIED"
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for step, rule in permissions.denied(files, playbook.steps, conversation=True):
@@ -266,8 +260,6 @@ def _not_allowed(
     """Without the warnings that a comment in the file allows."""
     if b"playbook: allow" not in data:
         return tuple(problems)
-    from playbook_supervisor.project.playbooks.allowances import without_allowed
-
     return without_allowed(problems, data, file, unchecked=unchecked)
 
 
@@ -296,8 +288,6 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
 
 
 def _in_config(data: bytes, file: str) -> Problems:
-    from playbook_supervisor.project.settings import config
-
     try:
         return config.examine(data, file)[1]
     except PlaybookError as error:

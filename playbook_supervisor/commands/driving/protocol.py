@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code import authorization, binding
 from playbook_supervisor.drivers.claude_code.details import (
     DirectiveDetails,
     directive_details,
@@ -39,8 +39,6 @@ def begin(
     if start:
         locate.require_no_agent(store, "begin --from")
     if locate.in_claude_code():
-        from playbook_supervisor.drivers.claude_code import authorization
-
         authorization.admit_begin(store.checkout, start, os.environ)
     request = creation.prepare(store, reference, args, start=start)
     request.require_commands(store.checkout.root, inside=True)
@@ -171,8 +169,6 @@ def _in_tree(
 def _reply(tree: SessionTree, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:
     """The snapshot with details; at the end, a conversation that drives by commands is unbound."""
     if locate.in_claude_code() and isinstance(snapshot.directive, Finish):
-        from playbook_supervisor.drivers.claude_code import authorization
-
         authorization.release_ended(tree.store.checkout, tree.private)
     return _with_details(tree, snapshot, binding.launched_attempts(tree.private))
 

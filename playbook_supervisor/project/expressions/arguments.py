@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 
@@ -281,8 +282,6 @@ def _example(arg: Arg) -> str:
 
 
 def _fitting(arg: Arg) -> str:
-    import shlex
-
     if arg.default:
         return shlex.quote(first_line(arg.default, 40))
     if arg.secret:

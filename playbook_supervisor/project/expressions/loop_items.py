@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.formats.sanitize import first_line
@@ -46,8 +47,6 @@ def items(loop: Loop, values: Mapping[str, str], facts: Facts) -> list[Any]:
 
 def _of_text(text: str, source: str) -> list[Any]:
     if not text.lstrip().startswith("["):
-        import shlex
-
         try:
             return [*shlex.split(text)]
         except ValueError as error:

@@ -8,6 +8,7 @@ only in values of `env` and `headers`: everything else is journaled, logged or s
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 
 from playbook_supervisor.errors import CheckError
@@ -142,8 +143,6 @@ def shown(command: str, values: Mapping[str, str]) -> str:
 
     A slash command, which has no words of its own, stays as it is.
     """
-    import shlex
-
     if command.startswith("/"):
         return command
     try:
@@ -153,8 +152,6 @@ def shown(command: str, values: Mapping[str, str]) -> str:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    import shlex
-
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

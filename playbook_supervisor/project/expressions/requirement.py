@@ -7,6 +7,7 @@ Everything else names it by its canonical text, which is also what `probe` accep
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
@@ -111,8 +112,6 @@ def requirement(name: str) -> Requirement:
 
 def joined(parameters: Iterable[str]) -> str:
     """The parameters as one text for people, quoted only where it could not be taken apart."""
-    import shlex
-
     return " ".join(
         shlex.quote(each) if not each or re.search(_NEEDS_QUOTES, each) else each
         for each in parameters
@@ -126,8 +125,6 @@ def usage(condition: Condition) -> str:
 
 
 def _parameters(condition: Condition, text: str) -> tuple[str, ...]:
-    import shlex
-
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

@@ -17,6 +17,7 @@ from playbook_supervisor.project.expressions.requirement import LISTS
 from playbook_supervisor.project.settings.bounds import admit_program
 from playbook_supervisor.project.settings.checks import find_check
 from playbook_supervisor.records import Record
+from playbook_supervisor.system.git.git_process import ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,8 +104,6 @@ def _pushes(step: Step) -> bool:
 
 
 def _remotes(root: Path) -> str:
-    from playbook_supervisor.system.git.git_process import ask
-
     try:
         return ask(root, "remote").strip()
     except PlaybookError:

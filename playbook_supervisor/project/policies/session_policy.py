@@ -7,14 +7,17 @@ apply on another machine and after the project has changed its policies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from playbook_supervisor.errors import ConditionError, PolicyError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.formats.yaml_writer import pair
 from playbook_supervisor.kernel.model import Playbook, Step, base_of
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, Resolution
+from playbook_supervisor.project.expressions.requirement import requirement
 from playbook_supervisor.records import Record, replace
 
 FILE = "policy.yaml"
@@ -156,8 +159,6 @@ def _among(by: str, role: str, patterns: tuple[str, ...]) -> bool:
 
     Without a role, as outside of a fleet, no pattern of roles matches.
     """
-    from fnmatch import fnmatchcase  # only a few projects name people
-
     mail = by.rpartition("<")[2].removesuffix(">") if by.endswith(">") else ""
 
     def matches(pattern: str) -> bool:
@@ -247,8 +248,6 @@ def policy_from_json(shape: Mapping[str, object]) -> Policy:
 
 def read_policy(data: bytes, source: str) -> Policy:
     """The policy.yaml of a session. StateError PB-STATE-CORRUPT or -NEWER with its place."""
-    from playbook_supervisor.formats.strict_yaml import load_of_session
-
     document = load_of_session(data, source)
     try:
         shape = document.data if isinstance(document.data, dict) else {}
@@ -290,8 +289,6 @@ def _demand(fields: Fields) -> Demand:
 
 
 def _condition(name: str) -> str:
-    from playbook_supervisor.project.expressions.requirement import requirement
-
     try:
         flaw = requirement(name).flaw
     except ConditionError as error:

@@ -6,8 +6,10 @@ without a shell and ends with all that it has started.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,8 +18,12 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, ConditionError
 from playbook_supervisor.formats.sanitize import first_line, printable, some, suggestion
+from playbook_supervisor.project.settings.config import CheckSpec
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.disk.files import digest
 from playbook_supervisor.system.git.checkout import NOW, Pinned
+from playbook_supervisor.system.process.cancellation import Interrupted, ending_on_signals
+from playbook_supervisor.system.process.capture import Capture, redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,15 +144,11 @@ class Checking(Record):
 
 def find_check(parameter: str, config: Config) -> CheckSpec:
     """The check of that name, or `cli PROGRAM ARGUMENTS` itself. CheckError PB-CHECK-UNDEFINED."""
-    from playbook_supervisor.project.settings.config import CheckSpec
-
     if parameter in config.checks:
         return config.checks[parameter]
     shown = first_line(parameter, 60)
     word, _, rest = parameter.partition(" ")
     if word == CLI:
-        import shlex
-
         try:
             argv = tuple(shlex.split(rest))
         except ValueError as error:
@@ -164,10 +166,6 @@ def find_check(parameter: str, config: Config) -> CheckSpec:
 
 def key(spec: CheckSpec) -> str:
     """Stands for what the check does: proofs of another program say nothing about it."""
-    import json
-
-    from playbook_supervisor.system.disk.files import digest
-
     return digest(json.dumps([spec.argv, sorted(spec.env.items())]).encode())
 
 
@@ -183,8 +181,6 @@ def run_check(
     PB-IO-PROGRAM if it cannot be started; Interrupted if a person asked to stop.
     """
     from playbook_supervisor.project.settings.bounds import admit_program
-    from playbook_supervisor.system.process.cancellation import Interrupted, ending_on_signals
-    from playbook_supervisor.system.process.capture import Capture, redact
     from playbook_supervisor.system.process.processes import Worker
 
     checking = checking or Checking()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.project.expressions.references import HANDLE, handle, names
 from playbook_supervisor.records import Record, field
@@ -176,7 +177,6 @@ def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
         Problems,
         Section,
     )
-    from playbook_supervisor.formats.strict_yaml import load as load_yaml
 
     document = load_yaml(data, source)
     problems = Problems(document, CODE, _CURE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -40,8 +41,6 @@ def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
 
 
 def _try_lock(path: Path) -> int | None:
-    import fcntl
-
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

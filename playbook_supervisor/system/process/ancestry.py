@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record
 
 _PROC: Path = Path("/proc")
@@ -113,7 +114,6 @@ def _from_proc(pid: int) -> Process | None:
 
 def _from_ps(*selection: str) -> dict[int, Process]:
     """The selected running processes by number; none where `ps` is missing."""
-    from playbook_supervisor.errors import StorageError
     from playbook_supervisor.system.process.processes import run
 
     argv = ["ps", *selection, "-o", "pid=,ppid=,state=,lstart=,comm="]

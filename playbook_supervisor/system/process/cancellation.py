@@ -9,6 +9,7 @@ from __future__ import annotations
 from _thread import get_ident  # `threading` takes longer to import
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 _CHECKS: dict[int, Callable[[], bool]] = {}
 """Thread → its check. Programs that other threads wait for are the driver's to end."""
@@ -40,8 +41,6 @@ def uncancellable() -> Iterator[None]:
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """End programs in this thread after so many seconds; TimeoutError if one was ended."""
-    from time import monotonic
-
     ends, outer = monotonic() + seconds, _CHECKS.get(get_ident(), _never)
     try:
         with cancelled_by(lambda: monotonic() > ends or outer()):

@@ -6,6 +6,7 @@ lives, the file is locked.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
@@ -76,8 +77,6 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
 
 def worker_alive(worker_file: Path) -> bool:
     """True if the worker of that file, or a process that it started, still runs."""
-    import fcntl
-
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(worker_file, flags)
@@ -155,8 +154,6 @@ def _recorded(worker_file: Path) -> set[int]:
 
 def lock_worker_file(worker_file: Path) -> int:
     """A locked descriptor of a new file, to inherit. StateError PB-STATE-DRIVEN, StorageError."""
-    import fcntl
-
     if worker_alive(worker_file):
         raise StateError(
             "PB-STATE-DRIVEN", f"the worker of {worker_file} still runs", where=str(worker_file)
