@@ -15,6 +15,7 @@ from types import FrameType
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
+from playbook_supervisor.commands.views.view import changes_since_beginning
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.file_changes import Changes, FileChange, visible
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -24,7 +25,6 @@ from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext
-from playbook_supervisor.sessions.store.session_changes import changes_since_beginning
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _QUESTION = (Resolution.ANSWER, Resolution.ABORT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from playbook_supervisor.errors import (
     StateError,
     StorageError,
 )
+from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
@@ -42,10 +44,13 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import pinned_inputs, session_ids
 from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest, read_manifest
+from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.sessions.store.selection import open_here
 from playbook_supervisor.system.disk.files import write_atomically
 from playbook_supervisor.system.git import checkout, git_history
+from playbook_supervisor.system.git.checkout import NOW
+from playbook_supervisor.system.git.git_diff import changes_of
 from playbook_supervisor.system.git.git_process import branches
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
@@ -198,6 +203,16 @@ def selected_session(store: DiskStore, named: str) -> str:
         named = locate.choose(store, "")
     locate.restore(store, named)
     return named
+
+
+def changes_since_beginning(store: DiskStore, session_id: str) -> Changes:
+    """The changes in its work tree since the session began; not exact if they are not known."""
+    root = store.checkout.root
+    with suppress(PlaybookError):
+        begun = session_changes.beginning(store, session_id)
+        base = session_changes.base_of(root, begun)
+        return changes_of(root, base, begun.pinned if begun else NOW)
+    return Changes(exact=False)
 
 
 # ── diagrams ─────────────────────────────────────────────────────────────────────────────────

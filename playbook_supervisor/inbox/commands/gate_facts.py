@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from playbook_supervisor.commands.views.view import SessionView, view_of
+from playbook_supervisor.commands.views.view import SessionView, changes_since_beginning, view_of
 from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel import gates
@@ -19,7 +19,6 @@ from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.gate.gate_text import ContextLine
 from playbook_supervisor.sessions.steps.attempt_log import last_lines
-from playbook_supervisor.sessions.store.session_changes import changes_since_beginning
 
 LOG_LINES = 40
 

@@ -12,13 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.beginnings import UNCOMMITTED
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git.checkout import NOW
-from playbook_supervisor.system.git.git_diff import changes_of
 from playbook_supervisor.system.process.cancellation import within
 
 TYPE_CHECKING = False
@@ -88,16 +86,6 @@ def base_of(root: Path, begun: Launch | None) -> str:
         raise GitError("PB-GIT-FAILED", message, guidance=cure if begun.head else "")
     tree.require(root, begun.tree, begun.head)
     return begun.tree
-
-
-def changes_since_beginning(store: DiskStore, session_id: str) -> Changes:
-    """All changes since the session began, line by line; not `exact` where git cannot tell."""
-    root = store.checkout.root
-    with suppress(PlaybookError):
-        begun = beginning(store, session_id)
-        base = base_of(root, begun)
-        return changes_of(root, base, begun.pinned if begun else NOW)
-    return Changes(exact=False)
 
 
 def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> SessionChanges:

@@ -134,13 +134,13 @@ def lock_held(done: Completed) -> str:
 
 
 class Refusal(Record):
-    """What git or its hooks said when they refused: at least one line, without credentials."""
+    """The words of git or its hooks when they refused: at least one line, without credentials."""
 
     lines: tuple[str, ...]
 
     @property
     def lacks_identity(self) -> bool:
-        """Whether git refuses because it knows no author."""
+        """True if git refuses because it knows no author."""
         return any(_WHO in line for line in self.lines)
 
     @property
@@ -156,7 +156,7 @@ class Refusal(Record):
 
 
 def refusal(done: Completed) -> Refusal:
-    """What a command that failed said."""
+    """The words of a command that failed."""
     told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"
     said = re.sub(_CREDENTIALS, "//", printable(told, keep_newlines=True))
     lines = tuple(line.strip() for line in said.splitlines() if line.strip())
@@ -188,7 +188,7 @@ _UNREADABLE = "\N{REPLACEMENT CHARACTER}"  # of a name that is not UTF-8
 
 
 class _Taken(Record):
-    """What a commit takes: `named` are files, and folders with a slash at the end.
+    """The content of a commit: `named` are files, and folders with a slash at the end.
 
     `base` is HEAD before, empty before the first commit. Git did not know the `new` ones. `staged`
     are others that a person had staged.

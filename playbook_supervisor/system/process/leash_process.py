@@ -59,7 +59,6 @@ def now() -> float:
 
 
 def _serve() -> NoReturn:
-    """Fork a leash for each message, until the runner is gone."""
     import _socket
     import warnings  # noqa: F401 - for os.execvpe; a leash shall not import it anew
 
@@ -90,8 +89,6 @@ def _serve() -> NoReturn:
 
 
 class _Leash:
-    """The leash itself. `asked` is whether it has been asked to end the worker."""
-
     def __init__(self, descriptors: list[int], server: int) -> None:
         *self.standard, _, self.control, self.report = descriptors
         self.server = server
@@ -145,7 +142,6 @@ class _Leash:
         return min(max(self.deadline - self.grace - now(), 0), _GLANCE)
 
     def end_of(self, seconds: float) -> float:
-        """The end of so many seconds, which is not after the deadline."""
         end = now() + seconds
         return end if self.deadline is None else min(end, self.deadline)
 
