@@ -142,7 +142,7 @@ def session_ids() -> list[str]:
 def answer(words: Sequence[str], *, session: str = "", gate: str = "") -> Decided | None:
     """Answer the gate of a session that is in a place and not here; None if it is in none.
 
-    The arguments are those of `driving.answering.answer`.
+    The arguments are those of `driving.answer`.
     """
     if not session and len(words) > 1 and _may_be_id(words[0]):
         session, words = words[0], words[1:]
@@ -166,7 +166,7 @@ def _set_up() -> list[Place]:
 
 
 def _may_be_id(word: str) -> bool:
-    """As in `driving.answering`; a shorter word is more likely the number of an option."""
+    """As in `driving.answer`; a shorter word is more likely the number of an option."""
     allowed = all(each == "-" or (each.isascii() and each.isalnum()) for each in word)
     return allowed and len(word) >= _SHORTEST and any(each.isdigit() for each in word)
 
