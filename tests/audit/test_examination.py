@@ -62,7 +62,6 @@ def codes(audited: AuditReport) -> set[str]:
 
 
 def of_journal(text: str | bytes) -> AuditReport:
-    """A journal that stands alone."""
     data = text.encode() if isinstance(text, str) else text
     return examine(SessionFiles("", SessionFile("journal.yaml", data)), NOW)
 

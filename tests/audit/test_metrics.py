@@ -59,7 +59,6 @@ def journal(*entries: str) -> SessionRecord:
 
 
 def entry(seconds: int, more: str = "", *, step: str = "plan") -> str:
-    """A done attempt that took so long."""
     times = f'started_at: "1970-01-01T00:00:00Z", completed_at: "1970-01-01T00:{seconds:02}:00Z"'
     return f"step_id: {step}, status: done, decision: auto, {times}{more}"
 

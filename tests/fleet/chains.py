@@ -23,8 +23,6 @@ _NOTHING = "0" * 40
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer to a gate."""
-
     gate: str
     text: str
     by: str = ""
@@ -91,13 +89,11 @@ def create_remote(path: Path, pushes: Path) -> None:
 
 
 def read(remote: Path) -> dict[str, Chain]:
-    """The lines of all sessions of a remote, by session."""
     listed = git(remote, "for-each-ref", "--format=%(refname)", *PLACES)
     return {ref.rpartition("/")[2]: _chain(remote, ref) for ref in listed.split()}
 
 
 def git(folder: Path, *args: str, input: bytes | None = None) -> str:  # noqa: A002
-    """The output of git. One that fails fails the test."""
     done = subprocess.run(["git", *args], cwd=folder, input=input, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
@@ -286,7 +282,6 @@ class Push:
 
 
 def pushes(path: Path) -> list[Push]:
-    """All accepted pushes, in their order."""
     if not path.exists():
         return []
     form = re.compile(r"(\S+) (\S+) ([0-9a-f]{40}) ([0-9a-f]{40})")

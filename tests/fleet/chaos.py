@@ -26,7 +26,6 @@ class Chaos:
         self.asked = self._crowd.asked
 
     def run(self) -> None:
-        """Carry out the plan, and end the workers."""
         for machine in self.workers:
             machine.start()
         crowd = threading.Thread(target=self._crowd.act)

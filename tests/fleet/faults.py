@@ -250,7 +250,6 @@ class Storm:
         machine.start()
 
     def terminate(self, machine: Machine) -> None:
-        """End a worker as its operator does. At its start, the signal may just kill it."""
         young = machine.age() < _START and "worker" not in machine.said()
         status = machine.terminate()
         if status != 128 + 15 and not (young and status == -15):

@@ -67,7 +67,6 @@ class Attempt:
 
     @property
     def last(self) -> float:
-        """Its last sign of life."""
         return self.beats[-1]
 
     @property
@@ -81,7 +80,6 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """Of the attempt at its step, from 1."""
         return int(self.directive.rpartition("#")[2])
 
 
@@ -104,7 +102,6 @@ def now() -> float:
 
 
 def read(path: Path) -> list[Attempt]:
-    """All attempts, in the order in which they began."""
     if not path.exists():
         return []
     return attempts(path.read_text().splitlines())

@@ -119,7 +119,6 @@ class Site:
         return found
 
     def attempts(self) -> list[ledger.Attempt]:
-        """What the steps have written so far."""
         return ledger.read(self.ledger)
 
 
@@ -189,7 +188,6 @@ class Machine:
         )
 
     def playbook(self, *args: str, cwd: Path | None = None, timeout: float = 120.0) -> Result:
-        """Run `playbook ARGS` to its end."""
         with self.start_playbook(*args, cwd=cwd) as process:
             try:
                 out, err = process.communicate(timeout=timeout)
@@ -199,7 +197,6 @@ class Machine:
         return Result(process.returncode, out, err)
 
     def submit(self, url: str, *options: str) -> Result:
-        """Submit a session whose steps write the ledger."""
         agent = ("--agent", "exec:tools/step", "--mode", "manual")
         return self.playbook("fleet", "submit", "six", "--repo", url, *agent, *options)
 
@@ -221,7 +218,6 @@ class Machine:
             )
 
     def said(self) -> str:
-        """What the worker has logged since it was started."""
         return self.log.read_bytes()[self._begins :].decode()
 
     def age(self) -> float:
@@ -229,23 +225,19 @@ class Machine:
         return time.monotonic() - self._started
 
     def runs(self) -> bool:
-        """Whether the worker was started and has not ended."""
         return self.worker is not None and self.worker.poll() is None
 
     def kill_worker(self) -> None:
-        """Kill the worker, and nothing else."""
         assert self.worker
         self.worker.kill()
         self.worker.wait()
 
     def terminate(self, patience: float = 60.0) -> int:
-        """Ask the worker to end; its exit status."""
         assert self.worker
         self.worker.terminate()
         return self.worker.wait(patience)
 
     def freeze_worker(self) -> None:
-        """Stop the worker, and nothing else, until `thaw`."""
         assert self.worker
         self.worker.send_signal(signal.SIGSTOP)
 
@@ -259,7 +251,6 @@ class Machine:
             frozen |= new
 
     def thaw(self) -> None:
-        """Let the machine's processes go on."""
         self._signal(signal.SIGCONT, self._processes())
 
     def kill(self) -> None:

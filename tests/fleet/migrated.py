@@ -15,7 +15,6 @@ _numbers = count(1)
 
 
 def of_file(folder: Path) -> address.Address:
-    """A database in a file of that folder."""
     file = folder / "fleet.sqlite"
     file.write_bytes(_file(folder.parent / f"migrated-{os.getpid()}.sqlite"))
     file.chmod(0o600)
@@ -23,7 +22,6 @@ def of_file(folder: Path) -> address.Address:
 
 
 def of_server(server: Server) -> address.Address:
-    """A database of the server."""
     name = f"migrated{next(_numbers)}"
     server.execute(f"CREATE DATABASE {name} TEMPLATE {_template(server)}")
     return address.parse(server.url(name))

@@ -30,8 +30,6 @@ _AT_ONCE = 3
 
 @dataclass
 class Asked:
-    """A session that a person submitted, and what they were told."""
-
     session: str
     number: int
     at: float
@@ -79,7 +77,6 @@ class Crowd:
         self._over.set()
 
     def leave(self) -> None:
-        """End `act`."""
         self._closing.set()
 
     def done(self) -> bool:

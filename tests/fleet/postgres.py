@@ -93,14 +93,12 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def create(self) -> str:
-        """Create an empty database and return its name."""
         self._databases += 1
         name = f"fleet{self._databases}"
         self.execute(f"CREATE DATABASE {name}")
         return name
 
     def create_role(self, name: str, rights: str = "SUPERUSER") -> None:
-        """Create a role that can log in with the usual password, unless it is there."""
         self.execute(f"DROP ROLE IF EXISTS {name}")
         self.execute(f"CREATE ROLE {name} LOGIN {rights} PASSWORD '{PASSWORD}'")
 
@@ -120,7 +118,6 @@ class Server:
     # ── faults ──────────────────────────────────────────────────────────────────────────────
 
     def runs(self) -> bool:
-        """Whether it was started, and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
@@ -139,7 +136,6 @@ class Server:
             assert time.monotonic() < until, self._log.read_text()
 
     def stop(self, *, hard: bool = False) -> None:
-        """Stop the server: all its processes are killed if `hard`, else connections are closed."""
         if self._process is None:
             return
         if hard:
@@ -150,7 +146,6 @@ class Server:
         self._process = None
 
     def restart(self, *, hard: bool = True) -> None:
-        """Stop and start the server."""
         self.stop(hard=hard)
         self.start()
 
@@ -160,7 +155,6 @@ class Server:
         freeze(self._process.pid)
 
     def thaw(self) -> None:
-        """End a pause."""
         assert self._process
         for pid in (*children(self._process.pid), self._process.pid):
             with suppress(ProcessLookupError):
@@ -168,7 +162,6 @@ class Server:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A pause for the length of a `with`."""
         self.pause()
         try:
             yield
@@ -176,7 +169,6 @@ class Server:
             self.thaw()
 
     def processes(self) -> list[int]:
-        """Its processes, the first one included."""
         assert self._process
         return [self._process.pid, *children(self._process.pid)]
 
@@ -252,7 +244,6 @@ class Server:
 
 
 def programs() -> Path | None:
-    """The folder of the newest server programs on this machine."""
     debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     found = sorted(debian, key=lambda path: float(path.parts[-3]))
     if found:

@@ -50,7 +50,6 @@ class Proxy:
         self._tell("heal")
 
     def reset(self) -> None:
-        """Close all connections at once."""
         self._tell("reset")
 
     def _tell(self, *words: str) -> None:

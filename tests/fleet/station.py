@@ -90,7 +90,6 @@ class Fleet:
 
     @contextmanager
     def advancing(self, session: str, worker: str = "one") -> Iterator[None]:
-        """Let a worker carry out the session's job meanwhile."""
         job = self.row(session).job
         thread = threading.Thread(target=advance, args=(self.station(worker), session, job))
         thread.start()
@@ -109,11 +108,9 @@ class Fleet:
         self.database.answer(session, self.row(session).gate, text, by)
 
     def mirror(self) -> Mirror:
-        """Another view of the remote."""
         return Mirror(self.folder / "other.git", f"file://{self.origin.root}", ("file",))
 
     def kept(self, session: str, path: str) -> str:
-        """A file of the session at its ref."""
         return self.origin.git("show", f"refs/playbook/sessions/{session}:{path}")
 
     def journal(self, session: str) -> str:
@@ -128,7 +125,6 @@ class Fleet:
         return [kind for kind in kinds if kind in ("Claim", "Snapshot")]
 
     def audit(self) -> Result:
-        """Audit every session of a mirror of the remote."""
         mirror = self.folder / "audited.git"
         subprocess.run(
             ["git", "clone", "-q", "--mirror", str(self.origin.root), str(mirror)], check=True

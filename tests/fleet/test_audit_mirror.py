@@ -160,7 +160,6 @@ def launch(tree: SessionTree) -> None:
 
 
 def completed(fleet: Fleet) -> str:
-    """A session of one step."""
     tip = fleet.submit("a")
 
     def run(tree: SessionTree) -> None:

@@ -65,7 +65,6 @@ class Session:
 
     @contextmanager
     def asked(self, answer: Callable[[], str]) -> Iterator[subprocess.Popen[bytes]]:
-        """A runner that asks us."""
         with Clearances(self.folder, answer) as clearances:
             process = subprocess.Popen(
                 RESUME,

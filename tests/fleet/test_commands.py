@@ -46,7 +46,6 @@ def up(project: Project) -> Project:
 
 @pytest.fixture
 def database(up: Project) -> Iterator[FleetDatabase]:
-    """That fleet's database."""
     with FleetDatabase.open(own(up)) as opened:
         yield opened
 
@@ -322,7 +321,6 @@ def test_a_damaged_row_is_named_and_hides_no_other(up: Project, database: FleetD
 
 
 def run_to_gate(project: Project, playbook: str = "gated") -> str:
-    """The id of a session that waits at its gate."""
     agent = project.script("default: {say: done}")
     done = project.playbook("run", playbook, "--agent", agent, "--json")
     assert done.json["ending"] == "waiting", done.err

@@ -62,7 +62,6 @@ def steps(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
 
 
 def living(folder: Path) -> list[str]:
-    """The processes that a worker of this test has started."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:

@@ -42,7 +42,6 @@ def fleet(place: address.Address) -> Iterator[FleetDatabase]:
 
 @pytest.fixture
 def served(postgres: Server) -> address.Address:
-    """The address of a database of a server, with its tables."""
     return migrated.of_server(postgres)
 
 
@@ -203,15 +202,6 @@ def test_a_lapsed_lease_that_no_one_took_is_given_back_as_usual(fleet: FleetData
     assert fleet.take(ID, 1, "w-2", LONG) is None
 
 
-def test_the_epoch_is_lifted_above_that_of_the_repository(fleet: FleetDatabase) -> None:
-    submit(fleet)
-    lifted = fleet.lift_epoch(take(fleet), 7)
-    assert lifted is not None
-    assert lifted.epoch == 7
-    assert fleet.renew(lifted, LONG) is not None
-    assert fleet.finish(lifted, State.COMPLETED)
-
-
 def test_what_was_carried_out_is_not_done_twice(fleet: FleetDatabase) -> None:
     submit(fleet)
     lease = take(fleet)
@@ -304,16 +294,6 @@ def test_a_session_that_was_put_off_gets_its_job_when_it_is_due(fleet: FleetData
     assert (row(fleet).due_at, row(fleet).failures) == (0, 0)
 
 
-def test_a_session_that_needs_a_newer_version_is_offered_again_later(fleet: FleetDatabase) -> None:
-    submit(fleet)
-    lease = take(fleet)
-    fleet.need(lease, "9.1")
-    fleet.need(lease, "9.1")
-    left = row(fleet)
-    assert (left.state, left.needs, left.job, left.failures) == (State.QUEUED, "9.1", 2, 0)
-    assert 0 < left.due_at - fleet.now() < 60_000
-
-
 # ── answers ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -361,20 +341,6 @@ def test_a_gate_that_does_not_wait_takes_no_answer(fleet: FleetDatabase) -> None
     assert code(lambda: fleet.answer(ID, "pr#1?2", "continue", ADA)) == "PB-STATE-NO-GATE"
     fleet.answer(ID, GATE, "continue", ADA)
     assert code(lambda: fleet.answer(ID, GATE, "abort", ZOE)) == "PB-FLEET-ANSWERED"
-
-
-def test_a_refused_answer_can_be_replaced(fleet: FleetDatabase) -> None:
-    waiting(fleet)
-    fleet.answer(ID, GATE, "skip", ADA)
-    lease = take(fleet)
-    fleet.refuse_answer(lease, GATE)
-    fleet.refuse_answer(lease, GATE)
-    fleet.wait(lease, GATE, CHOICES, "skip is not offered")
-    assert row(fleet).state is State.WAITING
-    fleet.answer(ID, GATE, "continue", ZOE)
-    due = fleet.answer_due(take(fleet))
-    assert due is not None
-    assert (due.text, due.by) == ("continue", ZOE)
 
 
 def test_a_gate_that_is_open_again_takes_another_answer(fleet: FleetDatabase) -> None:

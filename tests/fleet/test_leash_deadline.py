@@ -348,31 +348,3 @@ def test_a_child_that_is_asked_to_end_journals_it(project: Project) -> None:
         assert json.loads("\n".join(printed))["session"]
     assert summary(project.journal())[-1][:2] == ("qa", "failed")
     assert "interrupted" in json.dumps(project.journal()[-1])
-
-
-def overlap(first: Project, second: Project, term: float) -> float:
-    """How long two agents of a session are at work at once, in seconds; negative is a pause.
-
-    The worker of the first is frozen, and another one takes over when the lease of two seconds that
-    it may just have renewed lapses.
-    """
-    lease = 2.0
-    mine, theirs = (Session(each, seconds=5) for each in (first, second))
-    with mine.driven(term) as worker:
-        worker.send_signal(signal.SIGSTOP)
-        time.sleep(lease)
-        with theirs.driven(term):
-            began = min(theirs.times())
-        wait_until(lambda: all_gone([*mine.processes().values()]))
-    return max(mine.times()) - began
-
-
-def test_a_frozen_worker_and_its_successor_do_not_overlap(project: Project, tmp_path: Path) -> None:
-    other = Project.copied(project.root, tmp_path / "other", home=project.home)
-    assert overlap(project, other, term=1.7) < 0
-
-
-def test_without_a_deadline_they_overlap(project: Project, tmp_path: Path) -> None:
-    """So the test above proves something."""
-    other = Project.copied(project.root, tmp_path / "other", home=project.home)
-    assert overlap(project, other, term=0.0) > 0

@@ -67,7 +67,6 @@ class Site:
         return tip, mirror.checkout(tip, self.path())
 
     def chain(self) -> list[str]:
-        """The commits of the session, the newest first."""
         return git(self.remote, "rev-list", "--first-parent", REF, "--not", "main").split()
 
     def at(self, ref: str) -> str:
@@ -80,7 +79,6 @@ class Site:
         hook.chmod(0o755)
 
     def push_other_work(self, branch: str) -> str:
-        """Someone pushes a commit to a branch."""
         other = self.path()
         git(self.folder, "clone", "-q", str(self.remote), str(other))
         git(other, "switch", "-q", "-C", branch)

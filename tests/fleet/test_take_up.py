@@ -30,7 +30,6 @@ _ADVANCE = "playbook_supervisor.fleet.engine.advance"
 
 
 def child(fleet: Fleet) -> int:
-    """The process that drives the session of the worker `one`."""
     (file,) = (fleet.folder / "one").glob("*/child")
     pid = int(json.loads(file.read_text())["pid"])
     (program,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

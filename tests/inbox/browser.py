@@ -55,7 +55,6 @@ class Page(webdriver.Chrome):
     # ── what a person does ──────────────────────────────────────────────────────────────────
 
     def one(self, selector: str) -> WebElement:
-        """The first element of that selector, as soon as it is there."""
         found: WebElement = self.until(
             lambda: self.find_element(By.CSS_SELECTOR, selector), selector
         )
@@ -78,7 +77,6 @@ class Page(webdriver.Chrome):
         self.until(lambda: _is_gone(former), f"a page after {what}")
 
     def click(self, selector: str) -> None:
-        """Click it, in the middle of the window."""
         element = self.one(selector)
         self.execute_script(
             "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
@@ -89,7 +87,6 @@ class Page(webdriver.Chrome):
         self.one(selector).send_keys(words)
 
     def shows(self, words: str, selector: str = "main") -> None:
-        """Wait for the words."""
         self.until(lambda: words in self.one(selector).text, f"{words!r} in {selector}")
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
@@ -126,7 +123,6 @@ class Page(webdriver.Chrome):
         self.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not allowed})
 
     def picture(self, file: Path) -> None:
-        """Write what the window shows."""
         self.save_screenshot(str(file))
 
     # ── what it tells about itself ──────────────────────────────────────────────────────────
@@ -147,7 +143,6 @@ class Page(webdriver.Chrome):
         return self.faults
 
     def hosts(self) -> set[str]:
-        """The hosts that requests went to so far."""
         self.look_for_faults()
         urls = [urlsplit(url) for url in self.seen]
         return {url.netloc for url in urls if url.scheme not in ("chrome", "about", "data")}

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cli.terminal import Terminal
 from support.scratch_project import Process, Project
 
 _PATIENCE = 60.0
@@ -66,20 +65,9 @@ ASKS_ACTIONS = """\
         - {question: "What is the tool called?"}
     say: "the person said {{reply}}"
 """
-PARENT = """\
-  - {id: go, command: playbook ship}
-"""
-LOOP = """\
-  - id: build
-    command: /do.build
-    args: "{{part}}"
-    for_each: {in: $parts, as: part}
-    autonomy: gate_always
-"""
 
 
 def book(project: Project, name: str, steps: str) -> None:
-    """Write a playbook, and the commands that its steps need."""
     head = _HEAD.format(name=name, args=_PARTS if "$parts" in steps else "[]")
     project.write(f".playbooks/playbooks/{name}.yaml", head + steps)
     for each in ("build", "publish", "tell", "clarify", "list"):
@@ -105,7 +93,6 @@ def waits(
 
 
 def ship(project: Project, further: str = "") -> Project:
-    """A gate before a step."""
     return waits(project, "ship", SHIP, SHIP_ACTIONS, further)
 
 
@@ -119,19 +106,10 @@ def answered(project: Project) -> list[tuple[str, str, str, str]]:
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for the condition."""
     end = time.monotonic() + _PATIENCE
     while not condition():
         assert time.monotonic() < end, f"in vain: {what}"
         time.sleep(0.02)
-
-
-def invitation(project: Project, person: str, url: str) -> str:
-    """The link that `playbook inbox invite` prints for a person."""
-    with Terminal(project, "inbox", "invite", person, "--url", url) as terminal:
-        terminal.until("It works once")
-        assert terminal.end() == 0, terminal.shown
-    return next(line for line in terminal.shown.splitlines() if line.startswith(url))
 
 
 @contextmanager

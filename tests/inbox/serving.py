@@ -33,7 +33,6 @@ class Served:
         return f"{self.url}/enter?token={self._token}"
 
     def client(self, **options: object) -> httpx.Client:
-        """A client that no one knows."""
         return httpx.Client(base_url=self.url, timeout=30, trust_env=False, **options)  # type: ignore[arg-type]
 
     def visitor(self) -> httpx.Client:
@@ -45,11 +44,9 @@ class Served:
             return self.client(cookies=client.cookies)
 
     def enter(self, client: httpx.Client, token: str) -> httpx.Response:
-        """Press the button of the page that a link opens."""
         return self.post(client, "/enter", {"token": token})
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Wait until that holds."""
         end = time.monotonic() + 60
         while not holds():
             assert time.monotonic() < end

@@ -40,13 +40,11 @@ class Page:
         return found is not None
 
     def load(self) -> str:
-        """Open the page anew."""
         self.text = html.unescape(self.client.get(self.path).text)
         (self.state,) = re.findall(r'name="state" value="(\w+)"', self.text)
         return self.text
 
     def answer(self, choice: str, words: str = "", **fields: str) -> httpx.Response:
-        """Press a button."""
         form = {"state": self.state, "choice": choice, "words": words} | fields
         return self.served.post(self.client, self.path, form)
 

@@ -35,7 +35,6 @@ IMPATIENT = (
 
 @pytest.fixture(scope="module")
 def served(pristine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """An inbox for a project with one open gate."""
     folder = tmp_path_factory.mktemp("inbox")
     project = Project.copied(pristine, folder / "project", home=folder)  # type: ignore[arg-type]
     project.write(".playbooks/playbooks/gated.yaml", GATED)
@@ -46,7 +45,6 @@ def served(pristine: object, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def visitor(served: Served) -> Iterator[httpx.Client]:
-    """The browser of the user of this machine."""
     with served.visitor() as visitor:
         yield visitor
 

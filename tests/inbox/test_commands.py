@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.scripts import GATED
 from cli.terminal import Terminal
 from support.scratch_project import Project
 
@@ -21,7 +20,6 @@ ADA = "Ada <ada@example.org>"
 
 @pytest.fixture
 def shop(project: Project) -> Path:
-    """A second repository."""
     root = project.root.with_name("shop")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     return root
@@ -43,23 +41,6 @@ def test_what_is_no_repository_is_not_added(project: Project, tmp_path: Path) ->
     (tmp_path / "plain").mkdir()
     refused = project.playbook("inbox", "add", str(tmp_path / "plain"))
     assert (refused.code, "is not in a git repository" in refused.err) == (3, True)
-
-
-def test_sessions_of_another_repository_are_listed(project: Project, shop: Path) -> None:
-    """Also one that is added, and one that is removed, while the inbox is open."""
-    other = Project(shop, project.home)
-    other.write(".playbooks/playbooks/gated.yaml", GATED)
-    other.write(".claude/commands/feature.pr.md", "Do it.\n")
-    other.commit("Begin")
-    agent = project.script("steps: {}")
-    assert other.playbook("run", "gated", "--agent", agent).code == 4
-    with serving(project) as served, served.visitor() as client:
-        assert "Nothing waits for you" in client.get("/").text
-        assert project.playbook("inbox", "add", str(shop)).code == 0
-        served.until(lambda: "1 gate waits for you" in client.get("/").text)
-        assert "shop" in client.get("/").text
-        assert project.playbook("inbox", "remove", str(shop)).code == 0
-        served.until(lambda: "Nothing waits for you" in client.get("/").text)
 
 
 def test_outside_of_a_repository_it_shows_those_that_were_added(

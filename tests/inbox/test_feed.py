@@ -36,7 +36,6 @@ def feed(project: Project) -> Feed:
 
 
 def begin(project: Project) -> str:
-    """Begin a session; its id."""
     before = set(project.sessions)
     assert project.playbook("begin", "auto-validate", "013").code == 0
     (new,) = set(project.sessions) - before
@@ -44,7 +43,6 @@ def begin(project: Project) -> str:
 
 
 def gate(project: Project) -> str:
-    """A session that waits at a gate; its id."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     before = set(project.sessions)
     assert project.playbook("run", "gated", "--agent", project.script(WORKS)).code == 4
@@ -60,7 +58,6 @@ def beside(project: Project, name: str) -> Project:
 
 
 def another(project: Project, name: str) -> Project:
-    """Another repository."""
     return Project.copied(project.root, project.root.with_name(name), home=project.home)
 
 

@@ -52,7 +52,6 @@ def visited(fleet: Fleet, *options: str) -> Iterator[tuple[Served, httpx.Client]
 
 @pytest.fixture
 def waiting(fleet: Fleet, address: str) -> str:
-    """A session that waits at its gate."""
     assert address
     session = fleet.submit()
     assert fleet.advance(session).state is State.WAITING

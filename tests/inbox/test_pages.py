@@ -35,7 +35,6 @@ def seen_at_once(page: Page, *selectors: str) -> bool:
 
 
 def test_a_person_comes_in_by_the_link_and_decides(project: Project, page: Page) -> None:
-    """From the link to the answer in the journal."""
     scenes.ship(project)
     with opened(project, page) as served:
         page.shows("1 gate waits for you")
@@ -188,32 +187,6 @@ def test_words_that_name_another_choice_are_refused_and_kept(
         page.press("[value=skip]")
         page.shows("Your answer is recorded")
     assert scenes.answered(project)[0][1:3] == ("skip", "skip: please skip this")
-
-
-@pytest.mark.long
-def test_a_child_sessions_gate_is_decided_at_its_parent(project: Project, page: Page) -> None:
-    scenes.book(project, "ship", scenes.SHIP)
-    scenes.waits(project, "above", scenes.PARENT, scenes.SHIP_ACTIONS, RESUMES)
-    with opened(project, page):
-        page.press(".card.waits a")
-        gate = page.current_url
-        assert "go#1 → publish#1?1 waits" in page.text(".lead")
-        page.press("[value=continue]")
-        page.shows("the session goes on")
-        page.shows("completed")
-        page.get(gate)
-        page.shows("go#1/publish#1?1 does not wait any more")
-        page.shows("It was answered continue by")
-
-
-@pytest.mark.long
-def test_a_loops_gate_is_asked_once(project: Project, page: Page) -> None:
-    scenes.waits(project, "loop", scenes.LOOP, "  build: {say: done}\n", RESUMES)
-    with opened(project, page):
-        page.press(".card.waits a")
-        page.press("[value=continue]")
-        page.shows("completed")
-    assert [each[1] for each in scenes.answered(project)] == ["continue"]
 
 
 @pytest.mark.long

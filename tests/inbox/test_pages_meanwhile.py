@@ -11,7 +11,7 @@ from support.scratch_project import Project
 from support.web_server import Request, served
 
 from inbox import scenes
-from inbox.browser import Page, browser, opened
+from inbox.browser import Page, opened
 
 pytestmark = pytest.mark.long
 
@@ -61,46 +61,6 @@ def test_words_that_were_typed_stay_and_are_said_not_to_be_sent(
         page.press("[value=continue]")
         page.shows("Your answer was not recorded: continue: half a sentence")
     assert scenes.answered(project)[0][1] == "skip"
-
-
-def test_of_two_browsers_one_wins_and_the_other_is_told_who_answered(
-    project: Project, page: Page, tmp_path: Path
-) -> None:
-    scenes.ship(project)
-    with opened(project, page) as inbox, browser(tmp_path, script=False) as other:
-        other.get(scenes.invitation(project, "Grace <grace@example.org>", inbox.url))
-        other.shows("This browser will answer as Grace")
-        other.press("button")
-        assert other.text(".person") == "Grace"
-        for each in (page, other):
-            each.press(".card.waits a")
-        page.write("#words", "mine")
-        other.press("[value=skip]")
-        other.shows("Your answer is recorded")
-        page.press("[value=continue]")
-        page.shows("It was answered skip by Grace <grace@example.org>: skip")
-        page.shows("Your answer was not recorded: continue: mine")
-    assert [each[1] for each in scenes.answered(project)] == ["skip"]
-
-
-@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
-def test_an_answer_to_what_has_changed_is_refused_and_shown_anew(
-    project: Project, page: Page, script: bool
-) -> None:
-    page.allow_script(script)
-    scenes.ship(project)
-    with opened(project, page):
-        page.press(".card.waits a")
-        page.write("#words", "fine")
-        project.write("greet.py", "import os\n")
-        page.press("[value=continue]")
-        assert "something has changed since this was shown" in page.text("[role=alert]")
-        assert page.one("#words").get_property("value") == "fine"
-        page.shows("import os", ".diff")
-        assert scenes.answered(project)[0][1] == ""
-        page.press("[value=continue]")
-        page.shows("Your answer is recorded")
-    assert scenes.answered(project)[0][2] == "continue: fine"
 
 
 def test_a_page_in_use_offers_the_new_state_and_keeps_the_words(

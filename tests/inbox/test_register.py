@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.scratch_project import Process, Project
+from support.scratch_project import Project
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.inbox.commands import register
@@ -178,22 +177,6 @@ def test_an_empty_file_of_json_remembers_nothing(file: Path) -> None:
     for text in ("{}", "[]", "null"):
         file.write_text(text)
         assert register.load() == register.Register()
-
-
-def test_processes_that_invite_at_once_lose_no_invitation(project: Project) -> None:
-    """Five in each of four processes."""
-    code = (
-        "import sys\nfrom playbook_supervisor.inbox.commands import register\n"
-        "for number in range(5): register.invite(f'P{sys.argv[1]}{number} <p@example.org>', 1)\n"
-    )
-    started = [
-        Process([sys.executable, "-c", code, str(each)], env=project.environment)
-        for each in range(4)
-    ]
-    for process in started:
-        with process:
-            assert process.wait(60) == 0
-    assert len(set(names())) == 20
 
 
 # ── repositories ────────────────────────────────────────────────────────────────────────────

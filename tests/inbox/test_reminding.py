@@ -18,7 +18,6 @@ EVERY = 3600
 
 @pytest.fixture
 def notified(project: Project) -> Project:
-    """A project that notes what people are told."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     return configured(project, remind_after=EVERY)
 

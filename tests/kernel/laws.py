@@ -573,6 +573,5 @@ without a state of its own and is tested on samples."""
 
 
 def obeys(now: Moment) -> None:
-    """Every law at once."""
     for law in LAWS:
         law(now)

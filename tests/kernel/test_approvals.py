@@ -58,7 +58,6 @@ ASKED_BEFORE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("asks", ASKED_BEFORE)
 def test_what_was_allowed_before_a_step_holds_for_its_later_attempts(asks: dict[str, Any]) -> None:
-    """Neither a retry nor a lost attempt nor a resume asks again in the session."""
     scene = Scene(book(step("send", policy=ErrorPolicy.RETRY_ONCE, **asks)))
     scene.checked()
     scene.says("continue")

@@ -241,7 +241,6 @@ def test_a_precondition_may_ask_where_other_errors_stop() -> None:
 
 
 def test_a_step_that_lacks_data_fails_before_it_runs() -> None:
-    """Never silently false."""
     scene = Scene(book(step(when="$plan.json.ok", policy=RETRY_TWICE)))
     scene.checked(a=lacking("when"))
     assert (scene.last.error_code, scene.last.error) == ("PB-STEP-DATA", "when: no such output")

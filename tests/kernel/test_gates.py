@@ -51,7 +51,6 @@ def found(*findings: Finding, name: str = "plan_exists") -> Report:
 
 
 def said_by(scene: Scene, *, done: int, total: int) -> str:
-    """The question of the open gate."""
     does = f"Run {scene.gate.member.step.command}"
     return question(scene.gate, scene.last, does, done=done, total=total)
 
@@ -308,7 +307,6 @@ def test_continue_after_a_failure_checks_again_and_ignores_the_old_error() -> No
 def test_a_failure_after_continue_asks_again_under_every_policy(
     policy: ErrorPolicy,
 ) -> None:
-    """Its trigger is the one that describes what still fails."""
     scene = failed(Trigger.SUBAGENT_ERROR, policy=policy, error=AGENT_FAILED)
     assert scene.gate.reason is GateReason.SUBAGENT_ERROR
     scene.says("continue")

@@ -194,7 +194,6 @@ def test_a_return_is_journaled_with_its_error_before_it_is_judged() -> None:
 
 
 def test_a_repeated_report_is_taken_in_and_changes_nothing() -> None:
-    """Before it is judged, after it is settled, and long after that."""
     scene = begun(step("a"), step("b"))
     scene.worked()
     again = Returned(9000, "a#1", Outcome(AGENT_FAILED))

@@ -143,7 +143,6 @@ def test_a_session_that_has_ended_cannot_be_aborted(policy: ErrorPolicy) -> None
 
 
 def test_an_interrupt_settles_running_steps_and_leaves_the_session_in_progress() -> None:
-    """The next attempt follows under any policy."""
     scene = session()
     scene.checked()
     scene.cancelled(Cancellation.INTERRUPT)
@@ -280,7 +279,6 @@ def test_lost_work_had_finished_if_all_holds_and_something_changed(
 
 
 def test_a_failed_session_can_be_resumed() -> None:
-    """The failed entry has the resolution `retry`, and the next attempt follows."""
     scene = session()
     scene.worked()
     scene.checked(plan=missing("plan_exists"))

@@ -81,8 +81,6 @@ JUDGED = (
 
 @dataclass
 class Figures:
-    """What a walk has found."""
-
     states: int = 0
     transitions: int = 0
     refused: int = 0
@@ -314,7 +312,6 @@ def test_steps_that_ask_a_person_obey_every_law(groups: str, figures: Figures) -
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["..", "gg"])
 def test_steps_whose_agents_ask_obey_every_law(groups: str, figures: Figures) -> None:
-    """A gate during a step, of one member or of both."""
     for kinds in combinations_with_replacement(("failed", "gate", "asked", "retry"), 2):
         figures += walk(composed(kinds, groups), ASKING, stride=9)
 

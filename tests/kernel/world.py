@@ -148,23 +148,19 @@ def not_yet(*names: str) -> Report:
 
 
 def no_items(evidence: str = "$list.json is no list") -> Report:
-    """A report on a loop that has no list of items."""
     return Report((Probed("for_each", Answer.ERROR, evidence, code="PB-STEP-ITEMS"),))
 
 
 def passed(report: Report | None = None) -> Report:
-    """A report on a step that is not to run."""
     return replace(report or Report(), passed_over="when: $plan.approved is false")
 
 
 def lacking(*names: str) -> Report:
-    """A report on a step that lacks data."""
     failing = (Probed(name, Answer.ERROR, "no such output", code="PB-STEP-DATA") for name in names)
     return Report(tuple(failing))
 
 
 def without_output(report: Report | None = None) -> Report:
-    """The report, with an output of the playbook that is missing."""
     report = report or Report()
     gone = Probed(DIST, Answer.NOT_HELD, "dist is missing", code="PB-COND-OUTPUT")
     return replace(report, conditions=(*report.conditions, gone))
@@ -273,7 +269,6 @@ class Scene:
             self.sees(Returned(self.tick(), returned, Outcome(error)))
 
     def worked(self, error: Failure | None = None) -> None:
-        """Checked before, run and returned."""
         self.checked()
         self.returned(error=error)
 
@@ -331,7 +326,6 @@ FEWEST = replace(FEW, standings=(None,), failures=(None,))
 
 
 def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
-    """Every possible report for this member."""
     before = place is Place.BEFORE
     if step.for_each:
         return (passed(), no_items())
@@ -558,7 +552,6 @@ def _foreign_answers(
 
 
 def repeated(journal: Journal, at: int) -> Iterator[Observation]:
-    """Reports of attempts whose return is in the journal."""
     for entry in journal:
         if entry.has_returned:
             yield Returned(at, entry.id, Outcome())

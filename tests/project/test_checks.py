@@ -28,8 +28,6 @@ from playbook_supervisor.system.process.cancellation import Interrupted, cancell
 
 
 class KeptProofs:
-    """Keeps proofs in memory."""
-
     def __init__(self) -> None:
         self.kept: list[Proof] = []
 
@@ -204,7 +202,6 @@ def test_standard_error_is_output_too(root: Path) -> None:
 def test_a_check_that_hangs_is_ended_at_its_deadline(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that ignores SIGTERM."""
     shorten_grace(monkeypatch)
     spec, config = shell("trap '' TERM; echo begun; sleep 600", timeout_seconds=0.5)
     run = run_check(spec, root, config)

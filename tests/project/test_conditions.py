@@ -46,7 +46,6 @@ FILES = [
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Workspace:
-    """An empty folder: nothing holds."""
     return Workspace(tmp_path, FEATURE, FEATURE, Config())
 
 

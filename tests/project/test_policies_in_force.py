@@ -38,7 +38,6 @@ def gated(project: Project) -> Project:
 
 
 def sign(project: Project, mail: str) -> None:
-    """From now on git knows the person by this address."""
     project.git("config", "user.email", mail)
 
 

@@ -340,7 +340,6 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def begun(scene: Scene, policy: Policy | None = GUARDED) -> SessionTree:
-    """A session of two automatic steps under a policy."""
     session_id = scene.store.create(
         playbook="sample",
         text=playbook("a", "b"),

@@ -201,7 +201,6 @@ SKILL = "---\nname: {name}\ndescription: [d\n{more}---\nDo it.\n"
 def test_a_skill_answers_to_its_name_and_is_called_by_its_folder(
     root: Path, home: Path, name: str
 ) -> None:
-    """The client accepts both, and lists the folder."""
     file = put(root, ".claude/skills/otherdir/SKILL.md", SKILL.format(name=name, more=""))
     for asked in ("/renamed", "/otherdir"):
         assert resolve(root, asked, home=home) == InstalledCommand("/otherdir", file, closed=False)

@@ -33,7 +33,6 @@ steps:
 
 
 def run(project: Project, *words: str, start: str = "") -> str:
-    """Why the run ended."""
     drive = DriveOptions(agent=project.script(WORKS))
     return driving.run(words[0], words[1:], start=start, drive=drive, cwd=project.root).why
 

@@ -149,7 +149,6 @@ def breaking_gate(scene: Scene) -> tuple[SessionTree, Snapshot]:
 
 
 def test_an_accepted_breaking_change_is_not_asked_about_again(scene: Scene) -> None:
-    """The same digest of the same report."""
     tree, snapshot = breaking_gate(scene)
     snapshot = answer(tree, snapshot, Resolution.ACCEPT)
     assert work(snapshot).id == "careful#1"

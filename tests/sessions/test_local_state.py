@@ -28,7 +28,6 @@ def place(tmp_path: Path) -> ABFile:
 
 
 def again(place: ABFile) -> ABFile:
-    """The same place in another process."""
     return ABFile(place.path)
 
 

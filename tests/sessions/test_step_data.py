@@ -353,7 +353,6 @@ def test_the_driver_restores_what_another_process_removes(scene: Scene, built: S
 def test_an_output_behind_a_symbolic_link_is_refused(
     scene: Scene, built: SessionTree, name: str
 ) -> None:
-    """Nothing leaves the session's folder."""
     place = scene.file(built, name)
     outside = scene.root / "outside"
     place.rename(outside)
@@ -364,7 +363,6 @@ def test_an_output_behind_a_symbolic_link_is_refused(
 
 
 def test_nothing_is_written_through_a_folder_that_is_a_link(scene: Scene) -> None:
-    """Nothing leaves the session's folder."""
     tree = session(scene, step("build"), step("test", "$build.stdout"))
     tree.begin()
     outside = scene.root / "outside"

@@ -89,7 +89,6 @@ def test_a_used_id_is_not_reserved_again(scene: Scene, mocker: MockerFixture) ->
 
 
 def test_two_worktrees_cannot_get_the_same_id(project: Project, mocker: MockerFixture) -> None:
-    """Ids are reserved in the git directory that all worktrees share."""
     project.git("worktree", "add", "-q", "../other", "-b", "other")
     main = DiskStore(checkout.find(project.root))
     other = DiskStore(checkout.find(project.root.parent / "other"))
@@ -460,7 +459,6 @@ def test_a_journal_that_diverges_from_its_playbook_is_reported_with_its_place(sc
 
 
 def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None:
-    """No folder is created, although git still lists the worktree."""
     worktree = project.root.with_name("beside")
     project.git("worktree", "add", "-q", str(worktree), "-b", "beside")
     store = DiskStore(checkout.find(worktree))

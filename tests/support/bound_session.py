@@ -80,7 +80,6 @@ class Conversation:
         return self._run(*PROGRAM, "hook", given=payload, env=around)
 
     def types(self, command: str, args: str = "") -> Any:
-        """A person types `/playbook.COMMAND ARGS` there."""
         name = f"playbook.{command}"
         return self.hook("UserPromptExpansion", command_name=name, command_args=args)
 
@@ -121,7 +120,6 @@ class Conversation:
         return Result(*json.loads(self.process.stdout.readline()))
 
     def dies(self) -> None:
-        """SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
         self.process.wait(120)
 

@@ -72,7 +72,6 @@ class Checked:
 
     @property
     def runs(self) -> int:
-        """How often the check has run."""
         runs = self._beside / "runs"
         return len(runs.read_text()) if runs.exists() else 0
 
@@ -91,7 +90,6 @@ class Checked:
 
     @property
     def gone(self) -> bool:
-        """Whether none of those processes is left."""
         return all(process(pid) is None for pid in self.processes)
 
     @property
@@ -100,6 +98,5 @@ class Checked:
 
     @property
     def kept(self) -> tuple[Proof, ...]:
-        """What is proved in the only session."""
         runtime = self.store.journal(self.project.session.name).runtime
         return proofs.known(runtime) if runtime else ()

@@ -86,7 +86,6 @@ def answer_the_same(tree: SessionTree, number: int, told: Told) -> None:
 
 
 def report_the_same(tree: SessionTree, number: int, told: Told) -> None:
-    """All report one step."""
     outcome = Outcome(output=f"{number} was it")
     if accepted(tree.report("last#1", outcome), Change.RETURNED, "last#1"):
         told.append(f"last#1 {outcome.output}")

@@ -127,7 +127,6 @@ class Block:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """All fenced blocks, in order."""
     for found in _FENCE.finditer(text):
         language, *words = found[2].split() or [""]
         line = text.count("\n", 0, found.start()) + 1

@@ -14,7 +14,6 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def with_a_commit(root: Path, *, ignore: str = "") -> Path:
-    """A new repository with one commit, of `a.txt` and the patterns to ignore."""
     root.mkdir()
     git(root, "init", "-q")
     (root / "a.txt").write_text("one\n")

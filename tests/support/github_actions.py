@@ -74,7 +74,6 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def scripts(name: str) -> list[str]:
-    """The scripts of all its steps."""
     jobs = workflow(name)["jobs"].values()
     return [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]
 
@@ -141,7 +140,6 @@ class Forge:
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
     def session_file(self, name: str, branch: str = FEATURE) -> str:
-        """A file of the only session that the branch has."""
         (session,) = self.git("ls-tree", "--name-only", branch, ".playbooks/sessions/").split()
         return self.git("show", f"{branch}:{session}/{name}")
 

@@ -66,11 +66,9 @@ class Hooked:
         return reply
 
     def presses_escape(self, words: str = "[Request interrupted by user]") -> None:
-        """What the client writes down of it."""
         self.writes("user", [{"type": "text", "text": words}])
 
     def writes(self, kind: str, content: Any, **more: Any) -> None:
-        """A line of the transcript."""
         self._lines += 1
         line: dict[str, Any] = {"type": kind, "isSidechain": False, "message": {"content": content}}
         line |= {"uuid": f"line {self._lines}"} | more
@@ -100,7 +98,6 @@ class Hooked:
         )
 
     def ran(self, attempt: str, skill: str, args: str = "") -> None:
-        """The attempt's agent has run that command."""
         self(
             "PostToolUse",
             agent_id=f"agent of {attempt}",

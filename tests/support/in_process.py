@@ -27,8 +27,6 @@ _STREAMS = ("stdin", "stdout", "stderr")
 
 @dataclass(frozen=True)
 class Result:
-    """The exit code and the output of a command."""
-
     code: int
     out: str
     err: str

@@ -105,7 +105,6 @@ class Project:
     # ── files ───────────────────────────────────────────────────────────────────────────────
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file of the project, folders included."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -119,7 +118,6 @@ class Project:
         return self._finished("git", *args).out.removesuffix("\n")
 
     def commit(self, message: str) -> None:
-        """Commit everything."""
         self.git("add", "--all")
         self.git("commit", "-q", "-m", message)
 
@@ -207,7 +205,6 @@ class Project:
 
     @property
     def session(self) -> Path:
-        """The folder of the only session."""
         (only,) = self.sessions
         return only
 
@@ -217,7 +214,6 @@ class Project:
         return entries
 
     def manifest(self) -> dict[str, Any]:
-        """The session.yaml of the only session."""
         return self._yaml("session.yaml")
 
     def manifests(self) -> dict[str, dict[str, Any]]:

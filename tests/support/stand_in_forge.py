@@ -91,7 +91,6 @@ class Forge:
 
     @property
     def created(self) -> list[list[str]]:
-        """The calls that made something."""
         return [call for call in self.calls if call[1] == "create"]
 
     def has_pull(self, **more: Any) -> None:

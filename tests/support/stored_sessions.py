@@ -35,7 +35,6 @@ def step(name: str, **more: object) -> dict[str, object]:
 
 
 def playbook(*steps: dict[str, object] | str) -> bytes:
-    """A valid playbook of these steps."""
     top = {
         "name": "sample",
         "description": "A sample.",
@@ -145,13 +144,11 @@ def unsynced(monkeypatch: pytest.MonkeyPatch, root: Path) -> Scene:
 
 
 def work(snapshot: Snapshot) -> Attempt:
-    """The one attempt that is running."""
     (attempt,) = running(snapshot)
     return attempt
 
 
 def ask(snapshot: Snapshot) -> Ask:
-    """The gate that is put."""
     assert isinstance(snapshot.directive, Ask)
     return snapshot.directive
 

@@ -13,8 +13,6 @@ Handle = Callable[["Request"], None]
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request, as the server received it."""
-
     protocol_version = "HTTP/1.1"
     server: Site
     body: bytes

@@ -22,7 +22,6 @@ REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """A real process that runs this code with the arguments in `sys.argv`."""
     argv = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 

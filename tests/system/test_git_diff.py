@@ -237,13 +237,6 @@ class TestLargeChanges:
         assert changes.summary == "20 files, +100000 −0"
         assert [file.left_out for file in changes.files] == [3_000] * 5 + [5_000] * 15
 
-    def test_a_long_line_is_cut(self, repository: Path, head: str) -> None:
-        (repository / "a.txt").write_text("x" * 5_000_000 + "\nlast\n")
-        (repository / "new").write_text("y" * 5_000_000 + "\nlast\n")
-        changed, new = changes_of(repository, head).files
-        assert texts(changed) == ["-one", "+" + "x" * 399 + "…", "+last"]
-        assert texts(new) == ["+" + "y" * 399 + "…", "+last"]
-
     def test_a_list_that_is_too_long_is_cut(
         self, repository: Path, head: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

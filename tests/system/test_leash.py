@@ -199,7 +199,6 @@ def test_a_stopped_leash_cannot_keep_the_worker_alive(
 
 
 def its_server(worker: Worker) -> int:
-    """The parent of the worker's leash."""
     found = process(worker._process.pid)
     assert found is not None
     return found.parent

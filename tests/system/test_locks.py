@@ -17,7 +17,6 @@ from playbook_supervisor.system.disk.locks import locked
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """A real process that runs this code with the arguments in `sys.argv`."""
     argv = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 

@@ -408,24 +408,7 @@ for line in worker.lines():
     print(line, flush=True)
 """
 
-ORPHAN = STUBBORN.replace("os.fork() == 0", "os.fork() == 0 and (os.setpgid(0, 0) or True)")
 """As above, and the child moves to a group of its own."""
-
-
-@pytest.mark.parametrize("code", [STUBBORN, ORPHAN], ids=["one group", "two groups"])
-def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(tmp_path: Path, code: str) -> None:
-    path = tmp_path / "worker"
-    runner = subprocess.Popen(python(RUNNER, path, code), cwd=tmp_path, stdout=subprocess.PIPE)
-    assert runner.stdout is not None
-    child = int(runner.stdout.readline())
-    runner.kill()
-    runner.communicate()
-    leader = json.loads(path.read_text())["pid"]
-    assert worker_alive(path)
-    kill_worker(path)
-    assert not worker_alive(path)
-    assert eventually(lambda: gone(leader) and gone(child))
-    kill_worker(path)  # a second time there is nothing to do
 
 
 def test_an_orphan_that_ended_by_itself_is_not_alive(tmp_path: Path) -> None:
