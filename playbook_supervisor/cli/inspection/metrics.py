@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from playbook_supervisor.cli import completers, options, output
@@ -43,11 +41,8 @@ def metrics(named: str, *, session: str, all: bool, playbook: str, json: bool) -
         output.write_json(metrics_tables.as_json(measured))
         return 0
     output.write(*metrics_tables.lines(measured))
-    if output.can_redraw(sys.stdout):
-        from playbook_supervisor.cli.render.terminal import show_tables
-
-        show_tables(metrics_tables.sheets(measured), sys.stdout)
-    else:
-        for sheet in metrics_tables.sheets(measured):
-            output.write("", *metrics_tables.plain(sheet))
+    width = output.terminal_width() or metrics_tables.WIDTH
+    for sheet in metrics_tables.sheets(measured):
+        head, *rows = metrics_tables.plain(sheet, width)
+        output.write("", f"\x1b[1m{head}\x1b[0m" if output.wants_colour() else head, *rows)
     return 0

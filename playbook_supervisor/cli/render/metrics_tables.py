@@ -23,7 +23,9 @@ Rows = tuple[tuple[str, ...], ...]
 Unit = tuple[float, str]
 Units = Sequence[tuple[float, float, str]]
 UNKNOWN = "–"
-_WIDTH = 80
+WIDTH = 80
+"""Columns of a table where the terminal does not say how many it has."""
+_NARROWEST = 12  # columns that a name gets even on a narrow terminal
 _NAME = 40  # columns
 _PLAYBOOK = 5  # columns at least for a playbook and a blank before its step
 _FEW = 9.95  # seconds; more are shown without tenths
@@ -183,11 +185,11 @@ def _figure(number: float, unit: str) -> str:
     return f"{number:.0f}{unit}" if whole else f"{number:.1f}{unit}"
 
 
-def plain(sheet: Sheet) -> Iterator[str]:
-    """The table as text with aligned columns."""
+def plain(sheet: Sheet, width: int = WIDTH) -> Iterator[str]:
+    """The table as text with aligned columns, the head first."""
     table = (sheet.head, *sheet.rows)
     widths = [max(len(row[column]) for row in table) for column in range(len(sheet.head))]
-    room = _WIDTH - sum(widths[1:]) - 2 * len(widths[1:])
+    room = max(width - sum(widths[1:]) - 2 * len(widths[1:]), _NARROWEST)
     for name, *cells in table:
         shown = fitted(name, room)
         figures = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))

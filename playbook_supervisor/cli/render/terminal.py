@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.segment import Segment, SegmentLines
-from rich.table import Table
 from rich.text import Text
 
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import Level, now
-from playbook_supervisor.cli.render.metrics_tables import fitted
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, shortened
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from playbook_supervisor.cli.render.live import Line, StepList
-    from playbook_supervisor.cli.render.metrics_tables import Sheet
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.sessions.store.snapshot import Snapshot
 
@@ -325,21 +322,3 @@ def _cut(lines: Sequence[Text]) -> Group:
         line.no_wrap, line.overflow = True, "ellipsis"
         line.rstrip()
     return Group(*lines)
-
-
-def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
-    """Print the tables, no wider than the terminal."""
-    console = Console(file=stream, highlight=False)
-    for sheet in sheets:
-        name, *figures = sheet.head
-        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-        rows = (sheet.head, *sheet.rows)
-        widest = [max(len(row[number]) for row in rows) for number in range(1, len(sheet.head))]
-        room = max(console.width - sum(width + _GAP for width in widest), _NAME)
-        table.add_column(Text(name), no_wrap=True, max_width=room)
-        for figure, width in zip(figures, widest, strict=True):
-            table.add_column(Text(figure), justify="right", no_wrap=True, min_width=width)
-        for row in sheet.rows:
-            table.add_row(Text(fitted(row[0], room)), *map(Text, row[1:]))
-        console.print()
-        console.print(table)
