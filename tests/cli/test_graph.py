@@ -10,7 +10,7 @@ from support.document_examples import REPOSITORY
 from support.hypothesis_strategies import entries, playbooks
 from support.scratch_project import FEATURE, Project
 
-from playbook_supervisor.cli.inspection.graph import flowchart
+from playbook_supervisor.cli.render.flowchart import flowchart
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry
