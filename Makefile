@@ -3,7 +3,7 @@
 
 BIN := .venv/bin
 # An installation makes the validator of playbooks out of these: docs/decisions/0266.
-VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/playbook.json
+VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/written/playbook.json
 
 .PHONY: help test test-core test-long test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak clean
 

@@ -16,8 +16,10 @@ from typing import Any
 import fastjsonschema
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SCHEMA = Path(__file__).resolve().parent / "playbook_supervisor/project/schemas/playbook.json"
-TARGET = SCHEMA.with_name("playbook_validator.py")
+SCHEMA = (
+    Path(__file__).resolve().parent / "playbook_supervisor/project/schemas/written/playbook.json"
+)
+TARGET = SCHEMA.parent.with_name("playbook_validator.py")
 
 HEADER = '''\
 """Whether data conform to `playbook.json`; made by hatch_build.py."""

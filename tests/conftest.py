@@ -77,8 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def make_validator(config: pytest.Config) -> None:
     """Make it where the checkout was not installed since its schema changed, as after a pull."""
     build = REPOSITORY / "hatch_build.py"
-    schema = REPOSITORY / "playbook_supervisor/project/schemas/playbook.json"
-    made = schema.with_name("playbook_validator.py")
+    schema = REPOSITORY / "playbook_supervisor/project/schemas/written/playbook.json"
+    made = schema.parent.with_name("playbook_validator.py")
     if hasattr(config, "workerinput") or not build.exists():  # a copy of this file in a test
         return
     newest = max(path.stat().st_mtime for path in (build, schema))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent
-SCHEMA = REPOSITORY / "playbook_supervisor/project/schemas/playbook.json"
+SCHEMA = REPOSITORY / "playbook_supervisor/project/schemas/written/playbook.json"
 SHIPPED = sorted(
     [
         *(REPOSITORY / "templates/playbooks").glob("*.yaml"),

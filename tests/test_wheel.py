@@ -89,7 +89,7 @@ def test_executable_files_stay_executable(source: Path, wheel: Path) -> None:
 
 def test_every_file_of_the_package_is_in_the_wheel(source: Path, contents: Path) -> None:
     package, shipped = source / "playbook_supervisor", contents / "playbook_supervisor"
-    assert "project/schemas/playbook.json" in relative_files(package)
+    assert "project/schemas/written/playbook.json" in relative_files(package)
     arrived = {name for name in relative_files(shipped) if not name.startswith("_templates/")}
     made = {"project/schemas/playbook_validator.py"}
     assert arrived == relative_files(package) | made

@@ -46,7 +46,9 @@ from playbook_supervisor.sessions.files.serialize import (
 )
 
 SCHEMA = json.loads(
-    (Path(playbook_supervisor.__file__).parent / "project/schemas" / "directive.json").read_text()
+    (
+        Path(playbook_supervisor.__file__).parent / "project/schemas/printed/directive.json"
+    ).read_text()
 )
 SCENE = SessionHeader("20260219-a7k", "auto-feature", "013-playbook-create", 3, 8)
 STEP = Step("implement", "/speckit.implement", Autonomy.AUTO, ErrorPolicy.STOP, model="opus")

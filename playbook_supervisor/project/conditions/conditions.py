@@ -2,8 +2,8 @@
 
 The answer depends on the files, the record of the launch and nothing else; only a condition that
 needs the network asks more. What cannot be checked is an error, never a "no".
-A new condition also needs its word in `kernel/vocabulary.py` and `schemas/playbook.json`, and its
-parameters in `requirement.py`.
+A new condition also needs its word in `kernel/vocabulary.py` and `schemas/written/playbook.json`,
+and its parameters in `requirement.py`.
 """
 
 from __future__ import annotations

@@ -135,16 +135,20 @@ def required(playbook: Playbook | None, problems: Iterable[Problem]) -> Playbook
 
 def schema_names() -> tuple[str, ...]:
     """The names of all JSON Schemas: `playbook`, `session`, `journal`, `config`, …"""
-    return tuple(sorted(path.stem for path in _SCHEMAS.glob("*.json")))
+    return tuple(sorted(_schema_files()))
 
 
 def schema_text(name: str) -> str:
     """The text of a JSON Schema (draft-07). ArgumentError PB-ARG-USAGE."""
-    if name not in (known := schema_names()):
-        said = f"there is no schema of that name; there are {', '.join(known)}"
+    if name not in (files := _schema_files()):
+        said = f"there is no schema of that name; there are {', '.join(sorted(files))}"
         cure = "`playbook schema NAME` prints a schema."
         raise ArgumentError("PB-ARG-USAGE", said, guidance=cure)
-    return (_SCHEMAS / f"{name}.json").read_text("utf-8")
+    return files[name].read_text("utf-8")
+
+
+def _schema_files() -> dict[str, FilePath]:
+    return {path.stem: path for path in _SCHEMAS.glob("*/*.json")}
 
 
 def _typed(key: str, value: Any) -> Any:
