@@ -59,7 +59,7 @@ def client_tree(store: DiskStore, session_id: str) -> SessionTree:
 
 
 def admitted_tree(store: DiskStore, session_id: str) -> SessionTree:
-    """As `client_supervisor`; in Claude Code, only for a conversation that our hooks have seen."""
+    """As `client_tree`; in Claude Code, only for a conversation that our hooks have seen."""
     found = client_tree(store, session_id)
     if in_claude_code():
         authorization.admit(store.checkout, found.private, os.environ)
@@ -68,7 +68,7 @@ def admitted_tree(store: DiskStore, session_id: str) -> SessionTree:
 
 def require_human(store: DiskStore, session_id: str, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY where an agent of ours asks, or may ask."""
-    require_no_agent(store, command)
+    own_agents.require_none_above(store.checkout, command)
     if command == "repair" and not store.drives(session_id):
         return  # nothing is recorded of it, so there is no difference to decide about
     private = store.runtime(driven_as(store, session_id))
@@ -81,11 +81,6 @@ def driven_as(store: DiskStore, session_id: str) -> str:
         return top_of(store, session_id)
     except PlaybookError:
         return session_id
-
-
-def require_no_agent(store: DiskStore, command: str) -> None:
-    """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
-    own_agents.require_none_above(store.checkout, command)
 
 
 def in_claude_code() -> bool:
@@ -163,21 +158,6 @@ def choose(store: DiskStore, session: str, observer: Observer | None = None) -> 
     if found.others and observer is not None:
         observer.on_notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
     return found.session_id
-
-
-def with_waiting_sessions(error: StateError, cwd: Path | None = None) -> StateError:
-    """The error, with guidance to the sessions of any worktree that wait at a gate."""
-    if error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-GATE"):
-        return error
-    from playbook_supervisor.commands.overview import sessions
-
-    manifests = (seen.manifest for seen in sessions(store(cwd)))
-    waiting = [known.session_id for known in manifests if known and known.gate]
-    if not waiting:
-        return error
-    guidance = f"What waits: `playbook answer {waiting[0]} …`"
-    more = f", or {' or '.join(waiting[1:4])}" if waiting[1:] else ""
-    return StateError(error.code, error.message, where=error.where, guidance=f"{guidance}{more}.")
 
 
 # ── what the person at the current folder has to know of a snapshot ─────────────────────────

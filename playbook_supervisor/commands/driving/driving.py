@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.drivers import (
     budget,
     clearance,
@@ -142,7 +142,9 @@ def run(
     store = locate.store(cwd)
     root = store.checkout.root
     if start or drive.mode is Mode.AUTONOMOUS:
-        locate.require_no_agent(store, "run --from" if start else "run --mode autonomous")
+        own_agents.require_none_above(
+            store.checkout, "run --from" if start else "run --mode autonomous"
+        )
     request = creation.prepare(store, reference, args, start=start)
     children = request.tightened_children
     agent = agent_for(request.tightened, drive.agent, request.config, root, children)
@@ -303,7 +305,7 @@ def answer(
     try:
         store, session_id = locate.select(session, cwd)
     except StateError as error:
-        raise locate.with_waiting_sessions(error, cwd) from error
+        raise _with_waiting_sessions(error, cwd) from error
     if person is None:
         locate.require_human(store, session_id, "answer")
         person = _person(store)
@@ -312,7 +314,7 @@ def answer(
     asked = snapshot.directive
     if not isinstance(asked, Ask):
         no_gate = StateError("PB-STATE-NO-GATE", f"session {tree.id} is not waiting at a gate")
-        raise locate.with_waiting_sessions(no_gate, cwd)
+        raise _with_waiting_sessions(no_gate, cwd)
     if gate and gate != asked.id:
         wrong = f"the gate {gate} is not open; the open one is {asked.id}"
         raise StateError("PB-STATE-REFUSED", wrong)
@@ -323,6 +325,19 @@ def answer(
     if said := _notice(store, session_id):
         answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)
+
+
+def _with_waiting_sessions(error: StateError, cwd: Path | None) -> StateError:
+    """The error, with guidance to the sessions of any worktree that wait at a gate."""
+    if error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-GATE"):
+        return error
+    manifests = (seen.manifest for seen in overview.sessions(locate.store(cwd)))
+    waiting = [known.session_id for known in manifests if known and known.gate]
+    if not waiting:
+        return error
+    guidance = f"What waits: `playbook answer {waiting[0]} …`"
+    more = f", or {' or '.join(waiting[1:4])}" if waiting[1:] else ""
+    return StateError(error.code, error.message, where=error.where, guidance=f"{guidance}{more}.")
 
 
 def _names_session(word: str, cwd: Path | None) -> bool:

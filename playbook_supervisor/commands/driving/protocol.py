@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from playbook_supervisor.commands import locate
+from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.claude_code import authorization, binding
 from playbook_supervisor.drivers.claude_code.details import (
     DirectiveDetails,
@@ -37,7 +38,7 @@ def begin(
 
     store = locate.store(cwd)
     if start:
-        locate.require_no_agent(store, "begin --from")
+        own_agents.require_none_above(store.checkout, "begin --from")
     if locate.in_claude_code():
         authorization.admit_begin(store.checkout, start, os.environ)
     request = creation.prepare(store, reference, args, start=start)

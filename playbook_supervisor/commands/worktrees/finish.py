@@ -27,7 +27,7 @@ from playbook_supervisor.commands.worktrees.merge_detection import (
     MergeTargets,
 )
 from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
-from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -425,7 +425,7 @@ def _completed(store: DiskStore, session: str) -> Discarded | None:
     tree = worktree.left(here, session_id) if SESSION_ID.match(session_id) else None
     if tree is None or Path(tree.path).exists():
         return None
-    locate.require_no_agent(store, "abort --clean")
+    own_agents.require_none_above(store.checkout, "abort --clean")
     with worktree.locked_worktrees(here):
         worktree.clean_up(here)
     if worktree.left(here, session_id):

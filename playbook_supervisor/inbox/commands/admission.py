@@ -56,7 +56,7 @@ def require_person(row: Row, who: Answerer) -> None:
     that cannot be seen is refused, unless it is a proxy of another user.
     """
     store = row.seen.store
-    locate.require_no_agent(store, "inbox")
+    own_agents.require_none_above(store.checkout, "inbox")
     private = store.runtime(locate.driven_as(store, row.session_id))
     _require_at_other_end(who, partial(authorization.require_person_at, store.checkout, private))
 
