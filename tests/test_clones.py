@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.scratch_project import FEATURE, Project, remote
-from test_journeys import PASS, kill, open_entry, playbook, wait_until
+from test_journeys import PASS, playbook
 
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -108,22 +108,6 @@ def test_in_a_clone_only_what_the_lost_attempt_changed_shows_that_it_finished(
     name = step.split()[0]
     assert outcomes(clone) == [(name, *each) for each in expected]
     assert ran(shared) == ([] if expected == RECOVERED else [name])
-
-
-def test_a_runner_killed_inside_a_step_leaves_it_to_be_run_again_elsewhere(
-    shared: Project,
-) -> None:
-    shared.write(REPORT, PASS)
-    name = playbook(shared, CHECK)
-    hanging = shared.script("steps: {check: {hang: true}}")
-    runner = shared.spawn("run", name, "013", "--agent", hanging)
-    wait_until(lambda: open_entry(shared, "check"))
-    kill(runner)
-    clone = cloned(shared)
-    assert clone.playbook("resume", "--agent", "exec:tools/agent").code == 0
-    assert outcomes(clone) == [("check", "failed", False), ("check", "done", False)]
-    assert ran(shared) == ["check"]
-    assert shared.playbook("abort").code == 0  # it ends the worker
 
 
 def test_a_step_that_had_returned_is_not_passed_by_last_weeks_verdict(shared: Project) -> None:

@@ -16,10 +16,10 @@ from threading import Event as ThreadEvent
 
 import pytest
 from cli.terminal import Terminal
-from support.controlled_time import Held
+from support.controlled_time import Held, wait_until
 from support.scratch_project import FEATURE, Project
 from support.stored_sessions import ask, step, unsynced
-from test_journeys import STEPS, WORK, at_work, playbook, wait_until
+from test_journeys import STEPS, WORK, at_work, playbook
 
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.protocol import Call, Message, Running, failed

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.controlled_time import Held, gone
+from support.controlled_time import Held, gone, wait_until
 from support.scratch_project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
@@ -39,13 +38,6 @@ def playbook(project: Project, *steps: str, name: str = "own") -> str:
             lines.append(f"    {key}: {shown}\n")
     project.write(f".playbooks/playbooks/{name}.yaml", "".join(lines))
     return name
-
-
-def wait_until(happened: Callable[[], object], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def summary(entries: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -223,15 +215,6 @@ def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Projec
 
 
 # ── every way in which a step may end ───────────────────────────────────────────────────────
-
-
-def test_retry_once_retries_once_and_then_stops(project: Project) -> None:
-    """kai FR30."""
-    name = playbook(project, "plan /speckit.plan auto retry_once postconditions=plan_exists")
-    ended = project.playbook("run", name, "013", "--agent", project.script("steps: {}"))
-    assert ended.code == 2
-    assert summary(project.journal()) == [("plan", "failed", "auto")] * 2
-    assert project.manifest()["status"] == "failed"
 
 
 def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from cli.terminal import Terminal
-from support.controlled_time import gone
+from support.controlled_time import gone, wait_until
 from support.scratch_project import Project, remote
-from test_journeys import at_work, playbook, wait_until
+from test_journeys import at_work, playbook
 
 from playbook_supervisor.system.process.process_groups import kill_worker
 

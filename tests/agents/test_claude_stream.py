@@ -217,14 +217,6 @@ def test_text_and_exit_status_prove_nothing(name: str, code: str, message: str) 
     assert found.message.startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("name", "transient"),
-    [("overloaded", True), ("unreachable", True), ("logged-out", False), ("limit", False)],
-)
-def test_server_errors_are_transient(name: str, transient: bool) -> None:
-    assert verdict(*lines(name)).transient is transient
-
-
 @pytest.mark.parametrize("name", ["logged-out", "never-logged-in"])
 def test_a_missing_login_says_to_log_in(name: str) -> None:
     """cat PL-3; own L-5."""

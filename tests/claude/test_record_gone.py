@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 
 import pytest
 from support.scratch_project import Project
 
 from claude import playbooks
-from claude.conftest import Sit, Start
-from claude.model import Reply, Request, call, text
-from claude.obedient import Obedient
-from claude.recorder import Recorder
+from claude.conftest import Start
+from claude.model import Reply, Request, call
 from claude.scripts import FREE, Disobedient, Undisturbed, bash, executed
 
 
@@ -50,35 +47,3 @@ def test_the_conversation_writes_no_file_and_starts_no_agent(
     told = [words for request in client.model.requests for words in request.texts]
     assert any("is not in" in words for words in told)
     assert done.code == 0
-
-
-def test_a_person_is_told_and_works_on_and_releases_the_conversation(
-    project: Project, sit: Sit, recorder: Recorder
-) -> None:
-    note, mine = project.root / "note.txt", project.root / "mine.txt"
-
-    def talk(request: Request) -> Reply | None:
-        if request.said.strip().endswith("write a note"):
-            return [call("Write", file_path=str(note), content="x")]
-        if request.mentions("write a note"):
-            return [text("So be it.")]
-        if request.notifications:
-            return [call("Write", file_path=str(mine), content="x")]
-        return None
-
-    moved = Path(project.root / "gone")
-    model = Obedient(
-        talk=talk, after={"speckit.plan": lambda: (project.root / ".git/playbook").rename(moved)}
-    )
-    terminal = sit(model)
-    terminal.say("/playbook.run straight 013")
-    terminal.wait_for(r"Nothing goes on\s+until")
-    terminal.wait_for_bell()
-    assert not mine.exists()
-    terminal.say("write a note")
-    recorder.wait_for("Stop", saying="So be it")
-    assert note.read_text() == "x"
-    terminal.say("/playbook.pause")
-    terminal.wait_for("This conversation is released")
-    moved.rename(project.root / ".git/playbook")
-    assert "straight" in project.playbook("status").out

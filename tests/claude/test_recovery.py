@@ -10,11 +10,10 @@ import pytest
 from support.scratch_project import Project
 
 from claude.client import Client
-from claude.conftest import FREE, Open, Sit, Start
+from claude.conftest import FREE, Sit, Start
 from claude.conversation import Reply, Request, Used, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
-from playbook_supervisor.system.process.process_groups import until
 
 INTERRUPTED = "PB-STATE-INTERRUPTED"
 
@@ -167,49 +166,6 @@ class TestAConversation:
         first = next(each for each in client.model.main if each.number > summed_up.number)
         assert "To run now: plan#1" in first.context
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
-
-    def test_that_is_resumed_at_a_terminal_continues_where_a_person_says_so(
-        self, project: Project, start: Start, open_terminal: Open
-    ) -> None:
-        first = start(Obedient()).run("/playbook.run two 013", *FREE)
-        model = Obedient(talk=lambda request: [text("Hm.")] if request.said == "continue" else None)
-        terminal = open_terminal(start(model), "--resume", first.session, *FREE)
-        terminal.say("continue")
-        terminal.wait_for("Hm")
-        assert "resolution" not in project.journal()[1]
-        terminal.say("/playbook.resume")
-        terminal.answer("Run /speckit.tasks (step tasks) now", "continue")
-        terminal.wait_for("two: completed")
-        assert ran(terminal.client) == ["speckit.tasks"]
-
-    def test_that_is_cleared_at_a_gate_has_the_gate_still(
-        self, project: Project, sit: Sit, recorder: Recorder
-    ) -> None:
-        terminal = sit(Obedient())
-        terminal.say("/playbook.run two 013")
-        terminal.wait_for("1. continue")
-        terminal.interrupt()
-        terminal.say("/clear")
-        cleared = recorder.wait_for("SessionStart", saying='"clear"')
-        bound = project.root / ".git/playbook/bound"
-        assert until(lambda: cleared["session_id"] in bound.read_text(), 60)
-        terminal.say("continue")
-        terminal.wait_for("two: completed")
-        assert steps(project) == ["plan#1 done", "tasks#1 done"]
-
-    @pytest.mark.sampled("how1")
-    @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
-    def test_that_is_resumed_in_a_new_process_or_forked_does_not_own_the_session(
-        self, project: Project, start: Start, how: list[str]
-    ) -> None:
-        client = start(Obedient())
-        first = client.run("/playbook.run two 013", *FREE)
-        model = Obedient(talk=lambda request: [text("Good day.")])
-        other = start(model)
-        other.run("hello", *how, first.session, *FREE)
-        assert "waits here: /playbook.resume" in "\n".join(other.model.main[-1].texts)
-        assert other.run("continue", *how, first.session, *FREE).code == 0
-        assert "resolution" not in project.journal()[1]
 
 
 BREAKS = """\

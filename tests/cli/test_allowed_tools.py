@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.controlled_time import wait_until
 from support.scratch_project import Project, remote
 from test_clones import cloned
-from test_journeys import kill, open_entry, wait_until
+from test_journeys import kill, open_entry
 
 WRITING = """\
 name: writing

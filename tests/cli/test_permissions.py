@@ -222,18 +222,6 @@ def test_a_person_at_the_terminal_is_asked_while_the_agent_waits(group: Project)
     assert group.journal()[1]["output"] == "it is for fish"
 
 
-def test_a_runner_without_a_terminal_waits_for_as_long_as_it_has_patience(ask: Project) -> None:
-    """The answers come from another terminal, and the conversation was never put off."""
-    ask.write(".playbooks/config.yaml", "patience: 60\n")
-    runner = ask.spawn("run", "ask", "--agent", ask.script(ASKS))
-    for words, gate in (("always", "build#1?1"), ("2", "clarify#1?1")):
-        wait_for_gate(ask, gate)
-        assert ask.playbook("answer", "--gate", gate, words).code == 0
-    _, err = runner.communicate(timeout=60)
-    assert runner.returncode == 0, err
-    assert gates(ask) == [("build#1?1", "always"), ("clarify#1?1", "answer")]
-
-
 @pytest.mark.parametrize("below", [False, True], ids=["its own", "a child's"])
 def test_an_abort_from_elsewhere_ends_what_runs_and_what_waits(group: Project, below: bool) -> None:
     playbook = "ask"

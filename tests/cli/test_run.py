@@ -6,24 +6,17 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
 from support import in_process
-from support.controlled_time import Held
+from support.controlled_time import Held, wait_until
 from support.scratch_project import FEATURE, Project
 
 from cli.scripts import FAILS, GATED, HANGS, LONG, WORKS, conforms
 
 pytestmark = pytest.mark.measured
-
-
-def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def as_seconds(at: str | datetime) -> float:
@@ -64,7 +57,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert "answer: playbook answer continue (or skip or abort), then playbook resume" in lines
 
     opened = project.manifest()["gate"]["opened_at"]
-    until(lambda: time.time() - as_seconds(opened) > 0.1)  # shorter waits are not mentioned
+    wait_until(lambda: time.time() - as_seconds(opened) > 0.1)  # shorter waits are not mentioned
     answered = project.process("answer", "all", "fine,", "continue")
     assert answered.code == 0
     assert "pr#1 answered continue" in answered.out
@@ -168,7 +161,7 @@ def test_an_interrupted_run_exits_with_130_and_can_be_resumed(long: Project) -> 
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         command = ("resume",) if long.sessions else ("run", "long")
         with long.spawn(*command, "--agent", long.script(HANGS)) as process:
-            until(lambda: started(long) and b"start" in _seen(process))
+            wait_until(lambda: started(long) and b"start" in _seen(process))
             process.send_signal(number)
             _, err = process.communicate(timeout=120)
         assert process.returncode == code
@@ -219,7 +212,7 @@ def test_a_timeout_must_be_positive(long: Project, said: str) -> None:
 
 def test_pause_and_abort_reach_a_runner_in_another_terminal(long: Project) -> None:
     with long.spawn("run", "long", "--agent", long.script(HANGS)) as process:
-        until(lambda: started(long) and b"start" in _seen(process))
+        wait_until(lambda: started(long) and b"start" in _seen(process))
         driven = long.playbook("resume")
         assert driven.code == 3
         assert f"process {process.pid}" in driven.err
@@ -239,7 +232,7 @@ def test_pause_lets_running_steps_finish(project: Project) -> None:
     plan = ".qa/013-playbook-create/test-plan.md"
     held = Held.put(project, then=f"mkdir -p .qa/013-playbook-create && echo '# Plan' >{plan}")
     with project.spawn("run", "auto-validate", "013", "--agent", held.agent) as process:
-        until(lambda: started(project) and b"start" in _seen(process))
+        wait_until(lambda: started(project) and b"start" in _seen(process))
         with project.spawn("pause") as paused:
             assert b"qa-plan#1 may finish, nothing else is launched" in _seen(process)
             held.let_go()
@@ -251,12 +244,6 @@ def test_pause_lets_running_steps_finish(project: Project) -> None:
     assert "continue: playbook resume" in err.decode()
     assert [entry["step_id"] for entry in project.journal()] == ["qa-plan"]
     assert project.playbook("resume", "--agent", project.script(WORKS)).code == 0
-
-
-def test_a_session_that_a_client_drives_says_what_is_next(project: Project) -> None:
-    project.playbook("begin", "auto-validate", "013")
-    paused = project.playbook("pause")
-    assert paused.out.endswith("next: playbook resume (0/2 steps done)\n")
 
 
 def test_notes_are_printed_and_costs_are_summed(project: Project) -> None:
@@ -324,17 +311,6 @@ def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
     assert re.search(r" think#1 answered retry by .+$", answered)
     assert re.search(r" think#1 failed \d+\.\ds \w+$", settled)
     assert follows == "next: playbook resume (0/1 step done)"
-
-
-def test_an_answer_that_fails_a_session_says_how_to_retry(long: Project) -> None:
-    head, _, step = LONG.partition("  - id: ")
-    failing = f"  - id: {step}    parallel_group: together\n"
-    asking = failing.replace("think", "ask").replace("stop", "gate")
-    long.write(".playbooks/playbooks/long.yaml", head + failing + asking)
-    assert long.playbook("run", "long", "--agent", long.script('default: {fail: "no"}')).code == 4
-    *_, ended, then = long.playbook("answer", "retry").out.splitlines()
-    assert ended.startswith("the session is failed")
-    assert then == "fix the cause, then: playbook resume --retry"
 
 
 def test_a_paused_session_says_how_to_answer_its_gate(gated: Project) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 from inbox.serving import serving
+from support.controlled_time import wait_until
 from support.hook_calls import Hooked
 from support.scratch_project import Project
 
@@ -48,23 +46,16 @@ def slow(project: Project) -> Project:
     return project
 
 
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_other_terminals_and_the_inbox_show_it(slow: Project) -> None:
     with slow.spawn("run", "proved") as runner:
-        until(lambda: "[ 86%]" in slow.playbook("status").out)
+        wait_until(lambda: "[ 86%]" in slow.playbook("status").out)
         for command in ("status", "show"):
             shown = slow.playbook(command).out
             assert "  build#1: checking test " in shown
             assert f" · {LINE}\n" in shown
             assert "\x1b" not in shown
         with serving(slow) as served, served.visitor() as client:
-            until(lambda: LINE in client.get("/").text)
+            wait_until(lambda: LINE in client.get("/").text)
         slow.write("go", "")
         assert runner.wait(60) == 0
     assert "checking" not in slow.playbook("status", "--all").out
@@ -86,7 +77,7 @@ def test_behind_claude_code_it_is_shown_too(slow: Project) -> None:
     person = Hooked(slow)
     person.types("/playbook.run proved")
     with slow.spawn("next", "--wait") as waiting:
-        until(lambda: "[ 86%]" in slow.playbook("status").out)
+        wait_until(lambda: "[ 86%]" in slow.playbook("status").out)
         slow.write("go", "")
         waiting.wait(60)
 
@@ -115,7 +106,7 @@ def test_a_hostile_line_is_harmless() -> None:
     with showing_check(Seen(), Attempt(step, 1), "test") as hear:
         hear("\x1b[2J\x07evil\u202e" + "x" * 5_000)
         hear("\x1b[0m")
-        until(lambda: "evil" in shown[-1])
+        wait_until(lambda: "evil" in shown[-1])
     assert shown[-1].isprintable()
     assert len(shown[-1]) < 150
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.controlled_time import wait_until
 from support.hook_calls import Hooked
 from support.in_process import Result
 from support.scratch_project import FEATURE, Project
-from test_journeys import kill, wait_until
+from test_journeys import kill
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store.disk_store import DiskStore

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.controlled_time import wait_until
 from support.scratch_project import Project, remote
 from support.stand_in_forge import ADDRESS, Forge
-from test_journeys import kill, wait_until
+from test_journeys import kill
 
 PLAYBOOK = """\
 name: change

@@ -43,7 +43,6 @@ def waiting(project: Project) -> Project:
     return project
 
 
-@WAYS
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -60,11 +59,9 @@ def waiting(project: Project) -> Project:
         (["graph", "--session", "SESSION"], 0),
     ],
 )
-def test_a_command_restores_them(
-    waiting: Project, lose: Callable[[Project], None], command: list[str], code: int
-) -> None:
+def test_a_command_restores_them(waiting: Project, command: list[str], code: int) -> None:
     name = waiting.session.name
-    lose(waiting)
+    cleaned(waiting)
     done = waiting.playbook(*(name if word == "SESSION" else word for word in command))
     assert done.code == code, done.err
     assert "there is no session" not in done.err

@@ -7,10 +7,9 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 
 import pytest
+from support.controlled_time import wait_until
 from support.hook_calls import Hooked
 from support.scratch_project import FEATURE, Project
 
@@ -155,7 +154,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(
     obstinate = "trap '' TERM; " if number == signal.SIGTERM else ""
     hook(installed, f"{obstinate}echo $$ >{marker}.new; mv {marker}.new {marker}; sleep 60")
     with installed.spawn("start", "auto-feature", "014") as process:
-        until(marker.exists)
+        wait_until(marker.exists)
         process.send_signal(number)
         process.communicate(timeout=120)
     assert process.returncode == code
@@ -169,19 +168,12 @@ def ended(pid: int) -> bool:
     return state.stdout.strip()[:1] in ("", "Z")
 
 
-def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_next_start_cleans_up_after_a_killed_one(installed: Project) -> None:
     done = installed.root.with_name("done")
     hook(installed, f"[ -e {done} ] && exit 0; touch {done}; kill -9 $(ps -o ppid= $PPID)")
     killed = installed.process("start", "auto-feature", "014")
     assert killed.code == -signal.SIGKILL
-    until(lambda: (beside(installed).root / ".git").exists())
+    wait_until(lambda: (beside(installed).root / ".git").exists())
     again = installed.playbook("start", "auto-feature", "014")
     assert (again.code, "removed what a killed command left of" in again.err) == (0, True)
     assert len(gitpython.worktrees(installed.root)) == 2

@@ -236,8 +236,3 @@ class TestStatusShows:
         conforms("show", conversation.project.playbook("show", "--json").json)
         shown = conforms("status", conversation.project.playbook("status", "--json").json)
         assert shown["sessions"][0]["stalled"] is True
-
-    def test_that_hooks_do_not_reach_the_session(self, conversation: Conversation) -> None:
-        conversation.types("run", "auto-validate 013")
-        (conversation.project.root / ".git/playbook/bound").unlink()
-        assert "no longer reach the session" in conversation.project.playbook("status").out

@@ -161,19 +161,6 @@ def test_a_client_without_hooks_reports_the_attempts_of_children(tree: Project) 
     assert tree.playbook("report", "release#1/build#1").code == 0
 
 
-def test_the_marker_and_the_binding_are_those_of_the_top_session(
-    tree: Project, conversation: Conversation
-) -> None:
-    conversation.types("run", "top")
-    bound = [path.parent.name for path in (tree.root / ".git/playbook").glob("*/claude.json")]
-    tops = [
-        folder.name
-        for folder in tree.sessions
-        if "parent:" not in (Path(folder) / "session.yaml").read_text()
-    ]
-    assert bound == tops
-
-
 def test_the_files_of_a_child_are_repaired_by_a_person_alone(
     tree: Project, conversation: Conversation
 ) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
 from support.bound_session import Conversation
+from support.controlled_time import wait_until
 from support.scratch_project import Project
 
 from playbook_supervisor.cli.render import live
@@ -52,13 +53,6 @@ def notify(project: Project, *argv: str) -> None:
 def called(project: Project) -> list[str]:
     file = project.root / "called"
     return file.read_text().splitlines() if file.exists() else []
-
-
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
@@ -165,11 +159,11 @@ class TestInTheClient:
         conversation.types("run", "gated")
         reply = conversation.hook("Stop", background_tasks=[])
         assert "\a\x1b]9;Run /feature.pr" in reply["terminalSequence"]
-        until(lambda: called(gated) == [WAITS])
+        wait_until(lambda: called(gated) == [WAITS])
         conversation.hook("Stop", background_tasks=[])
         conversation.hook("UserPromptSubmit", prompt="abort")
         conversation.hook("Stop", background_tasks=[])
-        until(lambda: called(gated)[1:] == [ENDED.replace("completed, 1", "aborted, 0")])
+        wait_until(lambda: called(gated)[1:] == [ENDED.replace("completed, 1", "aborted, 0")])
 
     def test_a_permission_dialog_notifies_once_for_each_agent(
         self, gated: Project, conversation: Conversation
@@ -178,7 +172,7 @@ class TestInTheClient:
         conversation.types("run", "gated")
         for agent in ("a1", "a1", "a2"):
             conversation.hook("PermissionRequest", agent_id=agent, tool_name="Write")
-        until(lambda: called(gated) == ["Claude asks for permission: Write"] * 2)
+        wait_until(lambda: called(gated) == ["Claude asks for permission: Write"] * 2)
 
     def test_a_failing_or_hanging_command_shows_in_status(
         self, gated: Project, conversation: Conversation
@@ -191,15 +185,15 @@ class TestInTheClient:
         assert (
             seen.notify_error == "" or time.monotonic() - began > 0.5
         )  # the run did not wait for it
-        until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
+        wait_until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
         (seen,) = next(view.watch(cwd=gated.root))
         lines = [line.text for line in live.session_board((seen,), 0)]
         assert lines[-1] == "  note: the notification failed: sh ended with exit status 4"
         gated.write("mended", "")
         conversation.hook("UserPromptSubmit", prompt="abort")
         conversation.hook("Stop", background_tasks=[])
-        until(lambda: called(gated))
-        until(lambda: not notifications.last_failure(private(gated)))
+        wait_until(lambda: called(gated))
+        wait_until(lambda: not notifications.last_failure(private(gated)))
 
     def test_without_a_command_only_the_terminal_rings(
         self, gated: Project, conversation: Conversation

@@ -6,13 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
-from support.controlled_time import gone
+from support.controlled_time import gone, wait_until
 from support.scratch_project import Project
 
 from playbook_supervisor.commands.driving import driving
@@ -136,17 +135,10 @@ def called(project: Project) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_a_runner_at_its_prompt_reminds_until_the_answer(gated: Project) -> None:
     with Terminal(gated, "run", "gated", "--agent", gated.script(WORKS)) as terminal:
         terminal.until("abort > ")
-        until(lambda: len(called(gated)) >= 3)
+        wait_until(lambda: len(called(gated)) >= 3)
         terminal.type("continue\n")
         assert terminal.end() == 0
     *gates, end = called(gated)
@@ -166,7 +158,7 @@ def test_a_runner_with_patience_reminds_of_what_an_agent_asks(gated: Project) ->
     agent = gated.script(f"steps: {{publish: {{ask: {ask}, say: done}}}}\n")
     runner = gated.spawn("run", "gated", "--agent", agent, "--patience", "60")
     try:
-        until(lambda: len(called(gated)) >= 3)
+        wait_until(lambda: len(called(gated)) >= 3)
         driving.answer(["allow"], cwd=gated.root)
         assert runner.wait(60) == 0
     finally:
@@ -186,14 +178,14 @@ def test_a_reminder_that_hangs_does_not_delay_the_end(gated: Project) -> None:
     )
     with Terminal(gated, "run", "gated", "--agent", gated.script(WORKS)) as terminal:
         terminal.until("abort > ")
-        until(lambda: called(gated))
+        wait_until(lambda: called(gated))
         gated.write("again", "")
         pid = gated.root / "pid"
-        until(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"))
         (gated.root / "again").unlink()
         terminal.type("abort\n")
         assert terminal.end() == 2
-    until(lambda: gone(int(pid.read_text())))
+    wait_until(lambda: gone(int(pid.read_text())))
 
 
 def test_a_runner_that_does_not_wait_leaves_no_thread(gated: Project) -> None:
@@ -218,10 +210,10 @@ def test_a_failed_reminder_is_reported(gated: Project) -> None:
     gated.write("call", "#!/bin/sh\ncat >> called\n[ ! -e again ] || exit 7\n")
     with Terminal(gated, "run", "gated", "--agent", gated.script(WORKS)) as terminal:
         terminal.until("abort > ")
-        until(lambda: called(gated))
+        wait_until(lambda: called(gated))
         gated.write("again", "")
         before = len(called(gated))
-        until(lambda: len(called(gated)) > before + 1)
+        wait_until(lambda: len(called(gated)) > before + 1)
         (gated.root / "again").unlink()
         terminal.type("continue\n")
         terminal.until("note: the notification failed: ./call ended with exit status 7")

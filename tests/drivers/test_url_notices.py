@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cli.scripts import GATED, WORKS
 from support.bound_session import Conversation
+from support.controlled_time import wait_until
 from support.scratch_project import Project
 from support.web_server import Request, Site, served
 
@@ -67,13 +68,6 @@ def received(site: Site) -> list[tuple[str, str]]:
 
 def to(*urls: str, **settings: Any) -> Config:
     return Config(notify=urls, **settings)
-
-
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_message_has_a_title_a_text_and_the_link(site: Site, tmp_path: Path) -> None:
@@ -249,11 +243,11 @@ def test_a_hook_sends_without_waiting(gated: Project, site: Site) -> None:
         conversation.types("run", "gated")
         conversation.hook("Stop", background_tasks=[])
         assert next(view.watch(cwd=gated.root))[0].notify_error == ""
-        until(lambda: len(site.requests) == 2)
+        wait_until(lambda: len(site.requests) == 2)
         gate, _ = messages(gated, "")
         assert received(site) == [gate] * 2
         conversation.hook("Stop", background_tasks=[])
-        until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
+        wait_until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
         said = next(view.watch(cwd=gated.root))[0].notify_error
         assert "json (URL 2) answered with HTTP status 500" in said
         assert len(site.requests) == 2

@@ -15,9 +15,9 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from support.controlled_time import eventually, python
+from support.controlled_time import eventually, python, wait_until
 from support.scratch_project import Project
-from test_journeys import playbook, wait_until
+from test_journeys import playbook
 
 from playbook_supervisor.drivers import clearance
 from playbook_supervisor.drivers.clearance import Clearances

@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from support.controlled_time import eventually, gone, python
+from support.controlled_time import eventually, gone, python, wait_until
 from support.scratch_project import Project
-from test_journeys import playbook, summary, wait_until
+from test_journeys import playbook, summary
 
 from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.leash_process import now

@@ -56,6 +56,13 @@ def eventually(happened: Callable[[], bool]) -> bool:
     return False
 
 
+def wait_until(happened: Callable[[], object], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
 def put_clock_forward(patch: pytest.MonkeyPatch, ahead: Callable[[], float]) -> None:
     """Deadlines of processes go by a clock that is so many seconds ahead."""
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead())
