@@ -415,23 +415,39 @@ def test_an_unknown_session_is_the_repositorys_own_error(
     assert refused(outside, "PB-STATE-NO-REPOSITORY")
 
 
-def test_an_answer_here_imports_nothing_of_the_fleet(up: Project) -> None:
+@pytest.mark.parametrize("command", [["answer", "continue"], ["abort"]])
+def test_a_session_here_is_decided_without_a_module_of_the_fleet(
+    up: Project, command: list[str]
+) -> None:
+    assert not [each for each in loaded_by(up, *command) if "fleet" in each]
+
+
+@pytest.mark.parametrize("command", [["answer", IDS[0], "continue"], ["abort", IDS[0]]])
+def test_where_no_fleet_is_set_up_its_packages_are_not_loaded(
+    project: Project, command: list[str]
+) -> None:
+    loaded = loaded_by(project, *command)
+    assert "playbook_supervisor.fleet.place" in loaded
+    assert not {"sqlalchemy", "dbos", "psycopg"} & loaded
+
+
+def loaded_by(project: Project, *command: str) -> set[str]:
+    """The modules that are loaded once the command has ended."""
     probe = (
-        "import sys; from playbook_supervisor.fleet import place; "
-        "sys.argv = ['playbook', 'answer', 'continue']; "
+        f"import sys; sys.argv = ['playbook', *{command!r}]\n"
         "from playbook_supervisor.__main__ import main\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "print(sorted({'sqlalchemy', 'dbos', 'psycopg'} & sys.modules.keys()))"
+        "print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", probe],
-        cwd=up.root,
-        env=up.environment,
+        cwd=project.root,
+        env=project.environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == "[]\n"
+    return set(done.stdout.split())
 
 
 @pytest.mark.parametrize(
