@@ -1,4 +1,4 @@
-"""Where sessions can be found and decided besides this repository, such as on many machines.
+"""Places where sessions can be found and decided besides this repository, such as on many machines.
 
 An entry point of the group `plugins.PLACES` names the module that is a place; its name stands for
 the place in links and options. Reading entry points takes milliseconds, so it is done only for a
@@ -58,12 +58,12 @@ class PlacedSession:
 
     @property
     def open(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         return self.section != "ended"
 
     @property
     def topic(self) -> str:
-        """What changes of this session are told about."""
+        """The name under which changes of this session are told."""
         return f"{self.key}/{self.session_id}"
 
 
@@ -76,11 +76,11 @@ class PlaceReader(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why they could not be read; empty if they were."""
+        """The reason why they could not be read; empty if they were."""
 
     @property
     def after_answer(self) -> str:
-        """What happens to an answer there, as a sentence."""
+        """A sentence about what happens to an answer there."""
 
     def poll(self, *, unless_fresh: bool = False) -> None:
         """Read the sessions, or not if that was done a moment ago. Nothing is raised."""
@@ -104,7 +104,7 @@ class Place(Protocol):
     """A module that finds and decides sessions which are somewhere else."""
 
     def is_set_up(self) -> bool:
-        """Whether there may be sessions. Cheap, and without optional packages."""
+        """True if there may be sessions. Cheap, and without optional packages."""
 
     def session_ids(self) -> Sequence[str]:
         """The ids of its open sessions."""
@@ -172,7 +172,7 @@ def _may_be_id(word: str) -> bool:
 
 
 def _is_here(named: str) -> bool:
-    """Whether a worktree of this repository drives the session, or several may be meant."""
+    """True if a worktree of this repository drives the session, or several may be meant."""
     try:
         here = locate.store()
     except StateError:  # no repository

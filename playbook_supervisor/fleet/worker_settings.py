@@ -42,7 +42,7 @@ _MISLEADING = r"[\s\\?#\x00-\x1f\x7f]|%2[ef]|%5c"  # some program may read anoth
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker may do. The defaults apply without a file.
+    """The settings of a worker. The defaults apply without a file.
 
     `repositories` are globs of URLs and `agents` kinds of agents, None for all. `max_cost_usd` is
     the highest cost of a session here, None without a limit. `lease` is in seconds.
@@ -57,7 +57,7 @@ class WorkerSettings:
     lease: float = 90.0
 
     def admits(self, url: str) -> bool:
-        """Whether one of `repositories` means the URL of a repository.
+        """True if one of `repositories` means the URL of a repository.
 
         In a glob, `*` stays within one part between slashes and `**` is any number of parts.
         `git@host:path` and `ssh://git@host/path` are one place. A URL that programs may read
@@ -71,7 +71,7 @@ class WorkerSettings:
         return self.repositories is None or globs.matches_any(map(_place, self.repositories), place)
 
     def admits_agent(self, kind: str) -> bool:
-        """Whether an agent of that kind, such as `claude` or `exec`, may run."""
+        """True if an agent of that kind, such as `claude` or `exec`, may run."""
         return self.agents is None or kind in self.agents
 
 

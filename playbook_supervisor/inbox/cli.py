@@ -95,7 +95,7 @@ def inbox(
     if ctx.invoked_subcommand is not None:
         return None
     try:
-        from playbook_supervisor.inbox.web import server
+        from playbook_supervisor.inbox.web import server  # optional packages
     except ImportError as error:
         raise _missing(error) from error
     files = (Path(tls[0]), Path(tls[1])) if tls else None
@@ -185,6 +185,7 @@ inbox.add_command(listing, "list")
 
 
 def _serve(wanted: Listen, shown: Mapping[str, bool | None]) -> int:
+    # optional packages
     from playbook_supervisor.inbox.web import server
     from playbook_supervisor.inbox.web.app import InboxApp
 
@@ -251,7 +252,7 @@ def _offer(access: Access) -> None:
 def _show_code(address: str) -> None:
     """The link as a code that a phone can read."""
     try:
-        import segno
+        import segno  # optional
     except ImportError as error:
         raise _missing(error) from error
     code: segno.QRCode = segno.make(address, micro=False)
@@ -260,7 +261,7 @@ def _show_code(address: str) -> None:
 
 def _origin(url: str) -> str:
     """The address that was given, else the one in the settings of this repository."""
-    from playbook_supervisor.inbox.web.server import require_origin
+    from playbook_supervisor.inbox.web.server import require_origin  # optional packages
 
     if url:
         return require_origin(url)

@@ -127,7 +127,7 @@ def _lease(row: Row, now: int) -> str:
 
 
 def standing(each: FleetSession, now: int) -> str:
-    """Where a session stands, as a clause. `now` in ms by the database's clock."""
+    """The state of a session as a clause. `now` in ms by the database's clock."""
     row = each.row
     lasted = text.duration(max(now - row.changed_at, 0))
     match row.state:
@@ -144,7 +144,7 @@ def standing(each: FleetSession, now: int) -> str:
 
 
 def _why_queued(each: FleetSession, now: int) -> str:
-    """What the session waits for in its queue: `, after 20260219-a7k, which is running`."""
+    """The reasons why it is still in its queue: `, after 20260219-a7k, which is running`."""
     row = each.row
     parts = []
     if row.due_at:

@@ -70,7 +70,7 @@ def status(session: str, *, all: bool, watch: bool, json: bool) -> int:
 
 
 def _readings(database: FleetDatabase, session: str, *, ended: bool) -> Iterator[FleetOverview]:
-    """What to show, again and again; while the database is away, that it is."""
+    """The fleet, again and again; a note while the database is away."""
     away = ""
     while not streams.is_abandoned(sys.stdout):
         try:
@@ -88,7 +88,7 @@ def _readings(database: FleetDatabase, session: str, *, ended: bool) -> Iterator
 
 
 def _redraw(readings: Iterator[FleetOverview]) -> int:
-    from playbook_supervisor.cli.render.terminal import Board
+    from playbook_supervisor.cli.render.terminal import Board  # rich, on a terminal alone
 
     board = Board(sys.stdout)
     for seen in readings:

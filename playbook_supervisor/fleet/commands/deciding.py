@@ -1,4 +1,4 @@
-"""What people decide about sessions of the fleet: an answer, the end, another attempt.
+"""The decisions of people about sessions of the fleet: an answer, the end, another attempt.
 
 A session of a fleet may belong to any repository, so an agent of any repository decides nothing.
 """

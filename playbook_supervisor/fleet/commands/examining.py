@@ -138,7 +138,7 @@ def _clock(clock: int, began: int, took: int) -> Diagnosis:
 
 
 def _rights(database: FleetDatabase) -> Iterator[Diagnosis]:
-    """Whether this role may change rows: the one of a session that there is not is locked."""
+    """Try to change a row with this role: the one of a session that there is not is locked."""
     try:
         database.retry(f"{_NO_SESSION}-000")
     except StateError:

@@ -28,7 +28,7 @@ def address() -> Address:
 
 
 def is_set_up() -> bool:
-    """Whether there may be a fleet: an address is given, or this machine's file is there."""
+    """True if there may be a fleet: an address is given, or this machine's file is there."""
     place = address()
     return place.file is None or place.file.exists()
 

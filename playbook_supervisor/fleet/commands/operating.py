@@ -1,4 +1,4 @@
-"""What a person does with a fleet as a whole: set it up, work for it, limit it, look after it.
+"""The work of a person on a fleet as a whole: set it up, work for it, limit it, look after it.
 
 A rebuilt database lacks what git does not have: answers that no worker had taken yet, the order of
 the queue and the pools of the sessions.
@@ -77,7 +77,7 @@ def migrate() -> Place:
 
 
 def _not_up() -> FleetError | None:
-    """Why the database has to be migrated; None if it is ready."""
+    """The error that says why the database has to be migrated; None if it is ready."""
     try:
         opening.opened().close()
     except FleetError as error:
@@ -138,7 +138,7 @@ def limits(
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was removed, and why the rest could not be: rows, refs at remotes, folders, mirrors."""
+    """The rows, refs at remotes, folders and mirrors that are gone, and why others are not."""
 
     sessions: tuple[str, ...]
     refs: tuple[str, ...]

@@ -37,7 +37,7 @@ class FleetSession:
 
     @property
     def cure(self) -> str:
-        """How to correct what has gone wrong; empty if nothing has."""
+        """The way to correct what has gone wrong; empty if nothing has."""
         if self.row.state is not State.STUCK:
             return ""
         return guidance(self.row.error, self.row.id) or guidance("PB-FLEET-STUCK", self.row.id)
@@ -59,12 +59,12 @@ class FleetOverview:
     notices: tuple[str, ...] = ()
 
     def count(self, state: State) -> int:
-        """How many of the sessions have that state."""
+        """The number of sessions with that state."""
         return sum(each.row.state is state for each in self.sessions)
 
 
 def fleet(database: FleetDatabase, session: str = "", *, with_ended: bool = False) -> FleetOverview:
-    """What the fleet does now. `session` names one, also by the beginning or end of its id."""
+    """The fleet now. `session` names one, also by the beginning or end of its id."""
     chosen = find(database, session).id if session else ""
     rows, now, notices = database.rows(), database.now(), database.notices
     states = {row.id: row.state for row in rows}
@@ -105,7 +105,7 @@ def _precedence(row: Row) -> tuple[int, bool, int, int, str]:
 
 
 def _has_job(row: Row) -> bool:
-    """Whether a queued session is in the queue now, and not only later."""
+    """True if a queued session is in the queue now, and not only later."""
     return row.job > 0 and not row.due_at
 
 

@@ -48,7 +48,7 @@ _PATIENCE, _PAUSE = 10.0, 1.0  # seconds, while the database is away
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a person asks of the fleet: a playbook with its arguments, and what may be added.
+    """The wish of a person: a playbook with its arguments, and what may be added.
 
     `repository` is a URL, by default of the remote of the current checkout, `base` a branch of it,
     by default its default branch. `after` is a session that has to be completed first.

@@ -75,7 +75,7 @@ _OURS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """What a worker has on this machine. `folder` is its own, `mirrors` all workers' of this user.
+    """A worker's place on this machine. `folder` is its own, `mirrors` all workers' of this user.
 
     `tell` is given a session and a sentence for the person who watches, `log` what its child says.
     """
@@ -193,7 +193,7 @@ class _TakeUp:
     # ── pushing ─────────────────────────────────────────────────────────────────────────────
 
     def _clearance(self) -> str:
-        """Whether the child may launch its next steps: empty, or why not."""
+        """Empty if the child may launch its next steps, else why not."""
         try:
             self._push()
             self._cleared += 1
@@ -457,7 +457,7 @@ class _Child:
             self._aborting.release()  # a child that was only starting is asked again
 
     def became(self) -> Became:
-        """What the session is now."""
+        """The state of the session now."""
         tree = self._tree()
         snapshot = tree.look()
         entries = tree.store.journal(self._session).entries

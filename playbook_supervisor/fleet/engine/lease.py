@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 SECONDS = 90.0
-"""How long a lease lasts."""
+"""The duration of a lease."""
 _TICK = 0.25  # seconds between two looks at what is due
 _AGAIN = 1.0  # seconds after a renewal that failed
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How long a lease lasts, in seconds, and what follows from it."""
+    """The duration of a lease in seconds, and what follows from it."""
 
     seconds: float = SECONDS
 
@@ -38,12 +38,12 @@ class Term:
 
     @property
     def margin(self) -> float:
-        """How many seconds before its end a worker gives a lease up."""
+        """Seconds before its end at which a worker gives a lease up."""
         return self.seconds / 6
 
     @property
     def notice(self) -> float:
-        """How many seconds before the deadline agents are asked to end."""
+        """Seconds before the deadline at which agents are asked to end."""
         return self.seconds / 9
 
     def deadline(self, asked: float) -> float:
@@ -109,7 +109,7 @@ class LeaseKeeper:
 
     @property
     def held(self) -> bool:
-        """Whether the session may still be driven here."""
+        """True if the session may still be driven here."""
         return not self._lost and now() < self.deadline
 
     def require(self) -> None:

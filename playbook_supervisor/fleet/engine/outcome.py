@@ -1,4 +1,4 @@
-"""What becomes of a session after a take-up, and of the take-up after an error."""
+"""The state of a session after a take-up, and of the take-up after an error."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SENTENCES = {
     "PB-IO-WRITE": "the worker cannot write to its disk",
     "PB-BUG": "the worker has met a bug, and logged it",
 }
-"""What the database keeps of an error: never git's, a program's or an agent's own words."""
+"""The database's words for an error: never git's, a program's or an agent's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Became:
-    """What a session is now. QUEUED: it was cut short, and goes on; `said` and `code` say why.
+    """The state of a session now. QUEUED: it was cut short, and goes on; `said` and `code` say why.
 
     `choices` are the resolutions at the open gate. With `retry`, nothing is to be pushed: an agent
     could not be reached, so the session goes on from where it was.
@@ -57,7 +57,7 @@ class Became:
 
 
 def of_session(snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None) -> Became:
-    """What the session became. `ended` is the error that ended its child."""
+    """The state that the session has now. `ended` is the error that ended its child."""
     asked, status = snapshot.directive, snapshot.manifest.status
     if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and unreachable(entries):
         last = entries[-1]
@@ -72,7 +72,7 @@ def of_session(snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookErro
 
 
 def unreachable(entries: Sequence[Entry]) -> bool:
-    """Whether the last attempt ended before its agent took a turn, and nothing else has settled
+    """True if the last attempt ended before its agent took a turn, and nothing else has settled
     since it was launched: so all that has settled is pushed."""
     if not entries or entries[-1].error_code not in _UNREACHABLE:
         return False
@@ -107,12 +107,12 @@ def reported(error: Exception) -> PlaybookError:
 
 
 def lasts(error: PlaybookError) -> bool:
-    """Whether another attempt, on any worker, would end like this one."""
+    """True if another attempt, on any worker, would end like this one."""
     return error.code.startswith(_LASTING) and error.code not in _PASSING
 
 
 def sentence(error: PlaybookError) -> str:
-    """What the fleet is told of an error."""
+    """The sentence that the fleet is told of an error."""
     if known := _SENTENCES.get(error.code):
         return known
     return first_line(error.message, 200) if lasts(error) else "it failed on the worker"

@@ -15,9 +15,9 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.disk.files import digest
 
 DEFAULT_TRANSPORTS = ("https", "ssh")
-"""What a worker uses unless its settings say otherwise."""
+"""The transports of a worker unless its settings say otherwise."""
 KNOWN_TRANSPORTS = (*DEFAULT_TRANSPORTS, "file")
-"""What settings can allow. Others are never used, least of all `ext`, which starts programs."""
+"""Those that settings can allow. No other is used, least of all `ext`, which starts programs."""
 
 _LONGEST = 1000
 _DIGITS = 12

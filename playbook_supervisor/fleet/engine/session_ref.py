@@ -305,7 +305,7 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """Where the clone is: its branch, and the commits of HEAD and of the branch; maybe empty."""
+    """The branch of the clone, and the commits of HEAD and of the branch; maybe empty."""
 
     branch: str
     head: str
@@ -460,7 +460,7 @@ class SessionClone:
         return clock() if clock.ahead else None
 
     def _heads(self, known: str) -> _Heads:
-        """Where the clone is, its files being hostile data; `known` was its branch before."""
+        """The same of a clone whose files are hostile data; `known` was its branch before."""
         here = self.here()
         if is_branch(here.branch):
             return _Heads(here.branch, here.head, here.head)
@@ -529,7 +529,7 @@ class SessionClone:
             yield paths[first : first + _AT_ONCE]
 
     def _is_file(self, path: str) -> bool:
-        """Whether git can add it: it is there, and in no folder that is a symbolic link."""
+        """True if git can add it: it is there, and in no folder that is a symbolic link."""
         file = Path(os.path.realpath(self.path), path)
         return os.path.lexists(file) and os.path.realpath(file.parent) == str(file.parent)
 

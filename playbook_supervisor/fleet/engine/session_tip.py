@@ -97,7 +97,7 @@ def session_of(ref: str) -> str:
 
 
 def is_branch(name: str) -> bool:
-    """Whether git allows a branch of that name, and we do: it is not taken for an option."""
+    """True if git allows a branch of that name, and it is not taken for an option."""
     return (
         0 < len(name.encode(errors="replace")) <= _LONGEST_BRANCH
         and not re.search(_NO_BRANCH, name)
@@ -108,7 +108,7 @@ def is_branch(name: str) -> bool:
 
 
 def is_worker(name: str) -> bool:
-    """Whether that may be the name of a worker; it may be empty."""
+    """True if that may be the name of a worker, or is empty."""
     return len(name) <= _LONGEST_WORKER and printable(name) == name and not re.search(r"\s", name)
 
 

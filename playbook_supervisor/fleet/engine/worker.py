@@ -82,7 +82,7 @@ def work(
 
 
 def _until_deaf(say: Callable[[str, str], None]) -> Callable[[str, str], None]:
-    """Whether anyone listens, such as a terminal that was closed, is no matter of a session."""
+    """A session goes on if no one listens, such as after a terminal was closed."""
 
     def said(session_id: str, sentence: str) -> None:
         with suppress(OSError):
@@ -146,13 +146,12 @@ class _Sweeper:
         return True
 
     def _drained(self) -> bool:
-        """Whether nothing is queued or running in the pools of this worker."""
         pools, busy = self._station.settings.pools, (State.QUEUED, State.RUNNING)
         rows = self._station.database.rows(open_only=True)
         return not any(row.pool in pools and row.state in busy and row.job for row in rows)
 
     def _guarded(self, look: Callable[[], bool]) -> bool:
-        """What `look` says; False while the database is away, which is told once."""
+        """The result of `look`; False while the database is away, which is told once."""
         try:
             found = look()
         except PlaybookError as error:

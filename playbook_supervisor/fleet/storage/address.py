@@ -1,4 +1,4 @@
-"""Where the fleet's database is: in PLAYBOOK_FLEET, else in the settings, else on this machine."""
+"""The database's address: in PLAYBOOK_FLEET, else in the settings, else on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Address:
 
     @property
     def shared(self) -> bool:
-        """Whether other machines can use the database."""
+        """True if other machines can use the database."""
         return self.file is None
 
 

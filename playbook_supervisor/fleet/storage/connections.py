@@ -109,7 +109,7 @@ def translated(address: Address) -> Iterator[None]:
 
 
 def dropped(error: FleetError) -> bool:
-    """Whether the connection had been closed, for instance by a restart of the server."""
+    """True if the connection had been closed, for instance by a restart of the server."""
     cause = error.__cause__
     closed = isinstance(cause, sa.exc.DBAPIError) and cause.connection_invalidated
     return closed and _SILENT not in error.cause and _deadline.until > time.monotonic()
@@ -195,7 +195,7 @@ def _connect(_: object, __: object, given: Any, options: Any) -> psycopg.Connect
 
 
 def _parameters(url: sa.URL) -> dict[str, Any]:
-    """What a connection needs beside its address, which may say otherwise."""
+    """The settings of a connection, over which its address goes."""
     settings = (
         f"-c statement_timeout={_STATEMENT}",
         f"-c idle_in_transaction_session_timeout={_IDLE}",

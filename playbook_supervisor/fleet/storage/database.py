@@ -96,7 +96,7 @@ class FleetDatabase:
 
     @cached_property
     def queue(self) -> DbosQueue:
-        from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
+        from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue  # slow to import
 
         return DbosQueue(self._engine, self.address)
 

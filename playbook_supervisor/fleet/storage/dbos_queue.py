@@ -27,7 +27,7 @@ from playbook_supervisor.sessions.files.manifest import SESSION_ID
 
 _WORKFLOW = "advance"  # what DBOS calls a job of ours
 _PROTOCOL = 1
-"""What a job means; an argument of each. Those of another protocol are left to other workers."""
+"""The meaning of a job; an argument of each. Those of another one are left to other workers."""
 _APPLICATION = "playbook-fleet"
 _VERSION = "1"  # the same for all workers, so that they share all jobs
 _SCHEMA = "dbos"
@@ -269,7 +269,7 @@ def _job_of(name: str) -> tuple[str, int] | None:
 
 
 class DbosWorker:
-    """What one worker takes from the queue: at most `slots` jobs at once, over all its pools."""
+    """The jobs that one worker takes from the queue: at most `slots` at once, of all its pools."""
 
     def __init__(
         self,
@@ -363,7 +363,7 @@ class DbosWorker:
         system._retry_connection_errors = False
 
     def _room(self, pool: str) -> int:
-        """How many jobs of this pool may be here, those at work included."""
+        """The most jobs of this pool here, those at work included."""
         if self._stopped.is_set():
             return 0
         others = (self._active.count_for_queue(other) for other in self._pools if other != pool)

@@ -1,4 +1,4 @@
-"""What the fleet's database holds, as records. Rows are read as untrusted data."""
+"""The contents of the fleet's database as records. Rows are read as untrusted data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_PRIORITY = 1_000
 
 
 class State(StrEnum):
-    """Where a session stands for the fleet."""
+    """The state of a session for the fleet."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -41,7 +41,7 @@ OPEN = tuple(state for state in State if state not in ENDED)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the fleet knows of a session.
+    """A session as the fleet knows it.
 
     Times are milliseconds since the epoch by the database's clock; `lease_until` and `due_at` are 0
     for none. `job` is the number of the newest job, 0 before the first. `epoch` counts the leases;
@@ -107,7 +107,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What a renewed lease brings: the words and the author of a cancellation, or empty texts."""
+    """The words and the author of a cancellation, which a renewed lease brings; else empty."""
 
     cancel: str
     cancel_by: str
@@ -142,7 +142,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many sessions of a pool may be at work: in all, of one repository, and started per time.
+    """The most sessions of a pool at work: in all, of one repository, and started per time.
 
     `per_time` is a number of sessions and the seconds in which so many may start. None: any number.
     """

@@ -147,7 +147,7 @@ def _newer(address: Address) -> FleetError:
 
 def migrate(address: Address) -> None:
     """Create or update the tables and the queue; a file is created. Several at once do no harm."""
-    from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
+    from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue  # slow to import
 
     _make_file(address)
     engine = connections.unbounded(address)

@@ -160,7 +160,7 @@ def _rows(tx: Transaction, ids: list[str]) -> dict[str, Row]:
 
 
 def _stale(job: Job, row: Row | None, now: int) -> bool:
-    """Whether no worker may take the session with this job any more."""
+    """True if no worker may take the session with this job any more."""
     if row is None:
         return True
     if row.job != job.number:
@@ -169,7 +169,7 @@ def _stale(job: Job, row: Row | None, now: int) -> bool:
 
 
 def _left(job: Job, row: Row, now: int, lease: int) -> bool:
-    """Whether a worker took the job long ago, and not the lease."""
+    """True if a worker took the job long ago, and not the lease."""
     return (
         row.state is State.QUEUED
         and row.job == job.number
@@ -203,7 +203,7 @@ def _release(tx: Transaction, row: Row) -> bool:
 
 
 def _look_after(tx: Transaction, row: Row, lease: int) -> bool:
-    """Whether this sweep is the one that puts the job back."""
+    """True if this sweep is the one that puts the job back."""
     columns = tx.session.c
     return (
         tx.update(

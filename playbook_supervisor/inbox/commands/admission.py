@@ -1,4 +1,4 @@
-"""Who may open the inbox and answer in it: a person, and no process that an agent has started."""
+"""The inbox is opened, and answers, for a person: for no process that an agent has started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WHAT = "answer in the inbox"
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """Who answers. `name` is empty for the user of this machine, whom each repository's git names.
+    """A person. `name` is empty for the user of this machine, whom each repository's git names.
 
     `peer` is the other end; None if the system does not tell. `proxied`: it is a proxy.
     """

@@ -37,7 +37,7 @@ _PART = 4_000  # bytes of the log that are looked at
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a person sent: the words, and the gate and the state that were shown."""
+    """The form that a person sent: the words, and the gate and the state that were shown."""
 
     gate: str
     state: str
@@ -46,7 +46,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What followed. `resumes`: a process of ours goes on with the session."""
+    """The session after an answer. `resumes`: a process of ours goes on with the session."""
 
     snapshot: Snapshot
     resumes: bool = False
@@ -107,7 +107,7 @@ def _changed(row: Row, message: str, state: str = "") -> StateError:
 
 
 def failure(row: Row) -> str:
-    """Why the inbox's last `playbook resume` failed; empty if the session has gone on since."""
+    """The error of the inbox's last `playbook resume`; empty if the session has gone on since."""
     log = row.seen.store.runtime(row.session_id) / _LOG
     journal = row.seen.store.folder(row.session_id) / "journal.yaml"
     if written_at(journal) > written_at(log):

@@ -1,4 +1,4 @@
-"""What waits, runs and has ended in all repositories of the inbox, read again where it changed."""
+"""The sessions of all repositories of the inbox, read again where something has changed."""
 
 from __future__ import annotations
 

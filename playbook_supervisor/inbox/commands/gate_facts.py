@@ -55,7 +55,7 @@ class GateFacts:
 
     @property
     def questions(self) -> tuple[Mapping[str, object], ...]:
-        """What an agent asks, if it asks questions: each with its options."""
+        """The questions of an agent, if it asks some: each with its options."""
         asked = self.record.request.get("questions")
         return tuple(asked) if isinstance(asked, list | tuple) else ()
 

@@ -1,4 +1,4 @@
-"""What the inbox remembers of its user: further repositories, and the people who were invited.
+"""The register of the inbox: further repositories, and the people who were invited.
 
 Of a link and of a browser it keeps a digest, so that what it keeps lets no one in.
 """
@@ -70,12 +70,12 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> str:
-    """What is kept of a token."""
+    """The digest that is kept of a token."""
     return sha256(token.encode()).hexdigest()
 
 
 def load() -> Register:
-    """What is remembered. StateError PB-STATE-CORRUPT if the file is damaged."""
+    """The register. StateError PB-STATE-CORRUPT if the file is damaged."""
     return _read(user_state.load(FILE))
 
 

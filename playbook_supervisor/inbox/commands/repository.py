@@ -45,7 +45,7 @@ class Row:
 
     @property
     def section(self) -> str:
-        """What it is among: `waiting`, `working`, `idle` or `ended`."""
+        """The section of the list: `waiting`, `working`, `idle` or `ended`."""
         if self.seen.gate is not None:
             return "waiting"
         if not self.open:
@@ -69,7 +69,7 @@ class Row:
 
     @property
     def topic(self) -> str:
-        """What changes of this session are told about."""
+        """The name under which changes of this session are told."""
         return f"{self.key}/{self.session_id}"
 
 

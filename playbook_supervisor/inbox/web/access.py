@@ -39,7 +39,7 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where the inbox is reached: `scheme://host:port`, and the hosts that a request may name."""
+    """The address of the inbox: `scheme://host:port`, and the hosts that a request may name."""
 
     origin: str
     hosts: tuple[str, ...]
@@ -56,11 +56,11 @@ class Site:
         return f"playbook-inbox-{urlsplit(self.origin).port or 80}"
 
     def allows(self, host: str) -> bool:
-        """Whether a request names us, and not a name that an attacker has pointed at us."""
+        """True if a request names us, and not a name that an attacker has pointed at us."""
         return host.casefold() in self.hosts
 
     def is_own(self, origin: str, host: str) -> bool:
-        """Whether a form was on one of our pages, reached under the name of this request."""
+        """True if a form was on one of our pages, reached under the name of this request."""
         return origin.casefold() == f"{urlsplit(self.origin).scheme}://{host.casefold()}"
 
 
@@ -126,7 +126,7 @@ class Access:
         return compare_digest(self._link or "-", register.digest_of(token))
 
     def _register(self) -> Register:
-        """What is remembered, read again when the file changes: a person may be revoked. A file
+        """The register, read again when the file changes: a person may be revoked. A file
         that cannot be read lets no one in."""
         try:
             status = user_state.path(register.FILE).stat()

@@ -59,7 +59,7 @@ _SAID = {
     "(`inbox: {resume: true}` in the settings).",
     "ended": "Your answer is recorded, and the session has ended.",
 }
-"""What an answer has led to, by the word in the address of the page that follows it."""
+"""The effect of an answer, by the word in the address of the page that follows it."""
 
 Fields = Mapping[str, Sequence[str]]
 
@@ -369,19 +369,17 @@ def _text_of(fields: Fields) -> str:
 
 
 def _typed_of(fields: Fields, questions: int) -> tuple[str, ...]:
-    """The words that were typed, to show them again."""
     if not questions:
         return (_first(fields, "words"),)
     return tuple(_first(fields, f"words-{number}") for number in range(questions))
 
 
 def _chosen_of(fields: Fields, questions: int) -> tuple[tuple[str, ...], ...]:
-    """The numbers of the options that were chosen, to show them again."""
     return tuple(tuple(fields.get(f"option-{number}", ())) for number in range(questions))
 
 
 def _refusal_of(error: PlaybookError, *, asked: int) -> str:
-    """Why the answer was not taken, for a person who has pressed a button. `asked`: questions."""
+    """The reason of a refusal for a person who has pressed a button. `asked`: questions."""
     if error.code != "PB-ARG-ANSWER":
         return f"{error.message}. {error.guidance}".strip()
     if asked:
@@ -393,7 +391,6 @@ def _refusal_of(error: PlaybookError, *, asked: int) -> str:
 
 
 def _after_answer(row: Row, answered: Recorded) -> str:
-    """The word for what an answer has led to."""
     if isinstance(answered.snapshot.directive, Finish):
         return "ended"
     if answered.resumes:

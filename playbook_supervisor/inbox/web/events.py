@@ -167,7 +167,7 @@ class _Reader:
             self._read()
 
     def _changes(self, places: Sequence[Path]) -> Iterator[frozenset[str]]:
-        """What was written below the folders; empty sets in between, at least one each second."""
+        """The files written below the folders; empty sets in between, at least one each second."""
         self._unwatched = ""
         try:
             try:

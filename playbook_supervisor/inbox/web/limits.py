@@ -1,4 +1,4 @@
-"""What every request must keep to before a page sees it: names, rate, size, time, and headers."""
+"""The limits of every request before a page sees it: names, rate, size, time, and headers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RefusedError(Exception):
 
 
 class Rates:
-    """How many requests each client has left: as many as it may send at once, refilled by time."""
+    """The requests that each client has left: as many as it may send at once, refilled by time."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst

@@ -27,7 +27,7 @@ _CLOSING = 2  # seconds that requests may take to end
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where to listen and how people reach it. `url` is empty for the address itself.
+    """The address to listen at, and how people reach it. `url` is empty for the address itself.
 
     `tls` are the files of the certificate and its key; `proxied`: a proxy in front speaks TLS.
     """
@@ -40,7 +40,7 @@ class Listen:
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can connect."""
+        """True if only this machine can connect."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -48,7 +48,7 @@ class Listen:
 
     @property
     def unspecified(self) -> bool:
-        """Whether it is no address that people can use."""
+        """True if it is no address that people can use."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:  # a name
