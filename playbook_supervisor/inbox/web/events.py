@@ -101,7 +101,7 @@ async def follow(feed: Feed, broker: Broker, on_look: Callable[[], None]) -> Non
     reading.start()
     looking.start()
     if feed.places:
-        threading.Thread(target=reader.follow_fleet, name="fleet", daemon=True).start()
+        threading.Thread(target=reader.follow_places, name="places", daemon=True).start()
     try:
         await asyncio.Event().wait()
     finally:
@@ -131,19 +131,19 @@ class _Reader:
             if self._unwatched:
                 self._read_often()
 
-    def follow_fleet(self) -> None:
-        """Ask the fleet's database what has changed, while someone looks, until `stop` is set."""
+    def follow_places(self) -> None:
+        """Ask other places what has changed, while someone looks, until `stop` is set."""
         while not self._stop.wait(_POLLED):
             if len(self._broker):
                 self._tell(self._feed.poll_places())
 
     def _read_changes(self) -> None:
         """Until other folders have to be watched."""
-        places, look_at, first = self._places(), 0.0, True
-        if not places:
+        folders, look_at, first = self._folders(), 0.0, True
+        if not folders:
             self._read()
             self._stop.wait(_TICK)
-        for written in self._changes(places):
+        for written in self._changes(folders):
             self._feed.note("")
             now, people = time.monotonic(), str(self._register) in written
             if people:  # one of them may have been revoked
@@ -154,7 +154,7 @@ class _Reader:
                 missed = bool(found) and not (written or first)
             elif written:
                 self._read(written)
-            if missed or self._places() != places:
+            if missed or self._folders() != folders:
                 return
             first = False
 
@@ -166,23 +166,23 @@ class _Reader:
             self._call(self._broker.look_again)
             self._read()
 
-    def _changes(self, places: Sequence[Path]) -> Iterator[frozenset[str]]:
+    def _changes(self, folders: Sequence[Path]) -> Iterator[frozenset[str]]:
         """The files written below the folders; empty sets in between, at least one each second."""
         self._unwatched = ""
         try:
             try:
-                yield from self._watch(places)
+                yield from self._watch(folders)
             except PermissionError:  # a folder is another user's
-                yield from self._watch(places, closed=True)
+                yield from self._watch(folders, closed=True)
         except FileNotFoundError:  # a folder was removed meanwhile
             return
         except (OSError, RuntimeError) as error:
             self._unwatched = str(error)
 
-    def _watch(self, places: Sequence[Path], *, closed: bool = False) -> Iterator[frozenset[str]]:
+    def _watch(self, folders: Sequence[Path], *, closed: bool = False) -> Iterator[frozenset[str]]:
         """The changes. `closed` leaves out all that cannot be watched, whatever the reason."""
         for changes in watch(
-            *places,
+            *folders,
             watch_filter=None,
             debounce=_GROUPED,
             step=_QUIET,
@@ -194,7 +194,7 @@ class _Reader:
         ):
             yield frozenset(path for _, path in changes)
 
-    def _places(self) -> tuple[Path, ...]:
+    def _folders(self) -> tuple[Path, ...]:
         own = self._register.parent
         return (*self._feed.folders(), *((own,) if own.is_dir() else ()))
 
