@@ -170,6 +170,8 @@ def required_id(snapshot: Snapshot, cwd: Path | None = None) -> str:
         return "" if named == session_id else session_id
     try:
         here = store(cwd)
+        if here.checkout == checkout.refreshed(snapshot.store.checkout):
+            here = snapshot.store
         found = here.drives(session_id) and selection.choose(here).session_id == session_id
     except StateError:  # there is no repository
         found = False

@@ -24,17 +24,6 @@ def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:
     raise StateError("PB-STATE-ENDED", message, guidance=guidance)
 
 
-def go_on(
-    tree: SessionTree, snapshot: Snapshot, *, start: str = "", retry: bool = False
-) -> Snapshot:
-    """Begin a pending session, retry a failed one if `retry`, else answer the due checks."""
-    if snapshot.pending:
-        return tree.begin(start)
-    if retry and snapshot.manifest.status is SessionStatus.FAILED:
-        return tree.take_up()
-    return tree.advance()
-
-
 def abort(tree: SessionTree, words: str, by: Principal) -> Snapshot:
     """End the session and its workers. The caller keeps other drivers away meanwhile."""
     driver_lock.end_detached(tree.private)

@@ -549,7 +549,7 @@ def test_the_playbook_of_the_session_has_no_new_effects(scene: Scene) -> None:
     tree = begun(scene)
     scene.write(".playbooks/policies/team.yaml", "match: {step: a}\nautonomy: gate_always\n")
     tree.report("a#1", failed())
-    tree.take_up()
+    tree.go_on(retry=True)
     assert work(scene.again(tree).look()).id == "a#2"
 
 

@@ -39,8 +39,7 @@ def names(place: ABFile) -> list[str]:
 
 
 def test_nothing_was_written_yet(place: ABFile) -> None:
-    assert (place.exists, place.read()) == (False, None)
-    assert place.headers() == (None, None)
+    assert (place.exists, place.read(), place.unchanged) == (False, None, True)
 
 
 def test_the_last_content_is_read_at_any_length(place: ABFile) -> None:
@@ -61,11 +60,23 @@ def test_another_process_continues_the_turns(place: ABFile) -> None:
 
 
 def test_every_write_is_visible_to_other_processes(place: ABFile) -> None:
-    seen = {place.headers()}
+    other = again(place)
     for _ in range(5):
         place.write(b"the same")
-        seen.add(place.headers())
-    assert len(seen) == 6
+        assert not other.unchanged
+        other.read()
+        assert place.unchanged
+        assert other.unchanged
+
+
+@pytest.mark.parametrize("lost", ["runtime-0", "runtime-1"])
+def test_a_file_that_is_gone_or_another_is_seen(place: ABFile, lost: str) -> None:
+    place.write(b"one")
+    place.write(b"two")
+    (place.path.parent / lost).unlink()
+    assert not place.unchanged
+    (place.path.parent / lost).mkdir()
+    assert lost == "runtime-0" or not place.unchanged
 
 
 @given(cut=st.integers(0, 200), turns=st.integers(1, 4))
@@ -135,7 +146,7 @@ def test_a_symbolic_link_is_neither_written_nor_read(
         file.symlink_to(f"real-{name}")
     with pytest.raises(StorageError):
         place.write(b"three")
-    assert place.headers() == (None, None)
+    assert not place.unchanged
 
 
 # ── what is in them ─────────────────────────────────────────────────────────────────────────

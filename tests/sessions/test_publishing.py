@@ -126,7 +126,7 @@ def test_a_failed_session_is_committed_only_if_git_knows_it(
     tree = session(project, "a", publishing())
     tree.begin()
     assert tree.report("a#1", failed()).notices == ()
-    tree.take_up()
+    tree.go_on(retry=True)
     tree.report("a#2", OK)
     assert subjects(project) == ["Record session before pr"]
     assert tree.abort("abort", Principal("Ana")).notices

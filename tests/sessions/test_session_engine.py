@@ -235,7 +235,7 @@ def test_a_failed_session_can_be_resumed(scene: Scene) -> None:
     tree = scene.create("a", "b")
     tree.begin()
     assert tree.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
-    snapshot = tree.take_up()
+    snapshot = tree.go_on(retry=True)
     assert work(snapshot).id == "a#2"
     said = [text.event_line(event, snapshot, 1_771_496_426_000) for event in snapshot.events]
     assert said[0] == "2026-02-19T10:20:26Z a#1 is retried"  # now, and not when it failed
@@ -288,7 +288,7 @@ def test_without_a_feature_the_branch_names_it(project: Project) -> None:
 def test_agent_and_mode_are_remembered(scene: Scene) -> None:
     tree = scene.create("a")
     driver = Driver("script:x.yaml", Mode.AUTONOMOUS, wall=60.0, limits={"max_turns": 3})
-    tree.remember(driver)
+    tree.go_on(driver=driver)
     with scene.fresh().open(tree.id) as opened:
         assert opened.manifest.driver == driver
     assert scene.manifest(tree)["driver"] == {

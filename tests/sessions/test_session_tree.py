@@ -313,7 +313,7 @@ def test_a_new_attempt_is_a_new_child(scene: Scene) -> None:
     assert leaves(top.report("release#1/plan#1", failed())) == ["release#2/plan#1"]
     assert child_of(scene, top).id != child_of(scene, top, "release#2").id
     top.report("release#2/plan#1", failed())
-    assert leaves(top.take_up()) == ["release#3/plan#1"]
+    assert leaves(top.go_on(retry=True)) == ["release#3/plan#1"]
 
 
 def test_a_child_that_cannot_begin_is_a_failure_and_no_session(scene: Scene) -> None:

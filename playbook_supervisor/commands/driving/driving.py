@@ -38,6 +38,7 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
+from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, SESSION_ID, Driver
@@ -161,9 +162,9 @@ def run(
     for warning in request.warnings:
         observer.on_notice(warning)
     tree = SessionTree(store, session_id)
-    _tell_of_settings(tree, observer)
-    agent = agent_for(request.tightened, drive.agent, tree.config, root, children)
-    return _drive(tree, agent, drive, observer, prompter, start=start)
+    config = _told_settings(tree, observer)
+    agent = agent_for(request.tightened, drive.agent, config, root, children)
+    return _drive(tree, config, agent, drive, observer, prompter, start=start)
 
 
 def resume(
@@ -219,15 +220,16 @@ def resume(
     _require_no_other(store, session_id)
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
-    _tell_of_settings(tree, observer, confirm, accept=accept_config)
+    config = _told_settings(tree, observer, confirm, accept=accept_config)
     asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
     playbook = tree.look().state.playbook
-    if agent := agent_for(playbook, drive.agent, tree.config, tree.root, children):
+    if agent := agent_for(playbook, drive.agent, config, tree.root, children):
         budget.require_enforceable(agent, asked)
         if said := budget.unenforceable(agent, drive.limits or budget.NO_LIMITS):
             observer.on_notice(said)
     result = _drive(
         tree,
+        config,
         agent,
         drive,
         observer,
@@ -350,7 +352,7 @@ def _names_session(word: str, cwd: Path | None) -> bool:
 def _notice(store: DiskStore, session_id: str) -> str:
     """A note on the settings once an answer is recorded; no error can undo that."""
     try:
-        told, _ = settings_in_force.difference(store, session_id)
+        told, _ = settings_in_force.difference(store.checkout.root, store.pinned(session_id))
     except PlaybookError as error:
         return f"recorded, but the settings are not compared: {error.message}"
     return settings_in_force.kept(told, session_id) if told else ""
@@ -361,6 +363,7 @@ def _notice(store: DiskStore, session_id: str) -> str:
 
 def _drive(
     tree: SessionTree,
+    config: Config,
     agent: Agent | None,
     drive: DriveOptions,
     observer: Observer,
@@ -370,8 +373,8 @@ def _drive(
     retry: bool = False,
     before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
-    store, private, began_under = tree.store, tree.private, tree.config
-    observer = _with_absent_people(observer, tree)
+    store, private = tree.store, tree.private
+    observer = _with_absent_people(observer, tree, config)
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
@@ -379,14 +382,13 @@ def _drive(
         driver_lock.end_detached(private)
 
         def choose(snapshot: Snapshot) -> Agent | None:
-            if agent is None or snapshot.config == began_under:
+            if agent is None or snapshot.config == config:
                 return agent
             return registry.choose(drive.agent, snapshot.config, tree.root)
 
         def first() -> Snapshot:
             tree.hold()
-            snapshot = tree.remember(driver_of(drive, tree.root, start))
-            return session_control.go_on(tree, snapshot, start=start, retry=retry)
+            return tree.go_on(start, retry=retry, driver=driver_of(drive, tree.root, start))
 
         runner = Runner(
             tree,
@@ -400,7 +402,7 @@ def _drive(
             limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
             by=_person(store) if prompter else NO_ONE,
-            patience=tree.config.patience if drive.patience is None else drive.patience,
+            patience=config.patience if drive.patience is None else drive.patience,
             before_launch=before_launch,
             choose=choose,
         )
@@ -427,27 +429,30 @@ def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
     )
 
 
-def _tell_of_settings(
+def _told_settings(
     tree: SessionTree,
     observer: Observer,
     confirm: Callable[[str], bool] | None = None,
     *,
     accept: bool = False,
-) -> None:
-    """Say how the project's settings differ from the session's; take them if a person confirms."""
+) -> Config:
+    """The settings in force; a person is told how the project's differ, and may take them."""
     store, session_id = tree.store, tree.id
     driver_lock.require_no_runner(tree.private)
-    if pinned := settings_in_force.pin_missing(store, session_id):
-        observer.on_notice(pinned)
-    told, shown = settings_in_force.difference(store, session_id)
+    pinned, missed = settings_in_force.pin_missing(store, session_id)
+    if missed:
+        observer.on_notice(missed)
+    told, shown = settings_in_force.difference(tree.root, pinned)
     if told and not accept and confirm is not None:
         accept = confirm(f"{told}. Use them from now on?")
     if told and accept:
         locate.require_human(store, session_id, "resume --accept-config")
         settings_in_force.accept(store, session_id, _person(store), shown)
         observer.on_notice(f"{told}; accepted")
-    elif told:
+        return tree.config
+    if told:
         observer.on_notice(settings_in_force.kept(told, session_id))
+    return pinned.config
 
 
 def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
@@ -462,11 +467,11 @@ def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
     )
 
 
-def _with_absent_people(observer: Observer, tree: SessionTree) -> Observer:
+def _with_absent_people(observer: Observer, tree: SessionTree, config: Config) -> Observer:
     root, private = tree.root, tree.private
     each: tuple[Observer, ...] = (observer, LiveOutput(private))
-    if tree.config.notify:
-        each = (*each, Notifier(tree.config, root, private, observer.on_notice))
+    if config.notify:
+        each = (*each, Notifier(config, root, private, observer.on_notice))
     return CompositeObserver(*each)
 
 

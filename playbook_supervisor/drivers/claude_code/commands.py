@@ -182,7 +182,7 @@ def _resume(typed: TypedCommand) -> HookReply:
         if not (failed or snapshot.pending):
             _recover(tree, snapshot, former, typed)
         settings = _settings(typed, tree, accepts=accepts)
-        snapshot = session_control.go_on(tree, snapshot, retry=retry)
+        snapshot = tree.go_on(retry=retry)
         typed.bind(snapshot, former)
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
     remarks = (others, *settings)
@@ -193,15 +193,15 @@ def _resume(typed: TypedCommand) -> HookReply:
 def _settings(typed: TypedCommand, tree: SessionTree, *, accepts: bool) -> Iterable[str]:
     """Remarks about settings that changed since the session began; only a person accepts them."""
     store, session_id = typed.store, tree.id
-    pinned = settings_in_force.pin_missing(store, session_id)
-    told, shown = settings_in_force.difference(store, session_id)
+    pinned, missed = settings_in_force.pin_missing(store, session_id)
+    told, shown = settings_in_force.difference(tree.root, pinned)
     if told and accepts and typed.interactive:
         by = principal.local(tree.root, "Claude Code")
         settings_in_force.accept(store, session_id, by, shown)
         told = f"{told}; accepted"
     elif told:
         told = settings_in_force.kept(told, session_id, typed=typed.interactive)
-    return pinned, told
+    return missed, told
 
 
 def _recover(

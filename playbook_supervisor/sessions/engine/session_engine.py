@@ -25,6 +25,7 @@ from playbook_supervisor.kernel.directives import (
     TakenUp,
 )
 from playbook_supervisor.kernel.state import Change, Event, State
+from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files.session_branch import refusal
 from playbook_supervisor.sessions.publication import branch_admission
@@ -52,7 +53,7 @@ SPECKIT = "/speckit"
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
 _LOOKING_IN_HOOK = 5.0  # seconds that git may take to tell what is there, in a large tree
 
-Observe = Callable[[OpenSession], Observation]
+Observe = Callable[[OpenSession], Observation | None]
 """Makes the observation once the session is open."""
 
 
@@ -118,29 +119,41 @@ class SessionEngine:
         with self.store.open(self.id) as opened:
             return take_snapshot(self.store, opened)
 
-    def remember(self, driver: Driver) -> Snapshot:
-        """Note how the session is driven, so that `resume` needs no arguments; then as `look`."""
-        with self.store.open(self.id) as opened:
-            if opened.manifest.driver != driver:
-                opened.write(driver)
-            return take_snapshot(self.store, opened)
-
     def begin(self, start: str, above: Launch | None) -> Snapshot:
         """Begin a pending session, at a later step if a person asked for it (`--from`).
 
         A person may have asked for it when the session was created, in a process that died.
         `above` is the beginning of its parent.
         """
+        return self.advance(lambda opened: self._begun(opened, start, above))
+
+    def go_on(
+        self, start: str, above: Launch | None, *, retry: bool, driver: Driver | None
+    ) -> Snapshot:
+        """Begin a pending session, resume a failed one if `retry`, else answer the due checks.
+
+        It is noted how the session is driven, so that `resume` needs no arguments.
+        """
+
+        def observe(opened: OpenSession) -> Observation | None:
+            status = opened.manifest.status
+            if driver is not None and opened.manifest.driver != driver:
+                opened.write(driver)
+            if status is SessionStatus.PENDING:
+                return self._begun(opened, start, above)
+            taken_up = retry and status is SessionStatus.FAILED
+            return TakenUp(self.store.clock()) if taken_up else None
+
+        return self.advance(observe)
+
+    def _begun(self, opened: OpenSession, start: str, above: Launch | None) -> Begun:
         from playbook_supervisor.sessions.files import principal
 
-        def begun(opened: OpenSession) -> Begun:
-            now = self.store.clock()
-            first, playbook = start or opened.manifest.driver.start, opened.playbook
-            opened.policy.admit_start(playbook, first, lambda: principal.local(self.root).name)
-            self._record_begin(opened, now, above)
-            return Begun(now, first)
-
-        return self.advance(begun)
+        now = self.store.clock()
+        first, playbook = start or opened.manifest.driver.start, opened.playbook
+        opened.policy.admit_start(playbook, first, lambda: principal.local(self.root).name)
+        self._record_begin(opened, now, above)
+        return Begun(now, first)
 
     def lose(self, attempt: Attempt) -> Snapshot:
         """A launched attempt's worker has gone: its postconditions say whether it had finished."""
@@ -205,7 +218,7 @@ class SessionEngine:
         return self._published(snapshot) if commits and not away else snapshot
 
     def _snapshot(self, opened: OpenSession, events: tuple[Event, ...]) -> Snapshot:
-        if events and self.options.copies:
+        if events and (self.options.copies or opened.manifest.status in ENDED):
             opened.copy()
         return take_snapshot(self.store, opened, events)
 

@@ -101,7 +101,8 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     try:
         if made := _commit(folder, snapshot, top, occasion):
             notices.append(f"the session is committed {_when(occasion)}: {made.id[:7]}")
-            for each in (top, *children):
+            ended = isinstance(snapshot.directive, Finish)
+            for each in children if ended else (top, *children):
                 moved = _move_launches(store, each, made)
                 launches = moved if each == snapshot.session_id else launches
         what = "pushed"

@@ -10,16 +10,18 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.git.checkout import Checkout, branch_log, refreshed
 from playbook_supervisor.system.git.git_process import understood
 from playbook_supervisor.system.git.git_programs import (
     Runs,
     command,
     environment,
+    has_hooks,
     hooks_of_a_commit,
     own_filters,
 )
@@ -129,17 +131,31 @@ class SessionInGit:
         message = f"--message={subject}\n\n{body}\n\n{trailers}\n"
         self._require_no_own_filter(seen)
         folders = [f"{folder}/" for folder in self._folders]
+        hooks = self._hooks()
         try:
-            with committing(self._git, self._at.runtime, seen.head, folders, seen.untracked):
+            with committing(
+                self._git,
+                self._at.runtime,
+                seen.head,
+                folders,
+                seen.untracked,
+                hooked=has_hooks(hooks),
+            ):
                 if seen.untracked:
                     self._add()
-                self._commit("--quiet", "--cleanup=whitespace", message, "--only")
+                self._commit(hooks, "--quiet", "--cleanup=whitespace", message, "--only")
         except (GitError, Interrupted):
             with uncancellable():
                 if (made := self.latest()) and made.parent == seen.head:
                     return made  # it was made, and what failed came later: a hook, for instance
             raise
-        return self._last()[0]
+        return self._logged() or self._last()[0]
+
+    def _logged(self) -> Commit | None:
+        """The last commit as git has logged it; None where its log does not tell."""
+        here = refreshed(self._at)
+        *_, (_, before, said) = (0, "", ""), *branch_log(here)
+        return Commit(here.head, before) if here.head and said.startswith("commit: ") else None
 
     def _look(self) -> _Seen:
         done = self._git(
@@ -188,10 +204,13 @@ class SessionInGit:
                     "`commit_sessions: never`.",
                 )
 
-    def _commit(self, *options: str) -> None:
+    def _hooks(self) -> Path:
+        asked = self._git("rev-parse", "--git-path", "hooks", runs=Runs.HOOKS)
+        return self._at.root / asked.stdout.rstrip("\n")
+
+    def _commit(self, hooks: Path, *options: str) -> None:
         """Commit the paths, with the hooks of a commit."""
         git = partial(self._git, runs=Runs.HOOKS)
-        hooks = self._at.root / git("rev-parse", "--git-path", "hooks").stdout.rstrip("\n")
         with hooks_of_a_commit(hooks, self._at.runtime / "hooks") as settings:
             commit = ("commit", *options, "--", *self._paths)
             self._write(*commit, git=partial(git, settings=settings))

@@ -68,6 +68,8 @@ class OpenSession(Record, frozen=False):
     _manifest_text: bytes = b""
     written: Written = field(init=False, default=Written(b"", JournalText(), b""))
     _seen: tuple[object, ...] = field(init=False, default=())
+    copied: bool = field(init=False, default=False)
+    """Whether the copies in the git directory are those of what was written last."""
     _entered: tuple[Entry, ...] = field(init=False, default=())
     """The entries of the due phase that the text contains."""
     unwritten: dict[str, StepData | LoopFile] = field(init=False, default_factory=dict)
@@ -103,14 +105,15 @@ class OpenSession(Record, frozen=False):
     @property
     def current(self) -> bool:
         """Whether no other process has changed the files."""
-        return self._seen == self._look()
+        return self.place.unchanged and self._seen == self._look()
 
     @property
     def vanished(self) -> bool:
         """Whether files that this object wrote are gone, and the others unchanged."""
         seen = self._look()
         return (
-            seen[:1] == self._seen[:1]
+            self.place.unchanged
+            and bool(self._seen)
             and None in seen
             and all(now in (None, was) for now, was in zip(seen, self._seen, strict=True))
         )
@@ -202,7 +205,7 @@ class OpenSession(Record, frozen=False):
     def note(self) -> None:
         """Remember what is on the disk now as what this process wrote or accepted."""
         self.written = Written(self.place.content, self.text, self._manifest_text)
-        self._seen = self._look()
+        self._seen, self.copied = self._look(), False
 
     def expect(self) -> None:
         """Let the runtime state be what another process will have written of this state."""
@@ -229,6 +232,7 @@ class OpenSession(Record, frozen=False):
                 if not (self.private / name).exists():
                     integrity.write_inside(self.private, name, data, durable=False)
             integrity.copy_outputs(self.folder, self.private, self.runtime.digests)
+            self.copied = True
         except StorageError as error:
             said = "recorded, but the copies in the git directory are older"
             self.notices.append(f"{said}: {error.message}")
@@ -293,7 +297,7 @@ class OpenSession(Record, frozen=False):
         self.runtime.manifest = manifest_to_json(self.manifest)
 
     def _look(self) -> tuple[object, ...]:
-        return (self.place.headers(), *map(_signature, self._watched))
+        return tuple(map(_signature, self._watched))
 
     @property
     def _watched(self) -> Iterator[str]:

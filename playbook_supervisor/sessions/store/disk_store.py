@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.policies.session_policy import Policy
     from playbook_supervisor.sessions.files.local_state import Runtime
+    from playbook_supervisor.sessions.files.pinned_inputs import Pinned
     from playbook_supervisor.sessions.files.session_branch import Standing
 
 
@@ -141,6 +142,8 @@ class DiskStore:
         return runtime.manifest.get("status") not in ENDED and not runtime.manifest.get("parent")
 
     def _recorded(self, session_id: str) -> Runtime | None:
+        if known := self._unchanged(session_id):
+            return known.runtime
         folder = self.checkout.root / SESSIONS / session_id
         return opening.on_disk(folder, self._place(session_id))
 
@@ -172,8 +175,10 @@ class DiskStore:
         known = self.written_manifest(session_id) or self.manifest(session_id)
         return self._standing(known, self._recorded(session_id))
 
-    def _standing(self, known: Manifest, runtime: Runtime | None) -> Standing:
-        here = refreshed(self.checkout)
+    def _standing(
+        self, known: Manifest, runtime: Runtime | None, here: Checkout | None = None
+    ) -> Standing:
+        here = here or refreshed(self.checkout)
         return session_branch.standing(here, known, runtime, known.started_at - self.clock.ahead)
 
     def written_manifest(self, session_id: str) -> Manifest | None:
@@ -319,27 +324,24 @@ class DiskStore:
 
         StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
         """
-        known = self._known.get(session_id)
+        known = self._known.pop(session_id, None)
         if session_id in self._held:
             ensure_folder(self.runtime(session_id))
         elif known is None:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
-            known = self._known[session_id] = self._current(session_id, known)
+            known = self._current(session_id, known)
             self.clock.keep_up_with(max(known.state.latest, known.manifest.started_at))
-            try:
-                yield known
-            except BaseException:
-                self._known.pop(session_id, None)
-                raise
+            yield known
+            self._known[session_id] = known
 
     def _current(self, session_id: str, known: OpenSession | None) -> OpenSession:
         """The session as it is on the disk and stands to the branch that is checked out."""
         if known is None or not known.current or known.folder == known.private:
             with self._explaining(session_id):
                 known = self._load(session_id, known)
-        now = self._standing(known.manifest, known.runtime)
-        known.stands(now, refreshed(self.checkout).head)
+        here = refreshed(self.checkout)
+        known.stands(self._standing(known.manifest, known.runtime, here), here.head)
         return known
 
     def settle(self, opened: OpenSession) -> None:
@@ -365,13 +367,33 @@ class DiskStore:
 
         `open` then refuses every change by others but an answer at the open gate.
         """
-        with self.open(session_id) as opened:
-            self._held[session_id] = opened
+        self._held[session_id] = self._present(session_id)
+
+    def pinned(self, session_id: str) -> Pinned:
+        """What the session runs. Errors as `open`."""
+        return self._present(session_id).pinned
+
+    def copied(self, session_id: str) -> bool:
+        """Whether the git directory has copies of all that this process wrote of the session."""
+        known = self._known.get(session_id)
+        return known is not None and known.copied
+
+    def _present(self, session_id: str) -> OpenSession:
+        """The session as it is now, to be read: opened only if this process does not know it."""
+        known = self._unchanged(session_id)
+        if known is None:
+            with self.open(session_id) as known:
+                pass
+        return known
+
+    def _unchanged(self, session_id: str) -> OpenSession | None:
+        """The session as this process knows it, unless another one has written it since."""
+        known = self._known.get(session_id)
+        return known if known is not None and known.current else None
 
     def changed(self, session_id: str) -> bool:
         """Whether another process has written the session since it was last opened here."""
-        known = self._known.get(session_id)
-        return known is None or not known.current
+        return self._unchanged(session_id) is None
 
     def _expect(self, session_id: str) -> None:
         if not self._has(session_ids.valid(session_id)) and not self.drives(session_id):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Ask
     from playbook_supervisor.kernel.vocabulary import Resolution
     from playbook_supervisor.project.settings.config import Config
+    from playbook_supervisor.sessions.files.pinned_inputs import Pinned
     from playbook_supervisor.sessions.files.principal import Principal
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
@@ -117,20 +118,19 @@ def take(
         accept(store, session_id, by, data)
 
 
-def difference(store: DiskStore, session_id: str) -> tuple[str, bytes | None]:
+def difference(root: Path, pinned: Pinned) -> tuple[str, bytes | None]:
     """How the project's settings differ from the session's, in one sentence; empty if they do not.
 
     With the settings that were compared, None if there is no reading them. Settings that are not
     valid differ, too. The session's own settings apply in any case.
     """
-    with store.open(session_id) as opened:
-        kept, file = opened.config, opened.pinned.files.get(session_settings.FILE)
     data = None
     try:
-        data = session_settings.text(store.checkout.root)
-        if data == file:
+        data = session_settings.text(root)
+        if data == pinned.files.get(session_settings.FILE):
             return "", data
-        found = session_settings.changes(kept, session_settings.read_settings(data, config.FILE))
+        now = session_settings.read_settings(data, config.FILE)
+        found = session_settings.changes(pinned.config, now)
     except PlaybookError as error:
         return f"the project's settings cannot be read: {error.message} ({error.where})", data
     changed = [f"{key} was {_short(old)} and is {_short(new)}" for key, old, new in found]
@@ -144,13 +144,16 @@ def kept(told: str, session_id: str, *, typed: bool = False) -> str:
     return f"{told}; the session keeps its own. `{command} --accept-config` takes the new ones"
 
 
-def pin_missing(store: DiskStore, session_id: str) -> str:
-    """Pin the present settings of a session that an earlier version began; a notice if it did."""
+def pin_missing(store: DiskStore, session_id: str) -> tuple[Pinned, str]:
+    """What the session runs; with a notice if an earlier version had pinned no settings."""
+    pinned = store.pinned(session_id)
+    if session_settings.FILE in pinned.files:
+        return pinned, ""
     with store.open(session_id) as opened:
-        if pinned_inputs.has_settings(opened.runtime):
-            return ""
-        opened.pin_settings()
-    return f"session {session_id} keeps the settings of today from now on"
+        if not pinned_inputs.has_settings(opened.runtime):
+            opened.pin_settings()
+        pinned = opened.pinned
+    return pinned, f"session {session_id} keeps the settings of today from now on"
 
 
 def accept(store: DiskStore, session_id: str, by: Principal, data: bytes | None = None) -> None:

@@ -50,6 +50,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.engine.work import Work
+    from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.files.manifest import Driver
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
@@ -105,10 +106,6 @@ class SessionTree:
         self._held = True
         self.store.hold(self.id)
 
-    def remember(self, driver: Driver) -> Snapshot:
-        """Note how the session is driven, so that `resume` needs no arguments; then as `look`."""
-        return self._seen(self.engine.remember(driver))
-
     def end_workers(self) -> None:
         """End the workers that a dead driver left running."""
         for attempt in running(self.look()):
@@ -120,8 +117,20 @@ class SessionTree:
 
     def begin(self, start: str = "") -> Snapshot:
         """Begin a pending session, at a later step if a person asked for it (`--from`)."""
-        above = self.store.journal(self.parent.id).begun if self.parent else None
-        return self._gone_on(self.engine.begin(start, above))
+        return self._gone_on(self.engine.begin(start, self._begun_above()))
+
+    def go_on(
+        self, start: str = "", *, retry: bool = False, driver: Driver | None = None
+    ) -> Snapshot:
+        """Begin a pending session, resume a failed one if `retry`, else answer the due checks.
+
+        `driver`: also remember that the session is driven in this way.
+        """
+        above = self._begun_above()
+        return self._gone_on(self.engine.go_on(start, above, retry=retry, driver=driver))
+
+    def _begun_above(self) -> Launch | None:
+        return self.store.journal(self.parent.id).begun if self.parent else None
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
@@ -191,10 +200,6 @@ class SessionTree:
 
         return publishing.closed(self.advance(), timeout=self.engine.git_timeout)
 
-    def take_up(self) -> Snapshot:
-        """Resume a failed session: its failed steps run again, a failed child as a new one."""
-        return self._gone_on(self.engine.advance(lambda _: TakenUp(self.store.clock())))
-
     def lose(self, attempt: Attempt) -> Snapshot:
         """A launched attempt's worker has gone: its postconditions say whether it had finished."""
         if self._below(attempt.id, lambda child, _: child.lose(_inner(attempt))):
@@ -237,8 +242,9 @@ class SessionTree:
         then restores it.
         """
         for each in self._family():
-            with suppress(StorageError), each.store.open(each.id) as opened:
-                opened.copy()
+            if not self.store.copied(each.id):
+                with suppress(StorageError), each.store.open(each.id) as opened:
+                    opened.copy()
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
@@ -250,8 +256,7 @@ class SessionTree:
     @property
     def config(self) -> Config:
         """The settings that the session runs under."""
-        with self.store.open(self.id) as opened:
-            return opened.config
+        return self.store.pinned(self.id).config
 
     def worker_file(self, attempt: Attempt) -> Path:
         """The file that every process of the attempt's worker inherits, open and locked."""

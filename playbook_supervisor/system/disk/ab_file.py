@@ -22,13 +22,15 @@ class ABFile(Record, frozen=False):
     """The files `path-0` and `path-1`. `turn` counts the writes; it is 0 before the first.
 
     `content` is what was last read or written here. `damaged`: when it was read, one of the files
-    was not complete, or a folder, or missing although both had been written.
+    was not complete, or a folder, or missing although both had been written. `headers` are those of
+    the two files then, None for a file that is not there.
     """
 
     path: Path
     turn: int = field(default=0, init=False)
     content: bytes = field(default=b"", init=False)
     damaged: bool = field(default=False, init=False)
+    headers: list[bytes | None] = field(default_factory=lambda: [None, None], init=False)
 
     @property
     def exists(self) -> bool:
@@ -37,7 +39,9 @@ class ABFile(Record, frozen=False):
 
     def read(self) -> bytes | None:
         """The last complete content, or None. StorageError PB-IO-READ."""
-        complete = list(filter(None, (_read(Path(self._file(turn))) for turn in (0, 1))))
+        datas = [_read(Path(self._file(turn))) for turn in (0, 1)]
+        self.headers = [None if data is None else data[:_HEADER_SIZE] for data in datas]
+        complete = list(filter(None, (_complete(data or b"") for data in datas)))
         self.turn, content = max(complete, default=(self.turn, None))
         other = os.path.lexists(self._file(self.turn + 1))
         self.damaged = len(complete) == 1 and (other or self.turn > 1)
@@ -58,10 +62,17 @@ class ABFile(Record, frozen=False):
         else:
             write_atomically(Path(file), data)
         self.turn, self.content = turn, content
+        self.headers[turn % 2] = data[:_HEADER_SIZE]
 
-    def headers(self) -> tuple[bytes | None, ...]:
-        """Both headers: one of them changes with every write."""
-        return tuple(_read_header(self._file(turn)) for turn in (0, 1))
+    @property
+    def unchanged(self) -> bool:
+        """Whether no process has written since this object last read or wrote.
+
+        The next write, by whichever process, begins with the file that is not the newest.
+        """
+        oldest = self.turn + 1
+        there = os.path.lexists(self._file(self.turn)) == (self.headers[self.turn % 2] is not None)
+        return there and _read_header(self._file(oldest)) == self.headers[oldest % 2]
 
     def _file(self, turn: int) -> str:
         return f"{self.path}-{turn % 2}"
@@ -72,17 +83,24 @@ def _header(turn: int, content: bytes) -> bytes:
     return f"{turn} {len(content)} {checksum}".ljust(_HEADER_SIZE - 1).encode() + b"\n"
 
 
-def _read(file: Path) -> tuple[int, bytes] | None:
-    """Turn and content, if complete. Bytes after the content are left from a longer one."""
+def _read(file: Path) -> bytes | None:
+    """The bytes of the file: none of a folder, None where nothing is."""
     try:
-        data = read_bytes(file)
-        turn, length = map(int, data[:_HEADER_SIZE].split()[:2])
-    except (FileNotFoundError, ValueError):
+        return read_bytes(file)
+    except FileNotFoundError:
         return None
     except StorageError:
         if file.is_dir():
-            return None
+            return b""
         raise
+
+
+def _complete(data: bytes) -> tuple[int, bytes] | None:
+    """Turn and content, if complete. Bytes after the content are left from a longer one."""
+    try:
+        turn, length = map(int, data[:_HEADER_SIZE].split()[:2])
+    except ValueError:
+        return None
     content = data[_HEADER_SIZE : _HEADER_SIZE + length]
     return (turn, content) if data.startswith(_header(turn, content)) else None
 

@@ -23,6 +23,7 @@ _IDENTITY_LENGTH = 12
 _MACHINE = Path("/etc/machine-id")
 _COMMIT_LENGTHS = (40, 64)  # hexadecimal digits
 _REFERENCE = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
+_ORIGIN = "refs/remotes/origin/"
 _REFTABLE = b"refs/heads/.invalid"
 
 
@@ -99,9 +100,18 @@ def find(start: Path) -> Checkout:
     try:
         if not start.is_dir():
             raise _no_repository(f"there is no folder {str(start)!r}")
-        return _nearest(Path(os.path.realpath(start)))
+        return _checkout(*_nearest(Path(os.path.realpath(start))))
     except OSError as error:
         raise _unreadable(start, error) from error
+
+
+def shared_settings(start: Path) -> Path:
+    """The settings that the worktrees of a repository share. Errors as `find`."""
+    try:
+        git_dir, _ = _nearest(Path(os.path.realpath(start)))
+    except OSError as error:
+        raise _unreadable(start, error) from error
+    return _common(git_dir) / "config"
 
 
 def refreshed(known: Checkout) -> Checkout:
@@ -117,7 +127,18 @@ def refreshed(known: Checkout) -> Checkout:
 
 def tip(here: Checkout, branch: str) -> str:
     """The commit of a local branch; empty if there is no such branch. StorageError PB-IO-READ."""
-    name = f"refs/heads/{branch}".encode()
+    return _tip(here, f"refs/heads/{branch}")
+
+
+def default_of_origin(here: Checkout) -> str:
+    """The default branch of `origin`, as it was when it was cloned; empty if it is not known."""
+    symbolic = re.fullmatch(_REFERENCE, _small(here.common_dir / f"{_ORIGIN}HEAD") or b"")
+    target = os.fsdecode(symbolic[1]) if symbolic else ""
+    return target.removeprefix(_ORIGIN) if target and _tip(here, target) else ""
+
+
+def _tip(here: Checkout, reference: str) -> str:
+    name = os.fsencode(reference)
     if not re.fullmatch(_REFERENCE, b"ref: " + name) or b".." in name:
         return ""
     try:
@@ -202,11 +223,12 @@ def _linked(here: Checkout) -> list[tuple[Path, Path]]:
     ]
 
 
-def _nearest(folder: Path) -> Checkout:
+def _nearest(folder: Path) -> tuple[Path, Path]:
+    """The git directory of the checkout that contains the folder, and its root."""
     for root in (folder, *folder.parents):
         git_dir = _git_directory(root)
         if git_dir is not None:
-            return _checkout(root, git_dir)
+            return git_dir, root
         if _is_git_directory(root, root):
             raise _no_repository(
                 f"{folder} is inside a git directory, where nothing is checked out"
@@ -234,7 +256,7 @@ def _is_git_directory(folder: Path, common: Path) -> bool:
     )
 
 
-def _checkout(root: Path, git_dir: Path) -> Checkout:
+def _checkout(git_dir: Path, root: Path) -> Checkout:
     common_dir = _common(git_dir)
     bare = _core(common_dir).get("bare", "").lower() if git_dir == common_dir else ""
     if bare in {"true", "yes", "on", "1"}:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
 
 _TIMEOUT = 20.0
@@ -101,24 +102,26 @@ def default_branch(root: Path) -> str:
 
     It is that of `origin`, else git's own setting, else `main` or `master`, if there is such one.
     """
-    remote = "refs/remotes/origin/"
+    names: tuple[str, ...] = ()
     try:
-        known = ask(
-            root, "for-each-ref", "--format=%(refname) %(symref)", "refs/heads", f"{remote}HEAD"
-        )
+        here = checkout.find(root)
+        if reftable := not (here.branch or here.head):  # only git can read it
+            form = "--format=%(symref:lstrip=3)"
+            of_origin = ask(root, "for-each-ref", form, "refs/remotes/origin/HEAD").strip()
+            names = branches(root)
+        else:
+            of_origin = checkout.default_of_origin(here)
     except PlaybookError:
         return ""
-    there = {
-        name: target for name, _, target in (line.partition(" ") for line in known.splitlines())
-    }
-    if of_origin := there.get(f"{remote}HEAD"):  # else no remote, or it was added by hand
-        return of_origin.removeprefix(remote)
+    if of_origin:  # else there is no remote, or it was added by hand
+        return of_origin
     try:
         configured = ask(root, "config", "init.defaultBranch").strip()
     except PlaybookError:
         configured = ""
-    wanted = (configured, "main", "master")
-    return next((name for name in wanted if f"refs/heads/{name}" in there), "")
+    wanted = [name for name in (configured, "main", "master") if name]
+    there = (name for name in wanted if (name in names if reftable else checkout.tip(here, name)))
+    return next(there, "")
 
 
 def identity(root: Path) -> str:

@@ -111,10 +111,17 @@ def own_filters(root: Path | None) -> tuple[str, ...]:
     if root is None:
         return ()
     try:
-        config = read_bytes(checkout.find(root).common_dir / "config", limit=_LARGEST).lower()
+        config = read_bytes(checkout.shared_settings(root), limit=_LARGEST).lower()
         return _listed(root) if any(word in config for word in _MAY_NAME) else ()
     except (PlaybookError, OSError):  # what is asked then fails as well, and says why
         return ()
+
+
+def has_hooks(hooks: Path) -> bool:
+    """Whether there is a hook in this folder that git would run."""
+    if not hooks.is_dir():
+        return False
+    return any(not hook.suffix and os.access(hook, os.X_OK) for hook in hooks.iterdir())
 
 
 @contextmanager

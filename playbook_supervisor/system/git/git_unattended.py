@@ -206,30 +206,40 @@ class _Taken(Record):
 
 @contextmanager
 def committing(
-    git: Git, runtime: Path, base: str, named: Sequence[str], new: Sequence[str]
+    git: Git,
+    runtime: Path,
+    base: str,
+    named: Sequence[str],
+    new: Sequence[str],
+    *,
+    hooked: bool = True,
 ) -> Iterator[None]:
     """The block commits the files named alone on `base`, having added the names of the `new` ones.
 
     Afterwards the index agrees with HEAD for all that was committed, and other files are staged as
     they were. If nothing was committed, it does not know the new names. `base` is the commit of
     HEAD, empty before the first one. `named` may have folders, with a slash at the end. `git` runs
-    in the checkout whose `runtime` this is.
+    in the checkout whose `runtime` this is. Where no hook runs (`hooked`), git itself leaves the
+    index in order unless it fails.
     """
     make_up(git, runtime)
     taken = _Taken(base, tuple(named), tuple(new), ())
-    before = base or git("hash-object", "-t", "tree", "--stdin").stdout.strip()
-    staged = tuple(path for _, path in _differing(git, before) if not taken.names(path))
-    taken = replace(taken, staged=staged)
+    if hooked:
+        before = base or git("hash-object", "-t", "tree", "--stdin").stdout.strip()
+        staged = tuple(path for _, path in _differing(git, before) if not taken.names(path))
+        taken = replace(taken, staged=staged)
     record = runtime / _FOLDER / os.urandom(8).hex()
     ensure_folder(record.parent)
     with locked(record.with_suffix(".lock")):
         data = (taken.base, taken.named, taken.new, taken.staged)
         write_atomically(record, json.dumps(data).encode(), durable=False)
+        in_order = False
         try:
             yield
+            in_order = not hooked
         finally:
             with uncancellable():
-                if _settle(git, taken):
+                if in_order or _settle(git, taken):
                     _discard(record)
 
 
