@@ -61,23 +61,12 @@ The person has now decided. Make each of these calls again, with exactly the sam
 decision is applied to it. A subagent that waited has ended: start it again, with the same prompt.
 Then continue where you stopped."""
 _MCP = "mcp__"  # the beginning of the name of an MCP server's tool
-_OUTER_CLIENT = frozenset(
-    {
-        "AI_AGENT",
-        "CLAUDECODE",
-        "CLAUDE_CODE_CHILD_NOTES_DIR",
-        "CLAUDE_CODE_CHILD_SESSION",
-        "CLAUDE_CODE_ENTRYPOINT",
-        "CLAUDE_CODE_EXECPATH",
-        "CLAUDE_CODE_MESSAGING_SOCKET",
-        "CLAUDE_CODE_MESSAGING_TOKEN",
-        "CLAUDE_CODE_SESSION_ATTENDED",
-        "CLAUDE_CODE_SESSION_ID",
-        "CLAUDE_EFFORT",
-        "CLAUDE_PID",
-        "CLAUDE_PROJECT_DIR",
-    }
-)
+_SET_BY_CLIENT = """
+AI_AGENT CLAUDECODE CLAUDE_CODE_CHILD_NOTES_DIR CLAUDE_CODE_CHILD_SESSION CLAUDE_CODE_ENTRYPOINT
+CLAUDE_CODE_EXECPATH CLAUDE_CODE_MESSAGING_SOCKET CLAUDE_CODE_MESSAGING_TOKEN
+CLAUDE_CODE_SESSION_ATTENDED CLAUDE_CODE_SESSION_ID CLAUDE_EFFORT CLAUDE_PID CLAUDE_PROJECT_DIR
+"""
+_OUTER_CLIENT = frozenset(_SET_BY_CLIENT.split())
 """Variables that an enclosing Claude Code sets for its children; ours must not inherit them."""
 
 
@@ -177,7 +166,6 @@ class _Conversation:
         self._not_started = self._start(call.conversation)
 
     def stop(self) -> None:
-        """Stop the running process, and start no other."""
         self._stopped.set()
         with self._starting:
             worker = self._worker
@@ -187,7 +175,6 @@ class _Conversation:
             self._input.close()
 
     def messages(self) -> Generator[Message, None, None]:
-        """The output to show, then the outcome."""
         try:
             outcome = yield from self._carry_out()
             weighed = self._call.budget.max_tokens is not None

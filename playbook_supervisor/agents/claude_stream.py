@@ -81,7 +81,6 @@ class Stream:
     _reasons: dict[str, str] = field(default_factory=dict)
 
     def feed(self, line: str) -> list[str]:
-        """Process one line, and return what to show of it."""
         event = json_object(line)
         self.session = _text(event, "session_id") or self.session
         kind = _text(event, "type")
@@ -129,7 +128,6 @@ class Stream:
 
     @property
     def turns(self) -> int:
-        """The number of the model's answers in the main conversation."""
         return self._turns if self.result else len(self._answers)
 
     @property

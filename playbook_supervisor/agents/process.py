@@ -107,7 +107,6 @@ class OutputMessages:
         yield Message(text if self._left >= 0 else cut)
 
     def log(self, text: str) -> None:
-        """Only log the text, which is what a program wrote to stderr."""
         if self._call.log is not None and (harmless_text := harmless(text, self._call).strip()):
             self._call.log(harmless_text)
 

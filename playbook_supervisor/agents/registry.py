@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from playbook_supervisor import plugins
+from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.protocol import Agent, Factory, resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
@@ -93,8 +94,6 @@ def _create(wanted: str, config: Config, root: Path) -> Agent:
     if name in BUILT_IN:
         return _import(BUILT_IN[name])(argument, config, root)
     if wanted in config.agents_exec:
-        from playbook_supervisor.agents.exec import ExecAgent
-
         return ExecAgent(wanted, config.agents_exec[wanted], root)
     offered = plugins.offered(plugins.AGENTS)
     if name in offered:

@@ -149,7 +149,6 @@ class _AskingScript:
             self._running.stop()
 
     def messages(self) -> Iterator[Message]:
-        """The requests, and then the output of the action."""
         action, told = self._action, ""
         first = max(asked_before(self._call), 1)
         for number, wanted in list(enumerate(action.ask, 1))[first - 1 :]:

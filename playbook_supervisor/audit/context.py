@@ -69,7 +69,6 @@ class AuditContext:
         return self.outline.phase_of[entry.step] if self.outline and known else None
 
     def gated(self, entry: LooseEntry) -> bool:
-        """True if the playbook has a gate before the entry's step in every case."""
         return self.step(entry).asked
 
 

@@ -42,7 +42,6 @@ class LooseStep:
     rounds: int | None = 0
 
     def handling(self, code: str) -> Handling | None:
-        """The handling of an error with this code; None if not known."""
         return self.policy.handling(code) if self.policy is not None else None
 
     def goes_on(self, code: str) -> bool:

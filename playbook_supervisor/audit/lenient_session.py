@@ -97,7 +97,6 @@ class LooseEntry:
 
     @property
     def id(self) -> str:
-        """`implement#2`."""
         return f"{self.step_id}#{self.number}"
 
     @property
@@ -123,7 +122,6 @@ class LooseEntry:
 
     @property
     def times(self) -> tuple[tuple[Path, int], ...]:
-        """Every time in the entry, with its path."""
         all_times: list[tuple[Path, int | None]] = [((key,), getattr(self, key)) for key in _TIMES]
         for gate in self.gates:
             path = gate.path[len(self.path) :]
@@ -146,7 +144,6 @@ class LooseJournal:
 
     @cached_property
     def last(self) -> Mapping[str, LooseEntry]:
-        """The last attempt at each step."""
         return {entry.step_id: entry for entry in self.entries}
 
 

@@ -66,7 +66,6 @@ class RelatedSessions:
     parent: SessionRecord | None = None
 
     def child(self, session_id: str) -> SessionRecord | None:
-        """The child session with this id, if it is there."""
         named = (each for each in self.children if each.files.name == session_id)
         return next(named, None)
 
@@ -82,7 +81,6 @@ class SessionRecord:
     tree: RelatedSessions = RelatedSessions()
 
     def playbook(self) -> LoosePlaybook | None:
-        """Its playbook, if there is one that can be read."""
         file = self.files.playbook
         if file is None or file.data is None:
             return None

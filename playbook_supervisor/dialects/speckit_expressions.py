@@ -146,7 +146,6 @@ class _Reader:
         return left
 
     def end(self) -> int:
-        """The offset behind the closing braces."""
         if self._token != _END:
             self._fail(f"`{self._token[:40]}` is not expected here")
         return self._at

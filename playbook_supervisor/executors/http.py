@@ -2,8 +2,7 @@
 
 A value that could change the request around it is refused. Hosts are checked against `allow` and
 `deny` before anything is sent, those of redirects, too. Nothing is taken from the environment but
-the certificates to trust (`SSL_CERT_FILE`, `SSL_CERT_DIR`): no proxy, no `.netrc`. httpx is
-imported at the first request.
+the certificates to trust (`SSL_CERT_FILE`, `SSL_CERT_DIR`): no proxy, no `.netrc`.
 """
 
 from __future__ import annotations
@@ -12,11 +11,15 @@ import codecs
 import json
 import os
 import re
+import socket
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import StepError
@@ -27,12 +30,6 @@ from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.expressions.references import is_known, with_any_values
 from playbook_supervisor.project.settings.bounds import admit_host
 from playbook_supervisor.project.settings.config import Config
-
-if TYPE_CHECKING:
-    import socket
-    import ssl
-
-    import httpx
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 REDIRECTS = 5
@@ -53,22 +50,11 @@ _STATUSES = (
 )
 _NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # a token (RFC 9110)
 _VALUE = r"[\x20-\x7e\t]*"
-_OURS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
+_FRAMING = """
+accept-encoding connection content-length expect host keep-alive proxy-authorization
+proxy-connection te trailer transfer-encoding upgrade
+"""
+_OURS = frozenset(_FRAMING.split())
 """Headers that decide where a request goes and where it ends."""
 
 
@@ -122,8 +108,6 @@ class HttpExecutor:
 
 def parsed(text: str) -> httpx.URL:
     """The URL. StepError PB-STEP-INPUT."""
-    import httpx
-
     try:
         return httpx.URL(text)
     except (httpx.InvalidURL, ValueError) as error:
@@ -156,7 +140,6 @@ class Order:
     complete: bool
 
     def expects(self, status: int) -> bool:
-        """True if the step succeeds with this status."""
         return bool({str(status), f"{status // 100}xx"} & {*self.expected})
 
 
@@ -225,9 +208,6 @@ class _Exchange:
         self._lines: list[socket.socket] = []
 
     def outcome(self) -> Outcome:
-        """Raises Stopped, and errors of `_admit`."""
-        import httpx
-
         self._context.on_stop(self._end)
         limits = [
             each for each in (self._context.remaining, self._context.idle) if each is not None
@@ -320,8 +300,6 @@ class _Exchange:
         return failed("PB-STEP-HTTP", f"{self._order.method} {_place(url)} {why}", output=output)
 
     def _unanswered(self, error: httpx.HTTPError) -> Outcome:
-        import httpx
-
         place = _place(error.request.url)
         why = one_line(re.sub(_NUMBER, "", str(error))) or type(error).__name__
         idle, remaining = self._context.idle, self._context.remaining
@@ -355,7 +333,7 @@ class _Exchange:
         with self._lock:
             for line in self._lines:
                 with suppress(OSError):  # the other end has closed it
-                    line.shutdown(2)  # SHUT_RDWR
+                    line.shutdown(socket.SHUT_RDWR)
 
     def _forget(self) -> None:
         with self._lock:
@@ -366,8 +344,6 @@ class _Exchange:
 
 def _authorities() -> ssl.SSLContext:
     """Verifies certificates. StepError PB-STEP-INPUT if those of the authorities are not there."""
-    import httpx
-
     try:
         return httpx.create_ssl_context()
     except OSError as error:

@@ -6,6 +6,7 @@ namespace, and the value, when it is called, makes the executor.
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from playbook_supervisor import plugins
@@ -33,8 +34,6 @@ BUILT_IN: dict[str, str] = {
 def find(namespace: str) -> Executor:
     """The executor of this namespace; ours come first. CheckError PB-CHECK-NAMESPACE."""
     if namespace in BUILT_IN:
-        from pkgutil import resolve_name
-
         ours: Executor = resolve_name(BUILT_IN[namespace])()
         return ours
     offered = plugins.offered(plugins.EXECUTORS)

@@ -59,7 +59,6 @@ class Upstream:
 
     @property
     def name(self) -> str:
-        """`origin/main`."""
         return f"{self.remote}/{self.branch}"
 
 
@@ -84,7 +83,6 @@ class Repository:
         )
 
     def ask(self, *arguments: str) -> str:
-        """The output of a command that only reads this checkout."""
         done = self.git(*arguments)
         if done.returncode != 0:
             raise refused(f"git {arguments[0]}", done)
@@ -104,12 +102,10 @@ class Repository:
 
     @property
     def root(self) -> Path:
-        """The top of the checkout."""
         return self._context.root
 
     @property
     def runtime(self) -> Path:
-        """The folder of the checkout's runtime state."""
         return checkout.find(self._context.root).runtime
 
     def _in_step(
@@ -151,7 +147,6 @@ class Repository:
         return self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").stdout.strip()
 
     def exists(self, ref: str) -> bool:
-        """True if there is a reference with that full name."""
         return self.git("show-ref", "--verify", "--quiet", ref).returncode == 0
 
     def contains(self, commit: str, ancestor: str) -> bool:
@@ -181,7 +176,6 @@ class Repository:
         return push_remote(self.git, branch)
 
     def remotes(self) -> list[str]:
-        """The names of all remotes."""
         return self.ask("remote").split()
 
     def upstream(self, branch: str) -> Upstream | None:

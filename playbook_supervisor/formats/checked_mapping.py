@@ -33,7 +33,6 @@ class Problems:
         self._found: list[Problem] = []
 
     def add(self, path: Path, text: str, guidance: str = "", *, key: bool = False) -> None:
-        """Report the value at `path`, or its `key`."""
         if len(self._found) < MAX_PROBLEMS:
             name = ".".join(first_line(part, 60) for part in path if isinstance(part, str))
             message = f"{name}: {text}" if name else text
@@ -42,7 +41,6 @@ class Problems:
             self._found.append(problem)
 
     def found(self) -> tuple[Problem, ...]:
-        """All problems, in the order of the file."""
         return tuple(sorted(self._found, key=lambda each: each.position))
 
 
@@ -63,7 +61,6 @@ class Section:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Every key of the mapping, known or not."""
         return frozenset(self._data)
 
     def report(self, key: str, text: str, cure: str = "", *, at_key: bool = False) -> None:
@@ -78,11 +75,9 @@ class Section:
         return [name for name in self._data if re.match(form, name)]
 
     def section(self, key: str, keys: Sequence[str] = ()) -> Section:
-        """The mapping under `key`."""
         return Section(self._problems, self._data.get(key, {}), (*self._path, key), keys)
 
     def line(self, key: str, default: str) -> str:
-        """A string of one line."""
         if key not in self._data:
             return default
         return self._line(self._data[key], (*self._path, key)) or default
@@ -105,7 +100,6 @@ class Section:
         return argv or ()
 
     def switch(self, key: str, *, default: bool) -> bool:
-        """True or false."""
         if key not in self._data:
             return default
         value = getattr(self._data[key], "value", None)  # only unquoted scalars have it
@@ -115,7 +109,6 @@ class Section:
         return value
 
     def seconds(self, key: str, default: float) -> float:
-        """A positive number of seconds."""
         return self.above_zero(key, default, "a number of seconds")
 
     def above_zero(self, key: str, default: Number, what: str, *, whole: bool = False) -> Number:
@@ -131,7 +124,6 @@ class Section:
         return number
 
     def choice(self, key: str, allowed: Sequence[Word], default: Word) -> Word:
-        """One of the allowed words."""
         return self.maybe(key, allowed) or default
 
     def maybe(self, key: str, allowed: Sequence[Word]) -> Word | None:

@@ -42,13 +42,11 @@ class Fields:
         return str(value)
 
     def required(self, key: str) -> str:
-        """A non-empty string."""
         if not (text := self.text(key)):
             raise UnfitError(key, "is missing")
         return text
 
     def word(self, key: str, words: type[_Word]) -> _Word:
-        """A member of the enum."""
         text = self.required(key)
         try:
             return words(text)
@@ -57,7 +55,6 @@ class Fields:
             raise UnfitError(key, f"{text[:40]!r} is not one of {allowed}") from None
 
     def maybe_word(self, key: str, words: type[_Word]) -> _Word | None:
-        """A member of the enum, or None."""
         return self.word(key, words) if self.text(key) else None
 
     def time(self, key: str) -> int:
@@ -68,17 +65,14 @@ class Fields:
         return ms
 
     def maybe_time(self, key: str) -> int | None:
-        """Milliseconds since the epoch, or None."""
         return self.time(key) if self.text(key) else None
 
     def integer(self, key: str, *, least: int | None = None) -> int:
-        """A whole number."""
         if (number := self.maybe_integer(key, least=least)) is None:
             raise UnfitError(key, "is missing")
         return number
 
     def maybe_integer(self, key: str, *, least: int | None = None) -> int | None:
-        """A whole number, or None."""
         value = _typed(self._value(key))
         if value is None:
             return None
@@ -89,7 +83,6 @@ class Fields:
         return value
 
     def maybe_decimal(self, key: str) -> float | None:
-        """A number, or None."""
         value = _typed(self._value(key))
         if value is None or value == "":
             return None
@@ -98,7 +91,6 @@ class Fields:
         return value
 
     def flag(self, key: str) -> bool:
-        """`true` or `false`; false if there is none."""
         value = _typed(self._value(key))
         if value is None:
             return False
@@ -107,7 +99,6 @@ class Fields:
         return value
 
     def items(self, key: str) -> list[object]:
-        """A list, empty if there is none."""
         value = self._value(key)
         if value is None or value == "":
             return []
@@ -116,7 +107,6 @@ class Fields:
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings, empty if there is none."""
         items = self.items(key)
         for item in items:
             if not isinstance(item, str):
@@ -135,7 +125,6 @@ class Fields:
         return fields
 
     def mapping(self, key: str) -> Mapping[str, object]:
-        """A mapping, empty if there is none."""
         value = self._value(key)
         if value is None or value == "":
             return {}
@@ -174,11 +163,9 @@ class JsonFields(Fields):
     """Fields of our own JSON, in which times are milliseconds."""
 
     def time(self, key: str) -> int:
-        """Milliseconds since the epoch."""
         return self.integer(key)
 
     def maybe_time(self, key: str) -> int | None:
-        """Milliseconds since the epoch, or None."""
         return self.maybe_integer(key)
 
 

@@ -205,7 +205,6 @@ class Builder:
         self._open: list[_Mapping | _Sequence] = []
 
     def begin(self, line: int, col: int, *, mapping: bool) -> None:
-        """A mapping or a sequence begins."""
         if self._open and self._open[-1].wants_key:
             self._complex(line, col)
         if len(self._open) >= MAX_DEPTH:
@@ -218,7 +217,6 @@ class Builder:
         self._open.append(_Mapping(line, col) if mapping else _Sequence(line, col))
 
     def end(self) -> None:
-        """The innermost mapping or sequence ends."""
         done = self._open.pop()
         self._add(done.data, done.line, done.col, done.members)
 

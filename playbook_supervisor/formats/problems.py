@@ -57,7 +57,6 @@ class FileReport(Record):
 
     @property
     def ok(self) -> bool:
-        """True if there are no errors."""
         return not any(problem.severity == "error" for problem in self.problems)
 
     @property

@@ -111,7 +111,6 @@ class ErrorPolicy(Record):
 
     @property
     def handlings(self) -> tuple[Handling, ...]:
-        """Each handling, the default first."""
         return (self.default, *(each for _, each in self.by_code))
 
     def handling(self, *codes: str) -> Handling:
@@ -120,7 +119,6 @@ class ErrorPolicy(Record):
         return next((handlings[code] for code in codes if code in handlings), self.default)
 
     def reacts(self, reaction: Reaction) -> bool:
-        """True if some error has this reaction."""
         return any(each.reaction is reaction for each in self.handlings)
 
 

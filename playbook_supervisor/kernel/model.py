@@ -151,7 +151,6 @@ class Step(Record):
 
     @property
     def is_checkpoint(self) -> bool:
-        """True if it is a gate and nothing else: there is nothing to run."""
         return self.namespace == CHECKPOINT
 
     @property
@@ -187,7 +186,6 @@ class Step(Record):
 
     @property
     def needs_agent(self) -> bool:
-        """True if an agent carries it out, and no executor."""
         return self.namespace in AGENT_NAMESPACES
 
 
@@ -277,7 +275,6 @@ class Playbook(Record, slots=False):
 
     @cached_property
     def phase_of(self) -> dict[str, int]:
-        """Step id → index into `phases`."""
         return {step.id: index for index, phase in enumerate(self.phases) for step in phase}
 
 

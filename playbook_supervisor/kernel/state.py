@@ -102,7 +102,6 @@ class Entry(Record):
 
     @property
     def id(self) -> str:
-        """The attempt's id, `implement#2`."""
         return f"{self.step_id}#{self.attempt}"
 
     @property
@@ -111,7 +110,6 @@ class Entry(Record):
 
     @property
     def gate(self) -> Gate | None:
-        """The open gate, if there is one."""
         if self.status is EntryStatus.IN_PROGRESS and self.gates and self.gates[-1].open:
             return self.gates[-1]
         return None
@@ -318,11 +316,9 @@ class State(Record, slots=False):
 
     @property
     def pristine(self) -> bool:
-        """True if the session has no entries yet."""
         return not self.entries and not self.past.entries
 
     def next_entry(self, step_id: str, at: int) -> Entry:
-        """The entry that begins the next attempt at a step."""
         attempts = self.attempts(step_id)
         return Entry(
             step_id=step_id,

@@ -312,7 +312,7 @@ class TestABrokenServer:
     def test_that_ignores_the_end_of_its_input_and_sigterm(
         self, handmade: Handmade, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("playbook_supervisor.executors.mcp.GRACE", 0.2)
+        monkeypatch.setattr("playbook_supervisor.executors.mcp_call.GRACE", 0.2)
         shorten_grace(monkeypatch)
         bench = handmade(
             "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef end():\n    time.sleep(3600)\n"
