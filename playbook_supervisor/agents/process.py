@@ -107,36 +107,31 @@ class OutputMessages:
         yield Message(text if self._left >= 0 else cut)
 
     def log(self, text: str) -> None:
-        if self._call.log is not None and (harmless_text := harmless(text, self._call).strip()):
-            self._call.log(harmless_text)
+        if self._call.log is not None and (kept := _harmless(text, self._call)):
+            self._call.log(kept)
 
 
 def whole_output(text: str, call: Call) -> str:
     """The output of the call, sanitized, without secrets, capped."""
-    return capped(harmless(text, call).strip(), call.cap)
+    return capped(_harmless(text, call), call.cap)
 
 
-def harmless(text: str, call: Call) -> str:
-    """The text without control characters and then without secrets, which these could disguise."""
-    return redact(printable(text, keep_newlines=True), call.secrets)
+def _harmless(text: str, call: Call) -> str:
+    """Without control characters, and then without secrets, which these could disguise."""
+    return redact(printable(text, keep_newlines=True), call.secrets).strip()
 
 
 def ended_early(why: Why, call: Call, name: str, output: str = "") -> Outcome:
     """The outcome where a deadline or `stop` ended the call."""
-    stopped = (
-        "PB-AGENT-CRASHED",
-        f"{name} was stopped before it ended",
-        "`playbook resume` runs the step again.",
-    )
-    code, message, guidance = {
-        "wall": ("PB-AGENT-TIMEOUT", f"{name} ran for more than {_seconds(call.wall)}", ""),
-        "idle": ("PB-AGENT-TIMEOUT", f"{name} printed nothing for {_seconds(call.idle)}", ""),
-    }.get(why, stopped)
+    code, guidance = "PB-AGENT-TIMEOUT", ""
+    if why == "wall":
+        message = f"{name} ran for more than {call.wall or 0:g} s"
+    elif why == "idle":
+        message = f"{name} printed nothing for {call.idle or 0:g} s"
+    else:
+        code, message = "PB-AGENT-CRASHED", f"{name} was stopped before it ended"
+        guidance = "`playbook resume` runs the step again."
     return failed(code, message, name=name, guidance=guidance, output=output)
-
-
-def _seconds(deadline: float | None) -> str:
-    return f"{deadline or 0:g} s"
 
 
 def _ended(worker: Worker, call: Call, name: str) -> Outcome:

@@ -26,7 +26,7 @@ the reply to the last request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -105,29 +105,27 @@ class _Reading:
             self._fault(at, "an attempt needs an action; `{}` does nothing")
         return tuple(self._action((*at, index), action) for index, action in enumerate(data))
 
-    def _action(self, at: Place, data: Data) -> ScriptAction:
-        return self._act(at, self._mapping(at, data, KEYS))
-
-    def _act(self, at: Place, action: Mapping[str, Data]) -> ScriptAction:
+    def _action(self, at: Place, data: Data, keys: Sequence[str] = KEYS) -> ScriptAction:
+        action = self._mapping(at, data, keys)
         ends = [key for key in ENDS if key in action]
         if len(ends) > 1:
             message = f"an action takes only one of {' and '.join(ends)}"
             self._fault((*at, ends[1]), message, key=True)
-        denied = (
-            self._mapping((*at, "denied"), action["denied"], ACTS) if "denied" in action else None
-        )
-        return ScriptAction(
-            ask=self._requests((*at, "ask"), action["ask"]) if "ask" in action else (),
-            denied=None if denied is None else self._act((*at, "denied"), denied),
-            say=self._lines((*at, "say"), action.get("say", [])),
-            seconds=self._seconds((*at, "seconds"), action["seconds"])
-            if "seconds" in action
-            else 0.0,
-            write=self._files((*at, "write"), action.get("write", {})),
-            fail=self._reason((*at, "fail"), action["fail"]) if "fail" in action else "",
-            hang=self._flag((*at, "hang"), action["hang"]) if "hang" in action else False,
-            die=self._flag((*at, "die"), action["die"]) if "die" in action else False,
-        )
+        readers: Mapping[str, Callable[[Place, Data], Any]] = {
+            "ask": self._requests,
+            "denied": self._instead,
+            "say": self._lines,
+            "seconds": self._seconds,
+            "write": self._files,
+            "fail": self._reason,
+            "hang": self._flag,
+            "die": self._flag,
+        }
+        given = {key: readers[key]((*at, key), action[key]) for key in keys if key in action}
+        return ScriptAction(**given)
+
+    def _instead(self, at: Place, data: Data) -> ScriptAction:
+        return self._action(at, data, ACTS)
 
     def _requests(self, at: Place, data: Data) -> tuple[ScriptRequest, ...]:
         if isinstance(data, list):
@@ -164,16 +162,13 @@ class _Reading:
         return {
             "question": text,
             "header": self._text(at, asked.get("header", "")),
-            "options": [
-                {"label": option, "description": ""}
-                if isinstance(option, str)
-                else self._option(at, option)
-                for option in options
-            ],
+            "options": [self._option(at, option) for option in options],
             "multiSelect": "multiple" in asked and self._flag(at, asked["multiple"]),
         }
 
     def _option(self, at: Place, data: Data) -> Mapping[str, Any]:
+        if isinstance(data, str):
+            return {"label": data, "description": ""}
         option = self._mapping(at, data, ("label", "description"))
         return {key: self._text(at, option.get(key, "")) for key in ("label", "description")}
 

@@ -17,17 +17,8 @@ WORDS_AT_PROMPT = 8
 
 _SYNONYMS_OF = {
     Resolution.CONTINUE: (
-        "yes",
-        "y",
-        "yep",
-        "ok",
-        "okay",
-        "go",
-        "go ahead",
-        "proceed",
-        "approve",
-        "approved",
-        "lgtm",
+        *("yes", "y", "yep", "ok", "okay", "go", "go ahead", "proceed"),
+        *("approve", "approved", "lgtm"),
     ),
     Resolution.RETRY: ("again", "rerun"),
     Resolution.ACCEPT: ("waive", "override"),

@@ -178,6 +178,7 @@ class TestBeforeAnythingRuns:
     ) -> None:
         """An older one will not do."""
         monkeypatch.setitem(sys.modules, "mcp", there)
+        monkeypatch.delitem(sys.modules, "playbook_supervisor.executors.mcp_call", raising=False)
         error = bench.error(MCP, to("do"))
         assert error.code == "PB-STEP-PROGRAM"
         assert "playbook-supervisor[mcp]" in error.guidance
