@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.protocol import INPUT, Context, Project, Task
-from playbook_supervisor.executors.repository import CODE, HEADS, Repository, short
+from playbook_supervisor.executors.protocol import Context, Project, Task, input_error
+from playbook_supervisor.executors.repository import HEADS, Repository, git_error, short
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.expressions.references import with_any_values
@@ -62,16 +61,14 @@ def _switch(repository: Repository, name: str, create: str, base: str) -> str:
     tracked = f"refs/remotes/{remote}/{name}"
     known = local or (bool(remote) and repository.exists(tracked))
     if known and create == REQUIRED:
-        raise StepError(
-            CODE,
+        raise git_error(
             f"the branch {name} exists already, and `create: required` wants a new one",
-            guidance="Choose another name, or write `create: allowed`.",
+            "Choose another name, or write `create: allowed`.",
         )
     if not known and create == NEVER:
-        raise StepError(
-            CODE,
+        raise git_error(
             f"there is no branch {name}, and `create: never` makes none",
-            guidance="Create it, correct its name, or write `create: allowed`.",
+            "Create it, correct its name, or write `create: allowed`.",
         )
     doing = f"switching to {name}"
     if here:
@@ -88,10 +85,9 @@ def _switch(repository: Repository, name: str, create: str, base: str) -> str:
 def _create(repository: Repository, name: str, base: str, doing: str) -> str:
     start = repository.commit(base or "HEAD")
     if base and not start:
-        raise StepError(
-            INPUT,
+        raise input_error(
             f"there is no commit {first_line(base, 80)!r} to start {name} from",
-            guidance="Correct `base`: a branch, a tag or a commit.",
+            "Correct `base`: a branch, a tag or a commit.",
         )
     repository.change(*_SWITCH, "--no-track", "--create", name, *filter(None, [start]), doing=doing)
     origin = f" from {base}" if base else ""
@@ -100,14 +96,11 @@ def _create(repository: Repository, name: str, base: str, doing: str) -> str:
 
 def _name(task: Task) -> str:
     if len(task.words) != 1:
-        raise StepError(
-            INPUT, "a `branch` step takes one name", guidance="Write it as in `branch fix-login`."
-        )
+        raise input_error("a `branch` step takes one name", "Write it as in `branch fix-login`.")
     (name,) = task.words
     if name == "HEAD" or flaw_of(Parameter.NAME, with_any_values(name)):
-        raise StepError(
-            INPUT,
+        raise input_error(
             f"{first_line(name, 80)!r} is not a valid name of a branch",
-            guidance="Use letters, digits, `-`, `_`, `.` and `/`.",
+            "Use letters, digits, `-`, `_`, `.` and `/`.",
         )
     return name

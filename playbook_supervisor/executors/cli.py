@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.errors import StepError, StorageError
-from playbook_supervisor.executors.protocol import Context, Project, Task, failed, of_error
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.executors.protocol import (
+    Context,
+    Project,
+    Task,
+    failed,
+    input_error,
+    of_error,
+)
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.expressions.references import is_known
@@ -44,7 +51,7 @@ class CliExecutor:
     def check(self, task: Task, project: Project | None) -> None:
         """StepError if there is no program; PolicyError if the project does not admit it."""
         if not task.words:
-            raise StepError("PB-STEP-INPUT", "`cli` names no program", guidance=_EXAMPLE)
+            raise input_error("`cli` names no program", _EXAMPLE)
         if project is not None and is_known(task.words[0]):
             admit_program(project.config, task.words, project.cwd, env=_variables(task))
 

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from playbook_supervisor.errors import GitError, StepError
-from playbook_supervisor.executors.protocol import INPUT, Context, Task, refuse_words
-from playbook_supervisor.executors.repository import CODE, Repository, Upstream, short
+from playbook_supervisor.executors.protocol import Context, Task, input_error, refuse_words
+from playbook_supervisor.executors.repository import Repository, Upstream, git_error, short
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.commit_files import taken
@@ -67,7 +67,7 @@ class CommitExecutor:
         try:
             chosen = taken(context.root, patterns, task.also, task.before)
         except GitError as error:
-            raise StepError(CODE, error.message, guidance=error.guidance) from error
+            raise git_error(error.message, error.guidance) from error
         made, files = _commit(repository, message, chosen.files)
         told = f"committed {counted(len(files), 'file')} as {short(made)}"
         told = told if made else f"nothing to commit in {', '.join(patterns)}"
@@ -86,7 +86,7 @@ def _message(task: Task) -> str:
     message: str = task.options["message"].strip()
     refuse_words(task)
     if not message:
-        raise StepError(INPUT, "the message of the commit is empty", guidance="Correct `message`.")
+        raise input_error("the message of the commit is empty", "Correct `message`.")
     return printable(message, keep_newlines=True)
 
 
@@ -94,10 +94,9 @@ def _patterns(paths: Sequence[str]) -> tuple[str, ...]:
     for path in paths:
         parts = PurePosixPath(path).parts
         if path.startswith("/") or ".." in parts or printable(path) != path:
-            raise StepError(
-                INPUT,
+            raise input_error(
                 f"the pattern {first_line(path, 80)!r} is no path inside the repository",
-                guidance="Write patterns from the top of the repository, without `..`.",
+                "Write patterns from the top of the repository, without `..`.",
             )
     return tuple(paths)
 
@@ -105,10 +104,9 @@ def _patterns(paths: Sequence[str]) -> tuple[str, ...]:
 def _upstream(repository: Repository, branch: str, *, push: bool, pull: bool) -> Upstream | None:
     upstream = repository.upstream(branch) if push or pull else None
     if push and upstream is None:
-        raise StepError(
-            CODE,
+        raise git_error(
             f"there is no remote to push {branch} to",
-            guidance="Add one (`git remote add origin ADDRESS`), or write `push: false`.",
+            "Add one (`git remote add origin ADDRESS`), or write `push: false`.",
         )
     return upstream
 
@@ -146,7 +144,7 @@ def _push(repository: Repository, upstream: Upstream, made: str) -> str:
         if not made:
             raise
         message = f"committed {short(made)}, but {error.message}"
-        raise StepError(CODE, message, guidance=error.guidance, cause=error.cause) from error
+        raise git_error(message, error.guidance, cause=error.cause) from error
 
 
 def _pathspecs(files: Sequence[str]) -> bytes:

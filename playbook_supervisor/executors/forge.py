@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StepError, StorageError
-from playbook_supervisor.executors.protocol import INPUT, Context, Task, refuse_words
+from playbook_supervisor.executors.protocol import Context, Task, input_error, refuse_words
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.system.git import github
 from playbook_supervisor.system.git.git_unattended import refusal
@@ -46,27 +46,26 @@ def gh(context: Context, *arguments: str, stdin: str = "") -> str:
             timeout=DEADLINE,
         )
     except StorageError as error:
-        raise StepError(
-            CODE,
-            first_line(error.message),
-            guidance="Install GitHub's gh and put it on PATH.",
-            cause=error.cause,
+        raise forge_error(
+            first_line(error.message), "Install GitHub's gh and put it on PATH.", cause=error.cause
         ) from error
     if done.timed_out:
-        raise StepError(
-            CODE,
+        raise forge_error(
             f"gh did not answer within {DEADLINE:g} s",
-            guidance="Look at the network, then run the step again.",
+            "Look at the network, then run the step again.",
         )
     if done.returncode != 0:
         raise _refused(" ".join(arguments[:2]), done)
     if done.truncated:
-        raise StepError(
-            CODE,
-            f"gh printed more than {context.cap:,} bytes",
-            guidance="Raise `max_output_bytes` of the step.",
+        raise forge_error(
+            f"gh printed more than {context.cap:,} bytes", "Raise `max_output_bytes` of the step."
         )
     return done.stdout
+
+
+def forge_error(message: str, guidance: str = "", *, cause: str = "") -> StepError:
+    """PB-STEP-FORGE: gh does not do it."""
+    return StepError(CODE, message, guidance=guidance, cause=cause)
 
 
 def entries(answer: str) -> list[dict[str, Any]]:
@@ -79,7 +78,7 @@ def entries(answer: str) -> list[dict[str, Any]]:
 
 def unexpected(wanted: str) -> StepError:
     """The error if gh printed something else than `wanted`."""
-    return StepError(CODE, f"gh did not answer with {wanted}", guidance="Update gh.")
+    return forge_error(f"gh did not answer with {wanted}", "Update gh.")
 
 
 def title_of(task: Task) -> str:
@@ -87,7 +86,7 @@ def title_of(task: Task) -> str:
     refuse_words(task)
     if title := one_line(task.options["title"], _LONGEST_TITLE):
         return title
-    raise StepError(INPUT, "the title is empty", guidance="Correct `title`.")
+    raise input_error("the title is empty", "Correct `title`.")
 
 
 def create(
@@ -115,4 +114,4 @@ def _refused(what: str, done: Completed) -> StepError:
         why, cure = "gh does not reach the forge", "Look at the network, then run the step again."
     else:
         why, cure = f"gh {what} failed", ""
-    return StepError(CODE, f"{why}: {said.words}", guidance=cure, cause=said.cause)
+    return forge_error(f"{why}: {said.words}", cure, cause=said.cause)

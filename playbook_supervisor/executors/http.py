@@ -23,7 +23,14 @@ import httpx
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.protocol import INPUT, Context, Project, Stopped, Task, failed
+from playbook_supervisor.executors.protocol import (
+    Context,
+    Project,
+    Stopped,
+    Task,
+    failed,
+    input_error,
+)
 from playbook_supervisor.formats.sanitize import first_line, one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import OutputFormat
@@ -111,15 +118,15 @@ def parsed(text: str) -> httpx.URL:
     try:
         return httpx.URL(text)
     except (httpx.InvalidURL, ValueError) as error:
-        raise unusable(f"{one_line(text, 80)!r} is not a URL: {error}") from error
+        raise input_error(f"{one_line(text, 80)!r} is not a URL: {error}") from error
 
 
 def admit(url: httpx.URL, config: Config | None) -> None:
     """StepError PB-STEP-INPUT, PolicyError PB-POLICY-DENIED."""
     if url.scheme not in ("http", "https") or not url.host:
-        raise unusable(f"{_place(url)!r} is not a URL of http or https with a host")
+        raise input_error(f"{_place(url)!r} is not a URL of http or https with a host")
     if url.userinfo:
-        raise unusable(
+        raise input_error(
             f"the URL of {url.host} contains credentials; send them in a header, "
             "as `{{secret:NAME}}`"
         )
@@ -146,11 +153,11 @@ class Order:
 def parts(task: Task) -> tuple[str, str]:
     """The method and the URL; a method that refers to an arg stays so. StepError PB-STEP-INPUT."""
     if len(task.words) != 2:
-        raise unusable(f"`http` takes a method and a URL, not {len(task.words)} words")
+        raise input_error(f"`http` takes a method and a URL, not {len(task.words)} words")
     method, url = task.words
     if is_known(method) and method.upper() not in METHODS:
         name = one_line(method, 40)
-        raise unusable(f"there is no method {name!r}{suggestion(name, METHODS)}")
+        raise input_error(f"there is no method {name!r}{suggestion(name, METHODS)}")
     return method.upper(), url
 
 
@@ -176,11 +183,11 @@ def ordered(task: Task) -> Order:
 def _header(name: str, value: str) -> tuple[str, str]:
     """The header, if it cannot change the request around it. Its value may be a secret."""
     if not re.fullmatch(_NAME, name):
-        raise unusable(f"{one_line(name, 40)!r} is not the name of a header")
+        raise input_error(f"{one_line(name, 40)!r} is not the name of a header")
     if name.lower() in _OURS:
-        raise unusable(f"the header {name} cannot be set; it follows from the request")
+        raise input_error(f"the header {name} cannot be set; it follows from the request")
     if not re.fullmatch(_VALUE, value):
-        raise unusable(f"the value of the header {name} is not one line of printable ASCII")
+        raise input_error(f"the value of the header {name} is not one line of printable ASCII")
     return name, value.strip()
 
 
@@ -188,15 +195,10 @@ def _body(task: Task) -> tuple[bytes, str]:
     """The body to send, and its type: `json`, else `body`, else what the step reads as stdin."""
     given = {"json", "body"} & task.options.keys()
     if given and task.stdin:
-        raise unusable(f"the step has both `stdin` and `with.{min(given)}` to send")
+        raise input_error(f"the step has both `stdin` and `with.{min(given)}` to send")
     if "json" in given:
         return json.dumps(task.options["json"]).encode(), "application/json"
     return task.options.get("body", task.stdin).encode("utf-8", "replace"), ""
-
-
-def unusable(message: str) -> StepError:
-    """PB-STEP-INPUT."""
-    return StepError(INPUT, message)
 
 
 class _Exchange:
@@ -348,7 +350,7 @@ def _authorities() -> ssl.SSLContext:
         return httpx.create_ssl_context()
     except OSError as error:
         variables = " or ".join(name for name in _TRUSTED if name in os.environ)
-        raise unusable(f"the certificates of {variables} cannot be read: {error}") from error
+        raise input_error(f"the certificates of {variables} cannot be read: {error}") from error
 
 
 def _status(response: httpx.Response) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.protocol import Context, Project, Task, failed
+from playbook_supervisor.executors.protocol import Context, Project, Task, failed, input_error
 from playbook_supervisor.formats.sanitize import one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.expressions.references import is_known
@@ -81,7 +81,7 @@ def _named(task: Task) -> tuple[str, str]:
     server, dot, tool = task.words[0].partition(".") if len(task.words) == 1 else ("", "", "")
     if not (server and dot and tool):
         shown = one_line(" ".join(task.words), 60)
-        raise StepError("PB-STEP-INPUT", f"`mcp` takes SERVER.TOOL, not {shown!r}")
+        raise input_error(f"`mcp` takes SERVER.TOOL, not {shown!r}")
     return server, tool
 
 

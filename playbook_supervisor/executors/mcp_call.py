@@ -29,7 +29,7 @@ from mcp.types import (
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import PlaybookError, StepError
-from playbook_supervisor.executors.protocol import Context, Stopped, Task, failed
+from playbook_supervisor.executors.protocol import Context, Stopped, Task, failed, input_error
 from playbook_supervisor.formats.sanitize import first_line, last_line, one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.process.cancellation import cancelled_by
@@ -108,7 +108,7 @@ class Call:
         there = one_line(", ".join(sorted(names)), 500) or "no tools"
         shown = one_line(self._tool, 60)
         message = f"{self._who} has no tool {shown!r}{suggestion(shown, names)}"
-        raise StepError("PB-STEP-INPUT", message, guidance=f"It has {there}.")
+        raise input_error(message, f"It has {there}.")
 
     def _judged(self, result: CallToolResult) -> Outcome:
         text = "\n".join(map(_text, result.content))

@@ -16,17 +16,16 @@ from typing import Any
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.forge import (
-    CODE,
     create,
     entries,
+    forge_error,
     gh,
     title_of,
     titled,
     unexpected,
 )
-from playbook_supervisor.executors.protocol import INPUT, Context, Stopped, Task, refuse_words
-from playbook_supervisor.executors.repository import CODE as GIT
-from playbook_supervisor.executors.repository import Repository
+from playbook_supervisor.executors.protocol import Context, Stopped, Task, input_error, refuse_words
+from playbook_supervisor.executors.repository import Repository, git_error
 from playbook_supervisor.formats.sanitize import counted, first_line, one_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.git import github
@@ -92,7 +91,7 @@ class PullRequestExecutor:
         title_of(task)  # before anything is pushed
         base = task.options.get("base", "")
         if base and not github.is_plain(base):
-            raise StepError(INPUT, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
+            raise input_error(f"{first_line(base, 80)!r} is no branch", "Correct it.")
         repository = Repository(context)
         branch = _branch(context, repository, base)
         pull = _known(context, repository, branch, base)
@@ -116,14 +115,13 @@ def _branch(context: Context, repository: Repository, base: str) -> str:
     """The branch to publish; never the one that it would be merged into, which is pushed to."""
     branch = repository.required_branch()
     if branch in (base, default_branch(context.root)):
-        raise StepError(
-            GIT,
+        raise git_error(
             f"{branch} is checked out, which a pull request would be merged into",
-            guidance="Add a `branch` step before this one, and commit there.",
+            "Add a `branch` step before this one, and commit there.",
         )
     if not github.is_plain(branch):
         shown = first_line(branch, 60)
-        raise StepError(GIT, f"{shown!r} is no name for a branch", guidance="Rename it.")
+        raise git_error(f"{shown!r} is no name for a branch", "Rename it.")
     return branch
 
 
@@ -156,10 +154,9 @@ def _pull_request(data: Mapping[str, Any]) -> PullRequest:
 def _push(context: Context, repository: Repository, branch: str) -> None:
     upstream = repository.upstream(branch)
     if upstream is None:
-        raise StepError(
-            GIT,
+        raise git_error(
             f"there is no remote to push {branch} to",
-            guidance="Add the forge's repository: `git remote add origin ADDRESS`.",
+            "Add the forge's repository: `git remote add origin ADDRESS`.",
         )
     if pushed := repository.push(upstream):
         context.say(pushed)
@@ -247,9 +244,7 @@ class _Wait:
         if pull.state == "MERGED":
             return f"{pull} is merged"
         if pull.state != "OPEN":
-            raise StepError(
-                CODE, f"{pull} was closed: {pull.url}", guidance="Reopen it, or skip the step."
-            )
+            raise forge_error(f"{pull} was closed: {pull.url}", "Reopen it, or skip the step.")
         if wanted == "checks":
             return self._checks(answer)
         self._tell(f"waiting until {pull} is merged: {pull.url}")
@@ -263,10 +258,9 @@ class _Wait:
         pending = [name for name, result in results if result in _PENDING]
         failed = [name for name, result in results if result not in _PENDING | _PASSED]
         if failed:
-            raise StepError(
-                CODE,
+            raise forge_error(
                 f"{counted(len(failed), 'check')} of {self._pull} failed: {', '.join(failed[:3])}",
-                guidance="Fix what the check reports, push, then run the step again.",
+                "Fix what the check reports, push, then run the step again.",
                 cause=self._pull.url,
             )
         if pending:

@@ -90,15 +90,18 @@ def failed(
     return Outcome(error=failure, output=output)
 
 
+def input_error(message: str, guidance: str = "") -> StepError:
+    """PB-STEP-INPUT: the step is written wrongly."""
+    return StepError(INPUT, message, guidance=guidance)
+
+
 def refuse_words(task: Task, project: Project | None = None) -> None:
     """StepError PB-STEP-INPUT if something follows the namespace of a step that has no words."""
     del project
     if task.words:
         article = "an" if task.namespace[0] in "aeiou" else "a"
-        raise StepError(
-            INPUT,
-            f"{article} `{task.namespace}` step has no words",
-            guidance="Write what it needs under `with:`.",
+        raise input_error(
+            f"{article} `{task.namespace}` step has no words", "Write what it needs under `with:`."
         )
 
 

@@ -92,10 +92,9 @@ class Repository:
         """Run a command that changes something, as `doing` says, and show what its hooks print."""
         done = patiently(self._in_step, *arguments, stdin=stdin)
         if held := lock_held(done):
-            raise StepError(
-                CODE,
+            raise git_error(
                 f"another git holds {held}",
-                guidance="Remove it if no git runs here, then run the step again.",
+                "Remove it if no git runs here, then run the step again.",
             )
         if done.returncode != 0:
             raise refused(f"git {arguments[0]}", done, doing)
@@ -133,12 +132,10 @@ class Repository:
     def required_branch(self) -> str:
         """The branch that is checked out, if no operation of a person is unfinished there."""
         if begun := under_way(checkout.find(self._context.root).git_dir):
-            raise StepError(CODE, f"{begun} is under way", guidance="Finish it or abort it.")
+            raise git_error(f"{begun} is under way", "Finish it or abort it.")
         if branch := self.branch():
             return branch
-        raise StepError(
-            CODE, "HEAD is on no branch", guidance="`git switch` to one, or add a `branch` step."
-        )
+        raise git_error("HEAD is on no branch", "`git switch` to one, or add a `branch` step.")
 
     def commit(self, name: str = "HEAD") -> str:
         """The id of the commit with that name; empty if there is none."""
@@ -205,11 +202,10 @@ class Repository:
         apart = ("rev-list", "--left-right", "--count", f"{head}...{upstream.tip}")
         here, there = map(int, self.ask(*apart).split())
         if here:
-            raise StepError(
-                CODE,
+            raise git_error(
                 f"{upstream.branch} and {upstream.name} have diverged: {counted(here, 'commit')} "
                 f"only here, {counted(there, 'commit')} only there",
-                guidance="Rebase or merge by hand, then run the step again.",
+                "Rebase or merge by hand, then run the step again.",
             )
         options = ("--quiet", "--ff-only", "--no-stat", "--no-autostash", "--no-overwrite-ignore")
         what = f"taking up {counted(there, 'commit')} of {upstream.name}"
@@ -237,6 +233,11 @@ class Repository:
         return self.ask("rev-list", "--count", "--max-count=1", "HEAD", "--not", known) != "0\n"
 
 
+def git_error(message: str, guidance: str = "", *, cause: str = "") -> StepError:
+    """PB-STEP-GIT: git or the remote does not do it."""
+    return StepError(CODE, message, guidance=guidance, cause=cause)
+
+
 def short(commit: str) -> str:
     """The beginning of a commit's id."""
     return commit[:_SHORT]
@@ -248,14 +249,13 @@ def refused(what: str, done: Completed, doing: str = "") -> StepError:
         return _would_overwrite(doing, blocked)
     said = refusal(done)
     who = f"{SAY_WHO}." if said.lacks_identity else ""
-    return StepError(CODE, f"{what} was refused: {said.words}", guidance=who, cause=said.cause)
+    return git_error(f"{what} was refused: {said.words}", who, cause=said.cause)
 
 
 def _would_overwrite(doing: str, files: list[str]) -> StepError:
-    return StepError(
-        CODE,
+    return git_error(
         f"{doing} would overwrite what is not committed: {some(files, _LISTED)}",
-        guidance="Commit, stash or move these files; nothing was changed.",
+        "Commit, stash or move these files; nothing was changed.",
         cause=last_words("\n".join(files), _CAUSE),
     )
 
@@ -268,9 +268,8 @@ def _push_refused(upstream: Upstream, done: Completed) -> StepError:
     told = " / ".join(line for line in said.lines if line.startswith("remote:"))
     words = first_line(": ".join(filter(None, (reason[1], told))), _LAST_WORDS)
     moved = reason[1].startswith("[rejected]")
-    return StepError(
-        CODE,
+    return git_error(
         f"{upstream.name} did not take the push: {words}",
-        guidance="Rebase or merge what it has, then run the step again." if moved else "",
+        "Rebase or merge what it has, then run the step again." if moved else "",
         cause=said.cause,
     )
