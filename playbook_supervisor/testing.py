@@ -115,25 +115,24 @@ def is_named_and_available(agent: Agent, folder: Path) -> None:
     _expect(agent.available() is None, f"it is not available: {agent.available()}")
 
 
-def ends_with_exactly_one_outcome(agent: Agent, folder: Path) -> None:
-    """The last message carries the outcome, and no other does."""
+def streams_its_output(agent: Agent, folder: Path) -> None:
+    """The last message carries the outcome, and no other does; the outcome has the output, too."""
     for command in ("works", "fails"):
         messages = list(agent.run(call_for(command, folder)))
         carrying = [index for index, each in enumerate(messages) if each.outcome is not None]
         _expect(carrying == [len(messages) - 1], f"/{command}: outcomes in messages {carrying}")
-
-
-def streams_its_output(agent: Agent, folder: Path) -> None:
-    """Its output arrives as messages and as the outcome's output."""
-    messages = list(agent.run(call_for("works", folder)))
-    _expect(any(message.text for message in messages), "/works: it printed nothing")
-    _expect(_outcome(messages).output != "", "/works: the outcome has no output")
+        if command == "works":
+            _expect(any(message.text for message in messages), "/works: it printed nothing")
+            _expect(_outcome(messages).output != "", "/works: the outcome has no output")
 
 
 def works_in_the_directory_given(agent: Agent, folder: Path) -> None:
-    """It writes into the call's directory, not into the runner's."""
+    """It writes into the call's directory, not the runner's. To stop it later has no effect."""
     call = call_for("works", folder)
-    _succeeds(agent.run(call), "/works", call.cwd / "works.txt")
+    running = agent.run(call)
+    messages = list(running)
+    running.stop()
+    _succeeds(messages, "/works", call.cwd / "works.txt")
     _expect(not Path("works.txt").exists(), "/works: works.txt is in the runner's directory")
 
 
@@ -151,14 +150,13 @@ def a_failure_has_message_and_guidance(agent: Agent, folder: Path) -> None:
         _explains(outcome, f"/{command}", "PB-AGENT-")
 
 
-def the_wall_deadline_ends_it(agent: Agent, folder: Path) -> None:
-    """It runs for at most `wall` seconds, and no process remains."""
-    _times_out(agent, call_for("hangs", folder, wall=DEADLINE))
-
-
-def the_idle_deadline_ends_it(agent: Agent, folder: Path) -> None:
-    """It prints nothing for at most `idle` seconds, and no process remains."""
-    _times_out(agent, call_for("hangs", folder, idle=DEADLINE))
+def a_deadline_ends_it(agent: Agent, folder: Path) -> None:
+    """It runs for at most `wall` seconds, is silent for at most `idle`, and leaves no process."""
+    for name, wall, idle in (("wall", DEADLINE, None), ("idle", None, DEADLINE)):
+        call = call_for("hangs", folder / name, wall=wall, idle=idle)
+        code = _error(_outcome(list(agent.run(call))), "/hangs with a deadline").code
+        _expect(code == "PB-AGENT-TIMEOUT", f"/hangs with a deadline: its code is {code}")
+        _all_gone(call)
 
 
 def every_process_holds_the_worker_file(agent: Agent, folder: Path) -> None:
@@ -188,14 +186,6 @@ def stopping_ends_it_from_another_thread(agent: Agent, folder: Path) -> None:
     stopper.join()
     running.stop()
     _all_gone(call)
-
-
-def stopping_too_late_changes_nothing(agent: Agent, folder: Path) -> None:
-    """Stopping a call that has ended has no effect."""
-    running = agent.run(call_for("works", folder))
-    messages = list(running)
-    running.stop()
-    _succeeds(messages, "/works")
 
 
 def dropping_the_messages_stops_it(agent: Agent, folder: Path) -> None:
@@ -229,16 +219,13 @@ def its_output_is_sanitized(agent: Agent, folder: Path) -> None:
 
 AGENT_CHECKS: tuple[AgentCheck, ...] = (
     is_named_and_available,
-    ends_with_exactly_one_outcome,
     streams_its_output,
     works_in_the_directory_given,
     concurrent_calls_do_not_interfere,
     a_failure_has_message_and_guidance,
-    the_wall_deadline_ends_it,
-    the_idle_deadline_ends_it,
+    a_deadline_ends_it,
     every_process_holds_the_worker_file,
     stopping_ends_it_from_another_thread,
-    stopping_too_late_changes_nothing,
     dropping_the_messages_stops_it,
     its_output_is_capped,
     its_output_is_sanitized,
@@ -307,12 +294,6 @@ def _asking(folder: Path, reply: Reply | None) -> tuple[Call, list[Request]]:
         return reply
 
     return replace(call_for("asks", folder), ask=ask), asked
-
-
-def _times_out(agent: Agent, call: Call) -> None:
-    error = _error(_outcome(list(agent.run(call))), "/hangs with a deadline")
-    _expect(error.code == "PB-AGENT-TIMEOUT", f"/hangs with a deadline: its code is {error.code}")
-    _all_gone(call)
 
 
 def _succeeds(messages: Iterable[Message], label: str, made: Path | None = None) -> None:

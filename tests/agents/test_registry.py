@@ -337,14 +337,26 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
         (testing.is_named_and_available, Faulty({}, name="a\x07"), "name"),
         (testing.is_named_and_available, Faulty({}, reason="logged out"), "logged out"),
         (
-            testing.ends_with_exactly_one_outcome,
+            testing.streams_its_output,
             Faulty({"works": [Message("a", FINE), Message("b", FINE)]}),
             "outcomes in messages [0, 1]",
         ),
-        (testing.ends_with_exactly_one_outcome, Faulty({"fails": []}), "outcomes in messages []"),
-        (testing.streams_its_output, Faulty({"works": [Message("", FINE)]}), "printed nothing"),
-        (testing.streams_its_output, Faulty({"works": [Message("a", Outcome())]}), "no output"),
-        (testing.streams_its_output, Faulty({"works": [Message("a")]}), "carries no outcome"),
+        (
+            testing.streams_its_output,
+            Faulty({"fails": []}),
+            "outcomes in messages []",
+        ),
+        (
+            testing.streams_its_output,
+            Faulty({"works": [Message("", FINE)]}),
+            "printed nothing",
+        ),
+        (
+            testing.streams_its_output,
+            Faulty({"works": [Message("a", Outcome())]}),
+            "no output",
+        ),
+        (testing.its_output_is_sanitized, Faulty({"colours": [Message("a")]}), "no outcome"),
         (testing.works_in_the_directory_given, Faulty({"works": [Message("", BAD)]}), "it failed"),
         (testing.works_in_the_directory_given, Faulty({}), "not in its directory"),
         (testing.concurrent_calls_do_not_interfere, Faulty({}), "not in its directory"),
@@ -359,9 +371,9 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
             Faulty({"fails": [Message("", Outcome(Failure("PB-AGENT-FAILED", "no")))]}),
             "no guidance",
         ),
-        (testing.the_wall_deadline_ends_it, Faulty({}), "it succeeded"),
+        (testing.a_deadline_ends_it, Faulty({}), "it succeeded"),
         (
-            testing.the_idle_deadline_ends_it,
+            testing.a_deadline_ends_it,
             Faulty({"hangs": [Message("", BAD)]}),
             "its code is PB-AGENT-FAILED",
         ),
@@ -371,7 +383,6 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
             Faulty({"hangs": [Message("hanging"), Message("", FINE)]}),
             "it succeeded",
         ),
-        (testing.stopping_too_late_changes_nothing, Faulty({"works": [Message("", BAD)]}), "fail"),
         (testing.its_output_is_capped, Faulty({"shouts": [Message("A" * 10_000, FINE)]}), "10000"),
         (
             testing.its_output_is_capped,
@@ -396,8 +407,10 @@ def test_a_process_that_keeps_running_is_found(
 ) -> None:
     monkeypatch.setattr(testing, "PATIENCE", 0.05)
     agent = Faulty({"hangs": [Message("hanging"), Message("", LATE)]})
-    lock = call_for("hangs", tmp_path).cwd / "hangs.lock"
-    with locked(lock):
-        for check in (testing.the_wall_deadline_ends_it, testing.dropping_the_messages_stops_it):
+    for check, folder in (
+        (testing.a_deadline_ends_it, tmp_path / "wall"),
+        (testing.dropping_the_messages_stops_it, tmp_path),
+    ):
+        with locked(call_for("hangs", folder).cwd / "hangs.lock"):
             assert "still running" in fault(check, agent, tmp_path)
-    testing.the_wall_deadline_ends_it(agent, tmp_path)
+    testing.a_deadline_ends_it(agent, tmp_path)
