@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.controlled_time import gone, shorten_grace
+from support.git_repositories import with_a_commit
 
 from playbook_supervisor.errors import CheckError, ConditionError, PolicyError, StorageError
 from playbook_supervisor.project.settings.checks import (
@@ -41,12 +41,7 @@ class KeptProofs:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    for argv in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *argv], cwd=root, check=True)
-    return root
+    return with_a_commit(tmp_path / "project")
 
 
 def python(code: str, timeout_seconds: float = 60) -> CheckSpec:

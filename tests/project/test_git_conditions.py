@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.git_repositories import git, put, with_a_commit
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.directives import Answer
@@ -29,12 +29,7 @@ HELD, NOT_HELD, ERROR = Answer.HELD, Answer.NOT_HELD, Answer.ERROR
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    put(root, "a.txt", "one\n")
-    git(root, "init", "-q", "-b", "main")
-    commit(root, "first")
-    return root
+    return with_a_commit(tmp_path / "project")
 
 
 @pytest.fixture
@@ -42,21 +37,10 @@ def world(root: Path) -> Workspace:
     return Workspace(root, "", "main", Config())
 
 
-def git(root: Path, *argv: str) -> str:
-    done = subprocess.run(["git", *argv], cwd=root, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def commit(root: Path, message: str) -> str:
     git(root, "add", "--all")
     git(root, "commit", "-q", "--allow-empty", "-m", message)
     return git(root, "rev-parse", "HEAD")
-
-
-def put(root: Path, path: str, text: str = "new\n") -> None:
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def said(name: str, world: Workspace, **launch: Any) -> tuple[Answer, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -46,6 +47,10 @@ class Held:
 
 def python(code: str, *arguments: object) -> list[str]:
     return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def running(code: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(python(code, *arguments), stdout=subprocess.PIPE, text=True)
 
 
 def eventually(happened: Callable[[], bool]) -> bool:

@@ -13,6 +13,12 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def put(root: Path, path: str, text: str = "new\n") -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
 def with_a_commit(root: Path, *, ignore: str = "") -> Path:
     root.mkdir()
     git(root, "init", "-q")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,16 +12,12 @@ from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
+from support.controlled_time import running
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.disk import files
 
 REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
-
-
-def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
 def names(folder: Path) -> list[str]:
@@ -257,7 +251,7 @@ def test_a_killed_writer_never_leaves_a_torn_file_and_what_it_leaves_is_swept(
     files.write_atomically(path, b"0000000 " * 4000)
     leftovers = 0
     for turn in range(20):
-        writer = python(WRITER, path)
+        writer = running(WRITER, path)
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
         time.sleep(turn * 7 % 20 / 2000)  # each of 20 moments within 10 ms, in no order

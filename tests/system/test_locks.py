@@ -5,21 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
+from support.controlled_time import running
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.system.disk.locks import locked
-
-
-def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-
 
 COUNTER = """
 import json, sys
@@ -46,7 +39,7 @@ with locked(Path(sys.argv[1])):
 def test_eight_processes_lose_none_of_their_increments(tmp_path: Path) -> None:
     path = tmp_path / "count.json"
     path.write_bytes(b"0")
-    counters = [python(COUNTER, path) for _ in range(8)]
+    counters = [running(COUNTER, path) for _ in range(8)]
     for counter in counters:
         counter.communicate()
     assert [counter.returncode for counter in counters] == [0] * 8
@@ -55,7 +48,7 @@ def test_eight_processes_lose_none_of_their_increments(tmp_path: Path) -> None:
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    holder = python(HOLDER, lock)
+    holder = running(HOLDER, lock)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(StateError) as caught, locked(lock, timeout=0.05):

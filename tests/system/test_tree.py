@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.git_repositories import git, with_a_commit
+from support.git_repositories import git, put, with_a_commit
 
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.system.git.tree import (
@@ -25,18 +25,6 @@ from playbook_supervisor.system.git.tree import (
     tree_id,
     tree_of,
 )
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return with_a_commit(tmp_path / "project", ignore="build/\n")
-
-
-def put(root: Path, path: str, text: str = "new\n") -> None:
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
 
 # ── the id ──────────────────────────────────────────────────────────────────────────────────
 

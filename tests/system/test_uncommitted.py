@@ -7,20 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.git_repositories import git, with_a_commit
+from support.git_repositories import git, put, with_a_commit
 
 from playbook_supervisor.system.git.uncommitted import uncommitted
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return with_a_commit(tmp_path / "project", ignore="build/\n")
-
-
-def put(root: Path, path: str, text: str = "new\n") -> None:
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def test_what_is_edited_new_deleted_or_staged_is_not_committed(root: Path) -> None:
