@@ -12,17 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collected_journals import (
-    JOURNALS,
-    NOW,
-    WHOLE,
-    Broken,
-    broken,
-    files,
-    problems,
-    session,
-    whole,
-)
+from collected_journals import JOURNALS, NOW, WHOLE, Broken, broken, files, problems, session, whole
 from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
@@ -541,10 +531,7 @@ def test_a_failure_that_a_person_has_waived_is_exempt() -> None:
     assert examine(session(contents), NOW).ok
 
 
-REFUTING = (
-    f'evidence: ["agreement_pass: {REPORT} says FAIL"]',
-    "failing: [agreement_pass]",
-)
+REFUTING = (f'evidence: ["agreement_pass: {REPORT} says FAIL"]', "failing: [agreement_pass]")
 
 
 @pytest.mark.parametrize("said", REFUTING)

@@ -9,19 +9,8 @@ from collected_journals import beside, files, session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playbook_supervisor.audit.metrics import (
-    DurationStats,
-    Known,
-    Metrics,
-    WaitTimes,
-    measure,
-)
-from playbook_supervisor.audit.session_record import (
-    SessionFile,
-    SessionFiles,
-    SessionRecord,
-    read,
-)
+from playbook_supervisor.audit.metrics import DurationStats, Known, Metrics, WaitTimes, measure
+from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord, read
 from playbook_supervisor.cli.render import metrics_tables
 
 JOURNALS = Path(__file__).parents[1] / "journals"
@@ -166,13 +155,7 @@ class TestTrouble:
         unread = source("kai", **{'"completed"': "over"})
         gone = read(SessionFiles("", SessionFile("journal.yaml")))
         together = all_of(source("ours"), source("kai-open"), failed, unread, gone)
-        assert together.ends == {
-            "completed": 1,
-            "failed": 1,
-            "aborted": 0,
-            "open": 1,
-            "unknown": 2,
-        }
+        assert together.ends == {"completed": 1, "failed": 1, "aborted": 0, "open": 1, "unknown": 2}
         assert together.success_rate == 0.5
         assert together.sessions == 5
         assert together.lasted == DurationStats(3, 3_000_000, 3_000_000, 6_960_000)

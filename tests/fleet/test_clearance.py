@@ -141,10 +141,7 @@ def test_the_members_of_a_group_and_steps_without_agents_ask_together(project: P
 
     code, err = session.driven(answer)
     assert code == 0, err
-    assert asked == [
-        "begin in_progress",
-        "begin done first in_progress second in_progress",
-    ]
+    assert asked == ["begin in_progress", "begin done first in_progress second in_progress"]
 
 
 def test_a_step_of_an_executor_and_one_of_a_child_session_ask(project: Project) -> None:

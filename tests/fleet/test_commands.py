@@ -479,11 +479,7 @@ def test_abort_keeps_the_reason_and_the_person(up: Project, database: FleetDatab
     assert done.out == f"{IDS[0]} cancelled by {person}\n"
     assert done.err == "next: a worker ends it; `playbook fleet status` shows when\n"
     row = row_of(database, IDS[0])
-    assert (row.state, row.cancel, row.cancel_by) == (
-        State.QUEUED,
-        "superseded by 014",
-        person,
-    )
+    assert (row.state, row.cancel, row.cancel_by) == (State.QUEUED, "superseded by 014", person)
     assert "to be cancelled" in up.playbook("fleet", "status").out
     end(database, IDS[1], State.COMPLETED)
     said = refused(up.playbook("abort", IDS[1]), "PB-STATE-ENDED")

@@ -228,9 +228,7 @@ def test_what_was_carried_out_is_not_done_twice(fleet: FleetDatabase) -> None:
 # ── putting off ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_failures_put_a_session_off_and_the_twentieth_leaves_it_stuck(
-    fleet: FleetDatabase,
-) -> None:
+def test_failures_put_a_session_off_and_the_twentieth_leaves_it_stuck(fleet: FleetDatabase) -> None:
     submit(fleet)
     pauses = []
     for number in range(1, 20):
@@ -390,9 +388,7 @@ def test_a_cancellation_reaches_the_worker_by_the_next_renewal(fleet: FleetDatab
     assert code(lambda: fleet.retry(ID)) == "PB-STATE-ENDED"
 
 
-def test_a_cancelled_session_without_a_worker_gets_a_job_that_ends_it(
-    fleet: FleetDatabase,
-) -> None:
+def test_a_cancelled_session_without_a_worker_gets_a_job_that_ends_it(fleet: FleetDatabase) -> None:
     waiting(fleet)
     fleet.cancel(ID, "no", ADA)
     fleet.cancel(ID, "no", ADA)
@@ -407,9 +403,7 @@ def test_a_cancelled_session_without_a_worker_gets_a_job_that_ends_it(
     assert (THIRD, row(fleet, THIRD).job) in jobs(fleet)
 
 
-def test_a_cancellation_that_came_before_the_gate_gives_a_job_at_once(
-    fleet: FleetDatabase,
-) -> None:
+def test_a_cancellation_that_came_before_the_gate_gives_a_job_at_once(fleet: FleetDatabase) -> None:
     submit(fleet)
     lease = take(fleet)
     fleet.cancel(ID, "no", ADA)

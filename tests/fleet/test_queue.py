@@ -223,12 +223,7 @@ def test_a_worker_has_its_slots_over_all_its_pools(fleet: FleetDatabase) -> None
 def test_a_pool_has_no_limits_until_they_are_set(fleet: FleetDatabase) -> None:
     queue = fleet.queue
     assert queue.limits("default") == Limits()
-    for limits in (
-        Limits(4, 1, (2, 10.0)),
-        Limits(per_repository=2),
-        Limits(in_all=3),
-        Limits(),
-    ):
+    for limits in (Limits(4, 1, (2, 10.0)), Limits(per_repository=2), Limits(in_all=3), Limits()):
         assert queue.limits("default", limits) == limits
         assert queue.limits("default") == limits
     assert queue.limits("default", Limits(in_all=2, per_repository=9)) == Limits(in_all=2)
@@ -403,10 +398,7 @@ def test_an_older_queue_is_refused(place: address.Address, fleet: FleetDatabase)
     with fleet._engine.begin() as connection:
         name = "dbos_migrations" if place.file is not None else "dbos.dbos_migrations"
         connection.exec_driver_sql(f"UPDATE {name} SET version = 1")  # noqa: S608
-    with (
-        pytest.raises(FleetError) as caught,
-        fleet.queue.work(["default"], 1, Seen(), "w-1"),
-    ):
+    with pytest.raises(FleetError) as caught, fleet.queue.work(["default"], 1, Seen(), "w-1"):
         pass
     assert caught.value.code == "PB-FLEET-NOT-UP"
 

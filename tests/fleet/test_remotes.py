@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook_supervisor.errors import FleetError
-from playbook_supervisor.fleet.engine.remotes import (
-    mirror_name,
-    normalised,
-    repository_name,
-)
+from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised, repository_name
 
 ALL = ("https", "ssh", "file")
 

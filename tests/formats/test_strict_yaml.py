@@ -451,11 +451,7 @@ except OSError:
 
 def test_hostile_files_cost_neither_a_crash_nor_two_hundred_mebibytes() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", MEASURE], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     print(f"peak memory over 30 hostile files: {done.stdout.strip()} MiB")

@@ -106,12 +106,7 @@ def renamed(data: Any) -> Any:
         ("config.yaml", of_config, "schema: 1\nworker: codex\n", "codex"),
         ("session.yaml", of_session, MANIFEST.replace("playbook", "plays"), "x"),
         ("journal.yaml", of_journal, f"schema: 1\nattempts:\n{ENTRY}", "a"),
-        (
-            "runtime",
-            of_runtime,
-            '{"format": 1, "worker": "codex", "mode": "manual"}',
-            "codex",
-        ),
+        ("runtime", of_runtime, '{"format": 1, "worker": "codex", "mode": "manual"}', "codex"),
     ],
 )
 def test_an_old_version_is_migrated_in_memory(

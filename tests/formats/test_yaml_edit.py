@@ -115,9 +115,7 @@ def notes_of(text: str) -> dict[str, Any]:
 
 
 @given(edits())
-def test_the_change_is_made_and_every_note_stays(
-    edit: tuple[Entry, Entry, str, list[str]],
-) -> None:
+def test_the_change_is_made_and_every_note_stays(edit: tuple[Entry, Entry, str, list[str]]) -> None:
     before, after, text, inserted = edit
     result = edited(text, before, after)
     assert parsed(HEADER + result.encode()).entries == (after,)
@@ -128,9 +126,7 @@ def test_the_change_is_made_and_every_note_stays(
 
 
 @given(edits())
-def test_unchanged_values_stay_byte_for_byte(
-    edit: tuple[Entry, Entry, str, list[str]],
-) -> None:
+def test_unchanged_values_stay_byte_for_byte(edit: tuple[Entry, Entry, str, list[str]]) -> None:
     before, after, text, _ = edit
     result = edited(text, before, after)
     same = [

@@ -310,9 +310,7 @@ def test_without_watches_changes_are_told_some_seconds_late_and_the_page_says_so
         assert "Nothing waits for you" in client.get("/").text
 
 
-def test_a_closed_folder_does_not_keep_the_others_from_being_watched(
-    project: Project,
-) -> None:
+def test_a_closed_folder_does_not_keep_the_others_from_being_watched(project: Project) -> None:
     """Root can read it, but not root without its rights in a namespace."""
     closed = project.root / ".playbooks/closed"
     closed.mkdir()

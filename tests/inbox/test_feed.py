@@ -375,9 +375,7 @@ def test_a_clock_that_jumps_hides_what_ended_on_another_day_only(
     assert (ids(feed.listing.waiting), ids(feed.listing.ended)) == ([waits], [ended])
     real, jump = time.localtime, days * 86_400
     monkeypatch.setattr(
-        time,
-        "localtime",
-        lambda at=None: real(time.time() + jump if at is None else at),
+        time, "localtime", lambda at=None: real(time.time() + jump if at is None else at)
     )
     (topic,) = feed.poll()
     assert topic.endswith(f"/{ended}")

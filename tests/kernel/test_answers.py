@@ -17,13 +17,7 @@ from playbook_supervisor.kernel.answers import (
 )
 from playbook_supervisor.kernel.vocabulary import Resolution
 
-ALL = (
-    Resolution.CONTINUE,
-    Resolution.RETRY,
-    Resolution.ACCEPT,
-    Resolution.SKIP,
-    Resolution.ABORT,
-)
+ALL = (Resolution.CONTINUE, Resolution.RETRY, Resolution.ACCEPT, Resolution.SKIP, Resolution.ABORT)
 PERMISSION = (Resolution.ALLOW, Resolution.ALWAYS, Resolution.DENY, Resolution.ABORT)
 QUESTION = (Resolution.ANSWER, Resolution.ABORT)
 SEPARATORS = (", ", "; ", ": ", ". ", "! ", ",", ":", " - ", " – ", " — ", "\n", "\r\n", " and ")

@@ -262,10 +262,7 @@ def test_an_abort_of_the_session_at_a_checkpoint_is_its_answer() -> None:
             step(approval=True),
             "a needs your approval: Run cli ./send, as shown below. Continue, skip it, or abort?",
         ),
-        (
-            step(command="checkpoint"),
-            "Run cli ./send Continue, skip this checkpoint, or abort?",
-        ),
+        (step(command="checkpoint"), "Run cli ./send Continue, skip this checkpoint, or abort?"),
     ],
 )
 def test_the_question_says_what_is_asked(asking: Step, text: str) -> None:

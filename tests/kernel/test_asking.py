@@ -23,10 +23,7 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 
 A, B = step("a", pre=(), post=()), step("b", pre=(), post=())
-GROUP = (
-    step("a", pre=(), post=(), group="g"),
-    step("b", pre=(), post=(), group="g"),
-)
+GROUP = (step("a", pre=(), post=(), group="g"), step("b", pre=(), post=(), group="g"))
 
 
 def asking(*, request: Mapping[str, object] = CALL) -> Scene:

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel.world import (
-    AGENT_FAILED,
-    POLICIES,
-    Scene,
-    book,
-    breaking,
-    held,
-    missing,
-    step,
-    verdict,
-)
+from kernel.world import AGENT_FAILED, POLICIES, Scene, book, breaking, held, missing, step, verdict
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -98,10 +88,7 @@ def test_continue_before_a_step_checks_again_and_then_runs_it() -> None:
         ),
     )
     assert (entry.decision, entry.status) == (Decision.GATE, EntryStatus.DONE)
-    assert (entry.human_response, entry.resolution) == (
-        "looks fine, continue",
-        Resolution.CONTINUE,
-    )
+    assert (entry.human_response, entry.resolution) == ("looks fine, continue", Resolution.CONTINUE)
     assert (entry.started_at, entry.launched_at, entry.completed_at) == (1000, 3000, 5000)
 
 
@@ -227,11 +214,7 @@ ALL_FAIL = Report(missing("plan_exists").conditions, (verdict(), breaking()))
     ],
 )
 def test_a_declared_trigger_escalates_under_every_autonomy_and_policy(
-    trigger: Trigger,
-    error: Failure | None,
-    report: Report,
-    policy: ErrorPolicy,
-    autonomy: Autonomy,
+    trigger: Trigger, error: Failure | None, report: Report, policy: ErrorPolicy, autonomy: Autonomy
 ) -> None:
     """kai FR27, FR28, FR39, S-T4, S-M2, D-T: a trigger comes before the error policy, always."""
     scene = failed(trigger, policy=policy, error=error, report=report, autonomy=autonomy)
@@ -276,8 +259,7 @@ def test_an_undeclared_failure_opens_a_gate_under_the_policy_gate() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [GateReason.SUBAGENT_ERROR, GateReason.VERDICT_FAIL, GateReason.POSTCONDITION_FAIL],
+    "reason", [GateReason.SUBAGENT_ERROR, GateReason.VERDICT_FAIL, GateReason.POSTCONDITION_FAIL]
 )
 def test_after_a_failure_there_are_four_choices(reason: GateReason) -> None:
     assert CHOICES[reason, Place.AFTER] == (
@@ -304,9 +286,7 @@ def test_continue_after_a_failure_checks_again_and_ignores_the_old_error() -> No
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_failure_after_continue_asks_again_under_every_policy(
-    policy: ErrorPolicy,
-) -> None:
+def test_a_failure_after_continue_asks_again_under_every_policy(policy: ErrorPolicy) -> None:
     scene = failed(Trigger.SUBAGENT_ERROR, policy=policy, error=AGENT_FAILED)
     assert scene.gate.reason is GateReason.SUBAGENT_ERROR
     scene.says("continue")
@@ -326,11 +306,7 @@ def test_retry_leaves_the_attempt_failed_and_begins_the_next() -> None:
     scene.worked()
     scene.checked()
     second = scene.entry("a#2")
-    assert (second.status, second.decision, second.gates) == (
-        EntryStatus.DONE,
-        Decision.AUTO,
-        (),
-    )
+    assert (second.status, second.decision, second.gates) == (EntryStatus.DONE, Decision.AUTO, ())
 
 
 def test_a_human_can_retry_any_number_of_times() -> None:
@@ -391,9 +367,7 @@ def test_gate_on_breaking_asks_before_the_step_about_a_new_finding() -> None:
 
 
 @pytest.mark.parametrize("standing", [Standing.ANSWERED, Standing.ACCEPTED])
-def test_an_answered_finding_opens_no_gate_before_the_next_attempt(
-    standing: Standing,
-) -> None:
+def test_an_answered_finding_opens_no_gate_before_the_next_attempt(standing: Standing) -> None:
     """The retry was the answer to the report that the next attempt replaces."""
     assert on_breaking(breaking(standing)).running == ("check#1",)
 

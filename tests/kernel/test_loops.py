@@ -6,17 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel.world import (
-    AGENT_FAILED,
-    Scene,
-    book,
-    held,
-    missing,
-    no_items,
-    not_yet,
-    passed,
-    step,
-)
+from kernel.world import AGENT_FAILED, Scene, book, held, missing, no_items, not_yet, passed, step
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
     Answer,

@@ -238,9 +238,7 @@ def test_a_report_of_an_attempt_that_never_was_is_refused_also_for_a_settled_ste
 
 
 @pytest.mark.parametrize("error", [None, AGENT_FAILED, STEP_FAILED])
-def test_a_failing_postcondition_outweighs_the_success_of_the_agent(
-    error: Failure | None,
-) -> None:
+def test_a_failing_postcondition_outweighs_the_success_of_the_agent(error: Failure | None) -> None:
     """kai FR19, FR29: `stop` stops."""
     scene = begun(step(), step("b"))
     scene.worked(error)

@@ -243,10 +243,7 @@ def figures(
     "sets", ["all or none", pytest.param("others", marks=pytest.mark.thorough)]
 )
 def test_one_step_obeys_every_law(
-    sets: str,
-    policy: ErrorPolicy,
-    autonomy: Autonomy,
-    figures: Figures,
+    sets: str, policy: ErrorPolicy, autonomy: Autonomy, figures: Figures
 ) -> None:
     """Every condition and set of triggers; every observation, until no state is new.
 

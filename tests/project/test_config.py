@@ -118,10 +118,7 @@ def test_settings_in_a_yml_file_are_refused(tmp_path: Path) -> None:
 def test_every_setting_is_read(tmp_path: Path) -> None:
     assert settings(tmp_path, EVERYTHING) == Config(
         agent="codex",
-        agents_exec={
-            "codex": ("codex", "exec", "--full-auto", "-"),
-            "my-agent_2": ("./my agent",),
-        },
+        agents_exec={"codex": ("codex", "exec", "--full-auto", "-"), "my-agent_2": ("./my agent",)},
         claude=Claude("plan", ("Bash(make test)", "Edit"), wait_for_limit=True),
         secrets={"DEPLOY_TOKEN": ("pass", "show", "deploy")},
         commit_sessions="step",
@@ -303,10 +300,7 @@ FAULTY = [
         "checks: {test: {run: [x], env: {A-B: x}}}",
         "1:33: checks.test.env.A-B: is not an environment variable: letters, digits and _",
     ),
-    (
-        "checks: {test: {run: [x], env: {A: [x]}}}",
-        "1:36: checks.test.env.A: must be a string",
-    ),
+    ("checks: {test: {run: [x], env: {A: [x]}}}", "1:36: checks.test.env.A: must be a string"),
     (
         "worktrees: ../trees",
         "1:12: worktrees: must contain `{session}`, may contain `{repo}`, and no other braces",
@@ -315,10 +309,7 @@ FAULTY = [
         "worktrees: ../{session}-{user}",
         "1:12: worktrees: must contain `{session}`, may contain `{repo}`, and no other braces",
     ),
-    (
-        "artifacts: {specs: /etc}",
-        "1:20: artifacts.specs: must be a folder inside the repository",
-    ),
+    ("artifacts: {specs: /etc}", "1:20: artifacts.specs: must be a folder inside the repository"),
     ("artifacts: {qa: a/../..}", "1:17: artifacts.qa: must be a folder inside the repository"),
     (
         "fleet: mysql://db.example.org/fleet",

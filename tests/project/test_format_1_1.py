@@ -11,12 +11,7 @@ import yaml
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Limits, Reviewers
-from playbook_supervisor.kernel.vocabulary import (
-    ArgType,
-    Autonomy,
-    OutputFormat,
-    Transform,
-)
+from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat, Transform
 from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.project.playbooks import format_version
 from playbook_supervisor.project.playbooks.schema import examine, read_playbook, schema_text
@@ -89,8 +84,7 @@ def test_defaults_complete_the_steps_that_leave_them_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy",
-    ["continue", "ignore", "fail", "retry:3", "{default: gate, PB-STEP-TIMEOUT: retry:2}"],
+    "policy", ["continue", "ignore", "fail", "retry:3", "{default: gate, PB-STEP-TIMEOUT: retry:2}"]
 )
 def test_every_error_policy_is_read(policy: str) -> None:
     """cat FR-4.9."""
@@ -131,11 +125,7 @@ def test_a_file_of_version_1_0_is_one_of_version_1_1_too() -> None:
         (step(command="cly make"), "`cly make` is not a valid `command`", "mean `cli`?"),
         (step(command="web open"), "`web` steps need a package", "Install it"),
         (step(command="cli make {{x}}"), "`{{x}}` is not a declared arg", "Declared: none"),
-        (
-            step(', with: {env: {A: [1, "{{x}}"]}}'),
-            "`{{x}}` is not a declared arg",
-            "Declare it",
-        ),
+        (step(', with: {env: {A: [1, "{{x}}"]}}'), "`{{x}}` is not a declared arg", "Declare it"),
         (
             step(', preconditions: [file_exists: "{{x}}"]'),
             "`{{x}}` is not a declared arg",

@@ -341,8 +341,7 @@ def test_a_name_that_differs_from_the_files_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "publishing",
-    [step("open", postconditions="[pr_created]"), step("open", command="/feature.pr")],
+    "publishing", [step("open", postconditions="[pr_created]"), step("open", command="/feature.pr")]
 )
 def test_a_gate_after_the_publishing_step_comes_too_late(publishing: str) -> None:
     found = warnings(publishing, step("review", autonomy="gate_always"))

@@ -131,12 +131,7 @@ def test_a_command_is_split_before_its_args_are_replaced(
     command: str, expected: tuple[str, ...]
 ) -> None:
     """tyr 13, 14: whatever a value contains, it fills one word."""
-    values = {
-        "text": "'; rm -rf / #",
-        "file": "a b",
-        "absent": "",
-        "whole": "npm test 'a b'",
-    }
+    values = {"text": "'; rm -rf / #", "file": "a b", "absent": "", "whole": "npm test 'a b'"}
     assert words(command, values) == expected
 
 

@@ -473,13 +473,7 @@ VALID_STEP = st.fixed_dictionaries(
 
 @given(st.lists(VALID_STEP, min_size=1, max_size=4))
 def test_every_valid_playbook_is_read_as_it_was_written(given_steps: list[dict[str, Any]]) -> None:
-    data = {
-        "name": "x",
-        "description": "y",
-        "version": "1.1",
-        "args": [],
-        "steps": given_steps,
-    }
+    data = {"name": "x", "description": "y", "version": "1.1", "args": [], "steps": given_steps}
     playbook = read_playbook(json.dumps(data).encode(), "x.json")
     assert isinstance(playbook, Playbook)
     for step, written in zip(playbook.steps, given_steps, strict=True):

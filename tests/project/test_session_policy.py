@@ -341,11 +341,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 def begun(scene: Scene, policy: Policy | None = GUARDED) -> SessionTree:
     session_id = scene.store.create(
-        playbook="sample",
-        text=playbook("a", "b"),
-        feature="013-x",
-        args={},
-        policy=policy,
+        playbook="sample", text=playbook("a", "b"), feature="013-x", args={}, policy=policy
     )
     tree = SessionTree(scene.store, session_id)
     tree.begin()
@@ -358,9 +354,7 @@ def at_the_gate(scene: Scene) -> SessionTree:
     return tree
 
 
-def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
-    scene: Scene,
-) -> None:
+def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(scene: Scene) -> None:
     tree = at_the_gate(scene)
     snapshot = tree.look()
     assert ask(snapshot).reason == "gate_always"
@@ -454,9 +448,7 @@ def test_the_policies_apply_on_another_machine(scene: Scene) -> None:
 # ── attempts to loosen them ─────────────────────────────────────────────────────────────────
 
 
-def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
-    scene: Scene,
-) -> None:
+def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(scene: Scene) -> None:
     tree = at_the_gate(scene)
     before = scene.file(tree, "policy.yaml").read_bytes()
     scene.edit(tree, "policy.yaml", ("release.example.org", "example.org"))
@@ -465,10 +457,7 @@ def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
         again.look()
     assert caught.value.code == "PB-STATE-TAMPERED"
     (difference,) = session_diff.differences(scene.fresh(), again.id)
-    assert (difference.file, difference.what) == (
-        "policy.yaml",
-        "the pinned policies were changed",
-    )
+    assert (difference.file, difference.what) == ("policy.yaml", "the pinned policies were changed")
     assert difference.changes[0][0] == "demand 1"
     repair.restore(scene.fresh(), again.id)
     assert scene.file(tree, "policy.yaml").read_bytes() == before

@@ -75,10 +75,7 @@ FORGED = {
     "the playbook and the slots": (PLAYBOOK + SLOTS, "the pinned playbook was changed"),
     "a human's words": (ENTRY + SLOTS, "the entry pr#1 was added by something else"),
     "the settings": (SETTINGS + SLOTS, "the pinned settings were changed"),
-    "its agent": (
-        DRIVER + SLOTS,
-        "driver.agent was 'exec:./agent.py' and is 'exec:./other.py'",
-    ),
+    "its agent": (DRIVER + SLOTS, "driver.agent was 'exec:./agent.py' and is 'exec:./other.py'"),
 }
 
 

@@ -118,9 +118,7 @@ def test_what_was_accepted_for_one_step_is_asked_about_at_each_later_one(scene: 
     assert [entry.get("waived") for entry in journal] == [["agreement_pass"]] * 3
 
 
-def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(
-    scene: Scene,
-) -> None:
+def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(scene: Scene) -> None:
     scene.write(REPORT, "verdict: FAIL\n")
     tree = scene.create(
         step("check", postconditions=["agreement_pass"], **GATED),

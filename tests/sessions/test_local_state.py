@@ -135,9 +135,7 @@ def test_a_failed_write_keeps_the_last_content_and_raises(
     assert again(place).read() == b"room again"
 
 
-def test_a_symbolic_link_is_neither_written_nor_read(
-    place: ABFile,
-) -> None:
+def test_a_symbolic_link_is_neither_written_nor_read(place: ABFile) -> None:
     place.write(b"one")
     place.write(b"two")
     for name in names(place):

@@ -119,9 +119,7 @@ def test_nothing_is_committed_where_that_is_not_wanted(project: Project) -> None
     assert subjects(project) == []
 
 
-def test_a_failed_session_is_committed_only_if_git_knows_it(
-    project: Project,
-) -> None:
+def test_a_failed_session_is_committed_only_if_git_knows_it(project: Project) -> None:
     """A run that fails at its first step leaves no commit; one that was in git is closed there."""
     tree = session(project, "a", publishing())
     tree.begin()
@@ -146,9 +144,7 @@ def test_a_session_aborted_at_its_gate_in_git_is_closed_there(project: Project) 
 
 def test_a_group_that_publishes_twice_is_committed_once(project: Project) -> None:
     tree = session(
-        project,
-        publishing("one", parallel_group="g"),
-        publishing("two", parallel_group="g"),
+        project, publishing("one", parallel_group="g"), publishing("two", parallel_group="g")
     )
     tree.begin()
     assert subjects(project) == ["Record session before one, two"]

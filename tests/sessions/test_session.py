@@ -178,8 +178,7 @@ def test_without_a_usable_copy_a_changed_settled_entry_is_still_seen(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [("status: in_progress", "status: completed"), ("branch: 013-x", "branch: main")],
+    "change", [("status: in_progress", "status: completed"), ("branch: 013-x", "branch: main")]
 )
 def test_changed_data_of_the_manifest_stop_the_next_command(
     scene: Scene, half_way: SessionTree, change: tuple[str, str]
@@ -324,10 +323,7 @@ def test_on_another_machine_an_invalid_playbook_is_refused(
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [
-        ("playbook.yaml", "PB-STATE-NO-PLAYBOOK"),
-        ("journal.yaml", "PB-STATE-CORRUPT"),
-    ],
+    [("playbook.yaml", "PB-STATE-NO-PLAYBOOK"), ("journal.yaml", "PB-STATE-CORRUPT")],
 )
 def test_on_another_machine_a_missing_file_is_named(
     scene: Scene, half_way: SessionTree, name: str, code: str

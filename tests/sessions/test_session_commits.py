@@ -131,9 +131,7 @@ def test_a_session_is_one_commit_that_names_it(repository: Repository) -> None:
     assert repository.git("status", "--porcelain") == ""
 
 
-def test_changes_are_committed_and_no_changes_are_not(
-    repository: Repository,
-) -> None:
+def test_changes_are_committed_and_no_changes_are_not(repository: Repository) -> None:
     first = repository.commit()
     assert first
     assert repository.commit() is None

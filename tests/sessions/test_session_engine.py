@@ -11,17 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 from support.scratch_project import FEATURE as SPECIFIED
 from support.scratch_project import Project
-from support.stored_sessions import (
-    FEATURE,
-    Scene,
-    ask,
-    failed,
-    finish,
-    ids,
-    playbook,
-    step,
-    work,
-)
+from support.stored_sessions import FEATURE, Scene, ask, failed, finish, ids, playbook, step, work
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.errors import CODES, StateError

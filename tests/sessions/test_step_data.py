@@ -213,10 +213,7 @@ def test_a_step_that_breaks_its_promise_of_json_fails_with_the_place(
 
 def test_a_surrogate_in_json_is_kept_as_its_escape(scene: Scene) -> None:
     tree, _ = reported(
-        scene,
-        Outcome(output='"\\ud800"'),
-        step("build", output=JSON),
-        step("test", "$build.json"),
+        scene, Outcome(output='"\\ud800"'), step("build", output=JSON), step("test", "$build.json")
     )
     assert kept(scene, tree)["json"] == "\ud800"
 

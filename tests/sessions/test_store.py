@@ -184,9 +184,7 @@ def test_an_ended_session_that_vanished_is_left_alone(scene: Scene) -> None:
     assert scene.fresh().driven() == []
 
 
-def test_a_session_with_a_damaged_runtime_state_counts_as_open(
-    scene: Scene,
-) -> None:
+def test_a_session_with_a_damaged_runtime_state_counts_as_open(scene: Scene) -> None:
     tree = scene.create("a")
     with scene.store.open(tree.id) as opened:
         opened.place.write(b"nonsense")
@@ -369,9 +367,7 @@ def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -
     return SessionTree(scene.store, "20260219-a7k")
 
 
-def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(
-    scene: Scene,
-) -> None:
+def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(scene: Scene) -> None:
     tree = kai(scene, "kai-crashed", "in_progress", "plan", "tasks")
     scene.file(tree, "playbook.yaml").unlink()
     assert scene.store.ids() == ["20260219-a7k"]
@@ -381,9 +377,7 @@ def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(
     assert caught.value.code == "PB-STATE-NO-PLAYBOOK"
 
 
-def test_a_completed_session_of_the_originals_is_read_with_its_retries(
-    scene: Scene,
-) -> None:
+def test_a_completed_session_of_the_originals_is_read_with_its_retries(scene: Scene) -> None:
     """A failed entry that another attempt follows was retried: the journal says no more."""
     tree = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
     before = scene.file(tree, "journal.yaml").read_bytes()
@@ -431,9 +425,7 @@ def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     assert scene.again(tree).advance().manifest.status is SessionStatus.COMPLETED
 
 
-def test_a_session_of_the_originals_continues_after_its_finished_step(
-    scene: Scene,
-) -> None:
+def test_a_session_of_the_originals_continues_after_its_finished_step(scene: Scene) -> None:
     tasks = step("tasks", postconditions=["tasks_exists"])
     tree = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
     scene.write("specs/012-playbook-supervisor/tasks.md")
@@ -472,9 +464,7 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
     assert not worktree.exists()
 
 
-def test_an_edited_status_in_the_manifest_is_ignored(
-    scene: Scene,
-) -> None:
+def test_an_edited_status_in_the_manifest_is_ignored(scene: Scene) -> None:
     """Where this worktree drives the session, what it wrote itself counts for listings, too."""
     session_id = make(scene.store)
     file = scene.store.folder(session_id) / "session.yaml"
@@ -485,9 +475,7 @@ def test_an_edited_status_in_the_manifest_is_ignored(
     assert refused.value.code == "PB-STATE-TAMPERED"
 
 
-def test_a_folder_without_a_runtime_state_is_not_driven(
-    scene: Scene,
-) -> None:
+def test_a_folder_without_a_runtime_state_is_not_driven(scene: Scene) -> None:
     """A crash may leave it, before anything was known."""
     scene.store.runtime("20260219-a7k").mkdir(parents=True)
     assert scene.store.driven() == []

@@ -146,12 +146,7 @@ class LoggedTree(SessionTree):
     log: Log
 
     def answer(
-        self,
-        gate_id: str,
-        resolution: Resolution,
-        text: str,
-        by: Principal,
-        at: int | None = None,
+        self, gate_id: str, resolution: Resolution, text: str, by: Principal, at: int | None = None
     ) -> Snapshot:
         snapshot = super().answer(gate_id, resolution, text, by, at)
         self.log.say("answered", gate_id, resolution)

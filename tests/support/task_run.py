@@ -34,10 +34,7 @@ class Bench:
             **limits,
         )
         return Context(
-            place,
-            on_line=self.shown.append,
-            log=self.logged.append,
-            on_notice=self.notices.append,
+            place, on_line=self.shown.append, log=self.logged.append, on_notice=self.notices.append
         )
 
     def outcome(self, executor: Executor, task: Task, context: Context | None = None) -> Outcome:

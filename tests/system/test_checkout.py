@@ -278,9 +278,7 @@ def test_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
     assert "not in a git repository" in refused(tmp_path)
 
 
-def test_a_missing_folder_is_an_error_even_inside_a_repository(
-    repository: Path,
-) -> None:
+def test_a_missing_folder_is_an_error_even_inside_a_repository(repository: Path) -> None:
     assert "there is no folder" in refused(repository / "gone")
     assert "there is no folder" in refused(repository / "nul\0")
 

@@ -61,11 +61,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
 
 
 def test_a_lock_keeps_out_the_other_threads_of_the_same_process(tmp_path: Path) -> None:
-    with (
-        locked(tmp_path / "lock"),
-        pytest.raises(StateError),
-        locked(tmp_path / "lock", timeout=0),
-    ):
+    with locked(tmp_path / "lock"), pytest.raises(StateError), locked(tmp_path / "lock", timeout=0):
         pytest.fail("two hold one lock")
 
 
