@@ -180,8 +180,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "fleet retry": (),
     "fleet status": (),
     "fleet submit": ("p",),
+    "fleet worker": ("--drain",),
     "fleet up": (),
-    "fleet worker": (),
 }
 """The arguments of each command, in an order in which a session waits for most of them."""
 ASKS: dict[str, dict[str, object]] = {
