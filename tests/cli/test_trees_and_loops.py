@@ -13,7 +13,7 @@ from cli.terminal import Terminal
 from playbook_supervisor.cli.drive import steps_table
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.html import page
-from playbook_supervisor.cli.render.timeline import HINT, details
+from playbook_supervisor.cli.render.sessions import HINT, details
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.views.view import SessionView
 from playbook_supervisor.kernel.error_policy import ErrorPolicy

@@ -18,7 +18,7 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.commands.worktrees import finish, start_point
+from playbook_supervisor.commands.worktrees import finish, worktree
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.system.git import checkout
@@ -33,7 +33,7 @@ def traces(project: Project) -> list[object]:
     ids = sorted(each.name for each in here.ids.iterdir()) if here.ids.exists() else []
     worktrees = len(project.git("worktree", "list").splitlines())
     status = project.git("status", "--porcelain")
-    return [runtime, ids, worktrees, status, sorted(start_point.heads(project.root))]
+    return [runtime, ids, worktrees, status, sorted(worktree.heads(project.root))]
 
 
 def kept(project: Project, *words: str) -> Result:
@@ -93,7 +93,7 @@ def test_a_branch_with_work_stays(installed: Project) -> None:
     started = starting.start("auto-feature", ["015"], cwd=installed.root)
     done = installed.playbook("abort", "--clean", started.session_id)
     assert done.out.splitlines()[-1] == "Branch 015-later stays"
-    assert "015-later" in start_point.heads(installed.root)
+    assert "015-later" in worktree.heads(installed.root)
     assert not started.root.exists()
 
 

@@ -14,7 +14,7 @@ from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
-from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.finish import FinishPlan, FinishResult
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError, StateError
@@ -52,7 +52,7 @@ class Beside:
     @property
     def stands(self) -> bool:
         standing = self.tree.root.exists()
-        assert (NEW in start_point.heads(self.main.root)) is standing
+        assert (NEW in worktree.heads(self.main.root)) is standing
         return standing
 
 
@@ -377,7 +377,7 @@ def test_a_main_branch_is_never_removed(installed: Project) -> None:
     assert (plan.branch, plan.obstacles) == ("", ())
     finishing.finish(plan)
     assert not kept.root.exists()
-    assert "main" in start_point.heads(installed.root)
+    assert "main" in worktree.heads(installed.root)
 
 
 def test_a_commit_without_a_branch_must_be_merged_as_well(beside: Beside) -> None:
@@ -439,7 +439,7 @@ def test_the_branch_of_a_removed_worktree_is_removed(beside: Beside, registered:
         subprocess.run(["rm", "-rf", beside.tree.root], check=True)
     finished = beside.finish()
     assert (finished.plan.gone, finished.plan.merged) == (True, "merged into main")
-    assert NEW not in start_point.heads(beside.main.root)
+    assert NEW not in worktree.heads(beside.main.root)
     assert beside.finish().plan.branch == ""
 
 
@@ -449,7 +449,7 @@ def test_unmerged_work_of_a_removed_worktree_is_kept(beside: Beside) -> None:
     beside.main.git("worktree", "remove", "--force", str(beside.tree.root))
     with pytest.raises(PlaybookError, match="2 obstacles"):
         beside.finish()
-    assert NEW in start_point.heads(beside.main.root)
+    assert NEW in worktree.heads(beside.main.root)
 
 
 # ── what is kept of a start ─────────────────────────────────────────────────────────────────
@@ -458,10 +458,10 @@ def test_unmerged_work_of_a_removed_worktree_is_kept(beside: Beside) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"x": 1}'])
 def test_an_unreadable_base_is_unknown(beside: Beside, text: str) -> None:
     private = locate.store(beside.tree.root).runtime(beside.id)
-    known = start_point.saved(private)
+    known = worktree.saved(private)
     assert known is not None
     assert known.ref == "refs/heads/main"
     (private / "base.json").write_text(text)
-    assert start_point.saved(private) is None
+    assert worktree.saved(private) is None
     merge(beside.main)
     assert beside.finish().plan.merged == "merged into main"

@@ -21,7 +21,7 @@ from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
-from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -90,7 +90,7 @@ class Late:
     @property
     def stands(self) -> bool:
         standing = self.tree.root.exists()
-        assert (NEW in start_point.heads(self.main.root)) is standing
+        assert (NEW in worktree.heads(self.main.root)) is standing
         return standing
 
     @property
@@ -471,7 +471,7 @@ def test_an_open_session_of_a_removed_folder_is_not_finished(installed: Project)
     shutil.rmtree(late.tree.root)
     with pytest.raises(PlaybookError) as caught:
         late.finish()
-    assert (caught.value.code, NEW in start_point.heads(installed.root)) == (
+    assert (caught.value.code, NEW in worktree.heads(installed.root)) == (
         "PB-STATE-NO-WORKTREE",
         True,
     )

@@ -16,7 +16,7 @@ from pytest_mock import MockerFixture
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.commands.worktrees import start as starting
-from playbook_supervisor.commands.worktrees import start_point, worktree
+from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.start import StartResult
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
@@ -430,7 +430,7 @@ def test_where_no_folder_can_be_created_nothing_is_left(
     if found:
         assert refused(installed, "PB-CHECK-CONFIG").message.endswith(why)
     else:
-        mocker.patch.object(start_point, "_flaw_of_place", return_value="")
+        mocker.patch.object(worktree, "_flaw_of_place", return_value="")
         refused(installed, "PB-GIT-FAILED")
     installed.git("revert", "--no-edit", "HEAD")
     assert start(installed).notices == ()
@@ -499,7 +499,7 @@ def test_what_a_surrounding_git_has_set_leads_nothing_astray(
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name)
     assert installed.git("status", "--porcelain") == ""
-    assert start_point.changes(started.root) == ()
+    assert worktree.changes(started.root) == ()
 
 
 def test_a_full_disk_at_any_write_takes_it_all_back(
@@ -566,10 +566,10 @@ def test_a_branch_that_another_process_created_is_kept(
         installed.git("branch", NEW)
         return installed.root.with_name(f"late-{session_id}")
 
-    mocker.patch.object(start_point, "path", too_late)
+    mocker.patch.object(worktree, "path", too_late)
     with pytest.raises(PlaybookError, match="git branch failed"):
         start(installed)
-    assert NEW in start_point.heads(installed.root)
+    assert NEW in worktree.heads(installed.root)
     assert not list(installed.root.parent.glob("late-*"))
 
 
@@ -623,7 +623,7 @@ class Leftover:
         return said
 
     def is_gone(self) -> bool:
-        left = [self.root.exists(), "left" in start_point.heads(self.project.root)]
+        left = [self.root.exists(), "left" in worktree.heads(self.project.root)]
         left.append((checkout.find(self.project.root).ids / "20260219-a7k").exists())
         return not any(left)
 
@@ -662,7 +662,7 @@ def test_a_branch_with_new_commits_is_kept(installed: Project) -> None:
         "branch", "-f", "left", installed.git("commit-tree", tree, "-p", "HEAD", "-m", "x")
     )
     assert "removed what a killed command left of" in left.said()
-    assert "left" in start_point.heads(installed.root)
+    assert "left" in worktree.heads(installed.root)
 
 
 def test_a_session_that_was_created_is_reported(installed: Project) -> None:

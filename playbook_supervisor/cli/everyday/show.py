@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render import json_shapes, timeline
+from playbook_supervisor.cli.render import json_shapes, sessions
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands.views import view
 
@@ -53,7 +53,7 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
             view.keep(Path(html), text)
             output.inform(f"written: {html}")
     elif not json:
-        output.write(*timeline.details(shown, now(), every=all))
+        output.write(*sessions.details(shown, now(), every=all))
     if shown.problem:
         raise shown.problem
     return 0

@@ -13,9 +13,9 @@ from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.project.playbooks import secret_detection
-from playbook_supervisor.project.playbooks.allowances import without_allowed
 from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, NAME, lint
 from playbook_supervisor.project.playbooks.schema import examine
+from playbook_supervisor.project.playbooks.secret_detection import without_allowed
 from playbook_supervisor.project.playbooks.translation import TRANSLATED
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import CommandIndex

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.driving import driving
-from playbook_supervisor.commands.worktrees import (
-    journal_home,
-    merge_detection,
-    start_point,
-    worktree,
-)
+from playbook_supervisor.commands.worktrees import journal_home, merge_detection, worktree
 from playbook_supervisor.commands.worktrees.journal_home import Homecoming, Leaving, read_files
 from playbook_supervisor.commands.worktrees.merge_detection import (
     Merged,
@@ -174,7 +169,7 @@ def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
     for _, text in git_history.on_branches(main, file, session_ids.earliest(session_id)):
         with suppress(StateError):
             manifest = read_manifest(text, session_id)
-            if manifest.branch in start_point.heads(main):
+            if manifest.branch in worktree.heads(main):
                 return _plan_without_worktree(store, session_id, manifest)
     return None
 
@@ -193,7 +188,7 @@ def plan_worktree(store: DiskStore, session_id: str, *, discards: bool = False) 
     main = here.main_root
     if not (here.root / ".git").exists() or not _owns_worktree(store, session_id):
         return _plan_without_worktree(store, session_id)
-    base = start_point.saved(store.runtime(session_id))
+    base = worktree.saved(store.runtime(session_id))
     started = base.ref if base else ""
     targets = _targets(main, here.branch, started)
     merged = None
@@ -268,7 +263,7 @@ def _plan_without_worktree(
         )
     targets = _targets(main, branch, "")
     taken = {each.branch for each in gitpython.worktrees(main) if each.path.exists()}
-    commit = start_point.heads(main).get(branch, "")
+    commit = worktree.heads(main).get(branch, "")
     removed = "" if not commit or branch in targets.kept | taken else branch
     merged = None
     if removed:
@@ -348,7 +343,7 @@ def _local_changes(here: Checkout) -> Iterator[str]:
     if _has_submodules(here):
         ways = "push them, then run `git submodule deinit --all`"
         yield f"submodules are checked out, and their own commits cannot be compared: {ways}"
-    for change in start_point.changes(here.root):
+    for change in worktree.changes(here.root):
         yield f"not committed: {change.strip()}"
 
 
@@ -437,7 +432,7 @@ def _completed(store: DiskStore, session: str) -> Discarded | None:
 def _plan(store: DiskStore, session_id: str) -> FinishPlan | None:
     """The plan for the session's worktree; None if `start` did not create one for it."""
     plan, reasons = None, [*_worth_keeping(store, session_id)]
-    if start_point.saved(store.runtime(session_id)) is not None:
+    if worktree.saved(store.runtime(session_id)) is not None:
         plan = plan_worktree(store, session_id, discards=True)
         reasons += [*plan.obstacles, *plan.unsafe]
     if reasons:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES
+from playbook_supervisor.commands.worktrees.worktree import HEADS, REMOTES
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system.git import github, gitpython

@@ -18,9 +18,14 @@ from tempfile import TemporaryDirectory
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
-from playbook_supervisor.commands.worktrees import start_point, worktree
-from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES, Base, Branch
-from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
+from playbook_supervisor.commands.worktrees import worktree
+from playbook_supervisor.commands.worktrees.worktree import (
+    HEADS,
+    REMOTES,
+    Base,
+    Branch,
+    WorktreePlan,
+)
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_agent
 from playbook_supervisor.errors import GitError, PlaybookError
@@ -84,13 +89,13 @@ def start(
         cleanup.enter_context(_exiting_on_signals())
         with worktree.locked_worktrees(here):
             notices = worktree.clean_up(here)
-            start_point.require_clean(here.root)
-            from_base = start_point.base(here.root, base)
+            worktree.require_clean(here.root)
+            from_base = worktree.base(here.root, base)
             session_id = cleanup.enter_context(_reserved_id(store))
             run, on_branch, in_client = _check(
                 store, reference, args, from_base, session_id, named=branch, client=client
             )
-            path = start_point.path(here, config.load(here.root).worktrees, session_id)
+            path = worktree.path(here, config.load(here.root).worktrees, session_id)
             plan = _plan(session_id, path, on_branch, from_base)
             cleanup.enter_context(worktree.created(here, plan))
         words = _words(reference, run)
@@ -160,12 +165,12 @@ def _check(
 
     root = store.checkout.root
     extra = [reference] if _is_path(reference) else []
-    heads = start_point.heads(root)
+    heads = worktree.heads(root)
     tip = _tip(named, heads[named]) if named in heads else base
     with _exported(root, tip.commit, extra) as tree:
         preflight = _Preflight(store, tree, tip, own_tip=tip is not base, client=client)
         first = preflight.request(reference, given, named or store.checkout.branch)
-        branch = start_point.branch(root, first.feature, session_id, base, named)
+        branch = worktree.branch(root, first.feature, session_id, base, named)
         if branch.new or branch.commit == tip.commit:
             return ready(preflight, branch)
     with _exported(root, branch.commit, extra) as tree:
@@ -206,7 +211,7 @@ def _begin(
     there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
     run = _request_there(there, *words)
-    start_point.save(there.runtime(plan.session_id), base)
+    worktree.save(there.runtime(plan.session_id), base)
     creation.point_speckit(root, run)
     creation.begin(there, run, reserved=plan.session_id)
     if (root / ".gitmodules").is_file():
@@ -238,7 +243,7 @@ class _Preflight:
 
     store: DiskStore
     tree: Path
-    base: start_point.Base
+    base: worktree.Base
     own_tip: bool = False
     client: bool = False
 

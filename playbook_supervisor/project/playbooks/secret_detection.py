@@ -1,4 +1,4 @@
-"""Finds values in a playbook that look like secrets: it names secrets, and has none.
+"""Values in a playbook that look like secrets, and comments that allow what a check reports.
 
 What a secret looks like is decided by detect-secrets, which is imported only if a cheap test finds
 something that could be one: most playbooks have nothing of the kind.
@@ -7,20 +7,19 @@ something that could be one: most playbooks have nothing of the kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.located import Data, Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.expressions.references import without_references
-from playbook_supervisor.project.playbooks.allowances import SECRET as CODE
-from playbook_supervisor.project.playbooks.allowances import unallowed
 from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
 
 _NAME = (
     r"(?:[\w-]*[_-])?(?:token|secret|password|passwd|pwd|passphrase|api-?key|apikey|access[_-]key"
@@ -67,7 +66,7 @@ def _problems(document: Document) -> Iterator[Problem]:
         if kind:
             shown = first_line(each.name or str(each.path[-1]), 60)
             message = f"the value of `{shown}` looks like a secret ({kind})"
-            yield problem_at(document, each.path, CODE, message, CODES[CODE])
+            yield problem_at(document, each.path, SECRET, message, CODES[SECRET])
 
 
 # ── what could be one ───────────────────────────────────────────────────────────────────────
@@ -128,3 +127,84 @@ def _shape(text: str) -> str:
         if detector.__name__ not in _OTHER_DETECTORS and any(detector().analyze_string(text)):
             return kind
     return ""
+
+
+# ── comments that silence a warning, or allow such a value ──────────────────────────────────
+#
+# `# playbook: allow PB-CHECK-LINT-UNSEEN because …`, on the line of the warning or above it.
+
+_IDLE = "PB-CHECK-ALLOW"
+SECRET = "PB-CHECK-SECRET"  # noqa: S105 - a code, not a password
+"""The one error that can be allowed."""
+_COMMENT = r"(?:^|(?<=\s))# playbook: allow\b(.*)"
+_ALLOWANCE = r"\s+(PB-[A-Z-]+(?:\s*,\s*PB-[A-Z-]+)*)\s+because\s+\S"
+_SURELY = "# playbook: allow"  # what every such comment contains; most lines do not
+
+
+class _Allowance(Record):
+    """`line` is where the comment stands, `covers` the line that it speaks of."""
+
+    line: int
+    col: int
+    covers: int
+    codes: tuple[str, ...]
+
+
+def without_allowed(
+    problems: Sequence[Problem], data: bytes, source: str, *, unchecked: Collection[str] = ()
+) -> tuple[Problem, ...]:
+    """The problems that no comment allows, and a warning for each comment that allows nothing.
+
+    Only warnings can be allowed, and values that look like secrets. `unchecked` are codes that were
+    not looked for here.
+    """
+    allowances = list(_allowances(data.decode("utf-8", "replace").splitlines()))
+    used: set[tuple[int, str]] = set()
+    left: list[Problem] = []
+    for problem in problems:
+        allowing = [each for each in allowances if _allows(each, problem)]
+        used |= {(each.line, problem.code) for each in allowing}
+        left += [] if allowing else [problem]
+    for each in allowances:
+        at = (each.line, each.col)
+        if not each.codes:
+            left.append(_warning(source, at, "this allowance has no code or no reason"))
+        for code in each.codes:
+            if (each.line, code) not in used and code not in unchecked:
+                said = f"this allowance silences nothing: there is no {first_line(code, 60)} here"
+                there = [
+                    each.line for each in left if (each.severity, each.code) == ("warning", code)
+                ]
+                said += f", but in line {there[0]}" if there else ""
+                left.append(_warning(source, at, said))
+    return tuple(sorted(left, key=lambda problem: problem.position))
+
+
+def unallowed(problems: Sequence[Problem], data: bytes) -> tuple[Problem, ...]:
+    """The problems that no comment allows."""
+    allowances = list(_allowances(data.decode("utf-8", "replace").splitlines())) if problems else []
+    return tuple(
+        problem
+        for problem in problems
+        if not any(_allows(allowance, problem) for allowance in allowances)
+    )
+
+
+def _allows(allowance: _Allowance, problem: Problem) -> bool:
+    allowable = problem.severity == "warning" or problem.code == SECRET
+    return allowable and problem.line == allowance.covers and problem.code in allowance.codes
+
+
+def _allowances(lines: Sequence[str]) -> Iterator[_Allowance]:
+    for number, line in enumerate(lines, 1):
+        if _SURELY in line and (comment := re.search(_COMMENT, line)):
+            covers = number
+            while covers <= len(lines) and lines[covers - 1].lstrip().startswith("#"):
+                covers += 1  # alone on its line, it speaks of the next one
+            stated = re.match(_ALLOWANCE, comment[1])
+            codes = tuple(re.split(r"\s*,\s*", stated[1])) if stated else ()
+            yield _Allowance(number, comment.start() + 1, covers, codes)
+
+
+def _warning(source: str, at: tuple[int, int], message: str) -> Problem:
+    return Problem(source, at, "warning", _IDLE, message, CODES[_IDLE])
