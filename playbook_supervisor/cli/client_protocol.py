@@ -9,7 +9,7 @@ import click
 from playbook_supervisor.cli import fast_path, hook_handler, options
 from playbook_supervisor.cli.directive_output import print_directive
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving import protocol
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.errors import PlaybookError
 
 
@@ -28,7 +28,7 @@ def begin(playbook: str, args: tuple[str, ...], *, start: str, json: bool) -> in
       playbook begin auto-feature 013
       playbook begin auto-feature 013 --json
     """
-    return print_directive(*protocol.begin(playbook, args, start=start), json=json)
+    return print_directive(*driving.begin(playbook, args, start=start), json=json)
 
 
 @options.command
@@ -102,15 +102,14 @@ def rpc() -> int:
     """
     from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
     from playbook_supervisor.cli.error_handler import of_the_machine, write_error
-    from playbook_supervisor.commands.api import rpc as requests
-    from playbook_supervisor.commands.api.rpc import LARGEST, read_request
+    from playbook_supervisor.commands.api.rpc import LARGEST, read_request, serve
 
     if sys.stdin.isatty():
         raise click.UsageError("the request is read from stdin, which is a terminal")
     try:
         request = read_request(sys.stdin.buffer.read(LARGEST + 1), locate.store().checkout.root)
         drive_and_show(
-            lambda observer, _: requests.serve(request, observer),
+            lambda observer, _: serve(request, observer),
             options.level(),
             json=True,
             asks=False,

@@ -11,7 +11,7 @@ from support.hook_calls import Hooked
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving import driving, protocol
+from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
@@ -51,7 +51,7 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
             (BY_VARIABLE, lambda project: Hooked(project).types("/playbook.run auto-feature 013")),
             (
                 BY_VARIABLE,
-                lambda project: protocol.begin("auto-feature", ["013"], cwd=project.root),
+                lambda project: driving.begin("auto-feature", ["013"], cwd=project.root),
             ),
         ],
         ids=["a run", "what is typed in the client", "a client of its own"],

@@ -1,18 +1,30 @@
-"""The files that a person means by the words after `playbook check`."""
+"""The files that `playbook check` is given or finds, and what it says of a whole project."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.project.playbooks import library, yaml_folder
-from playbook_supervisor.system.git import checkout
+from playbook_supervisor.project.settings import config
+from playbook_supervisor.sessions.store.session_changes import never_committed
+from playbook_supervisor.system.git import checkout, git_process
 
 NAMES = "The name of a playbook ends in .yaml, .yml or .json, or in .md with lowercase before it."
 """What tells a playbook among other files."""
+_NO_PLAYBOOK = Problem(
+    library.FOLDER,
+    (1, 1),
+    "warning",
+    "PB-ARG-PLAYBOOK",
+    "there is no playbook",
+    "Write one there; `playbook init` can begin with one of ours.",
+)
 _SINGLE = ("config.yaml", "_index.yaml")
 
 
@@ -48,6 +60,19 @@ def project_files() -> tuple[str, ...]:
 def passed_over() -> tuple[str, ...]:
     """The names of the files among the playbooks that are not read as one. StateError."""
     return library.passed_over(_root())
+
+
+def problems(files: Iterable[str]) -> Iterator[Problem]:
+    """Problems of the project as a whole, not of one of its files."""
+    for name in passed_over():
+        said = f"`{name}` is not read"
+        yield Problem(library.FOLDER, (1, 1), "note", "PB-ARG-PLAYBOOK", said, NAMES)
+    if not any(Path(each).parent.name == "playbooks" for each in files):
+        yield _NO_PLAYBOOK
+    root = _root()
+    with suppress(PlaybookError):  # of settings that are not valid more is said above
+        if found := never_committed(root, config.load(root)):
+            yield Problem(git_process.SESSIONS_FOLDER, (1, 1), "warning", "PB-GIT-COMMIT", *found)
 
 
 def _root() -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -17,11 +16,12 @@ from playbook_supervisor.project.playbooks.lint import CHECK, COMMAND, NAME, lin
 from playbook_supervisor.project.playbooks.schema import examine
 from playbook_supervisor.project.playbooks.secret_detection import without_allowed
 from playbook_supervisor.project.playbooks.translation import TRANSLATED
+from playbook_supervisor.project.policies.session_policy import effects
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
-from playbook_supervisor.system.git import checkout, git_process
+from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 
     Problems = tuple[Problem, ...]
 
-_FOLDER = ".playbooks/playbooks"
-_NO_PLAYBOOK = Problem(
-    _FOLDER,
-    (1, 1),
-    "warning",
-    "PB-ARG-PLAYBOOK",
-    "there is no playbook",
-    "Write one there; `playbook init` can begin with one of ours.",
-)
-
 
 def check(names: Sequence[str]) -> tuple[FileReport, ...]:
     """All problems and warnings of what the names mean. Changes nothing.
@@ -52,29 +42,15 @@ def check(names: Sequence[str]) -> tuple[FileReport, ...]:
     A name is a file, a folder or the name of a playbook; without any, the whole project is meant.
     StateError if there is no project.
     """
-    named: Iterable[str] = names
-    if not names or not all(map(os.path.isfile, names)):
-        from playbook_supervisor.commands.checking.checked_files import named_files, project_files
-
-        named = tuple(named_files(names)) if names else project_files()
-    checked = check_files(named)
-    of_project = () if names else _of_project(named)
-    return (*checked, *(FileReport(each.file, (each,)) for each in of_project))
-
-
-def _of_project(files: Iterable[str]) -> Iterator[Problem]:
+    if names and all(map(os.path.isfile, names)):
+        return check_files(names)
     from playbook_supervisor.commands.checking import checked_files
-    from playbook_supervisor.sessions.store.session_changes import never_committed
 
-    for name in checked_files.passed_over():
-        said = f"`{name}` is not read"
-        yield Problem(_FOLDER, (1, 1), "note", "PB-ARG-PLAYBOOK", said, checked_files.NAMES)
-    if not any(Path(each).parent.name == "playbooks" for each in files):
-        yield _NO_PLAYBOOK
-    root = checkout.find(Path.cwd()).root
-    with suppress(PlaybookError):  # of settings that are not valid more is said above
-        if found := never_committed(root, config.load(root)):
-            yield Problem(git_process.SESSIONS_FOLDER, (1, 1), "warning", "PB-GIT-COMMIT", *found)
+    if names:
+        return check_files(checked_files.named_files(names))
+    files = checked_files.project_files()
+    of_project = checked_files.problems(files)
+    return (*check_files(files), *(FileReport(each.file, (each,)) for each in of_project))
 
 
 def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:
@@ -273,7 +249,6 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
     if not rules:
         return
     from playbook_supervisor.project.policies.policy_files import merged
-    from playbook_supervisor.project.policies.session_policy import effects
 
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for effect in effects(playbook, merged(rules, playbook)):

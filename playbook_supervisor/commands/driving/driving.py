@@ -1,4 +1,4 @@
-"""The commands that drive a session: run, resume, answer, abort, pause. Nothing is printed."""
+"""The commands that drive a session: run, begin, resume, answer, abort, pause; none prints."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import locate, overview
+from playbook_supervisor.commands.driving import protocol
 from playbook_supervisor.drivers import (
     budget,
     clearance,
@@ -21,6 +22,7 @@ from playbook_supervisor.drivers import (
     session_control,
 )
 from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
+from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import Runner
@@ -165,6 +167,26 @@ def run(
     config = _told_settings(tree, observer)
     agent = agent_for(request.tightened, drive.agent, config, root, children)
     return _drive(tree, config, agent, drive, observer, prompter, start=start)
+
+
+def begin(
+    reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
+) -> tuple[Snapshot, DirectiveDetails]:
+    """Begin a session that a client drives; its first directive, with details."""
+    store = locate.store(cwd)
+    root, inside = store.checkout.root, locate.in_claude_code()
+    if start:
+        own_agents.require_none_above(store.checkout, "begin --from")
+    if inside:
+        authorization.admit_begin(store.checkout, start, os.environ)
+    request = creation.prepare(store, reference, args, start=start)
+    request.require_commands(root, inside=True)
+    require_executable(request, root, start=start, machine=root)
+    if inside:
+        permissions.require_allowed(request.all_playbooks, root, conversation=True)
+    session_id = creation.begin(store, request, start=start, exports=False)
+    tree = locate.admitted_tree(store, session_id)
+    return protocol.reply(tree, replace(tree.begin(start), notices=request.warnings))
 
 
 def resume(

@@ -1,15 +1,14 @@
-"""The protocol by which a client drives a session: begin, next, report."""
+"""The protocol by which a client drives a session: next and report; `driving` begins one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.drivers.claude_code import authorization, binding
 from playbook_supervisor.drivers.claude_code.details import (
     DirectiveDetails,
@@ -20,39 +19,12 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.serialize import outcome_from_json
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents, for_us, running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
 _INTERVAL = 0.1  # seconds between two looks at a journal that others write
-
-
-def begin(
-    reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
-) -> tuple[Snapshot, DirectiveDetails]:
-    """Begin a session; its first directive, with details."""
-    from playbook_supervisor.drivers.step_kinds import require_executable
-    from playbook_supervisor.sessions.store import creation
-
-    store = locate.store(cwd)
-    if start:
-        own_agents.require_none_above(store.checkout, "begin --from")
-    if locate.in_claude_code():
-        authorization.admit_begin(store.checkout, start, os.environ)
-    request = creation.prepare(store, reference, args, start=start)
-    request.require_commands(store.checkout.root, inside=True)
-    root = store.checkout.root
-    require_executable(request, root, start=start, machine=root)
-    if locate.in_claude_code():
-        from playbook_supervisor.drivers.claude_code import permissions
-
-        permissions.require_allowed(request.all_playbooks, root, conversation=True)
-    session_id = creation.begin(store, request, start=start, exports=False)
-    tree = locate.admitted_tree(store, session_id)
-    snapshot = tree.begin(start)
-    return _reply(tree, replace(snapshot, notices=request.warnings))
 
 
 def next_directive(
@@ -71,7 +43,7 @@ def next_directive(
         _await_change(tree, snapshot)
         tree = locate.admitted_tree(tree.store, tree.id)
         snapshot = tree.advance()
-    return _reply(tree, snapshot)
+    return reply(tree, snapshot)
 
 
 def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
@@ -135,7 +107,7 @@ def report(
         from playbook_supervisor.sessions.steps.attempt_log import keep_words, secret_values
 
         keep_words(*place, reported.output, secret_values(os.environ))
-    return _reply(tree, snapshot)
+    return reply(tree, snapshot)
 
 
 def _require_an_agents(snapshot: Snapshot, attempt: str) -> None:
@@ -167,7 +139,7 @@ def _in_tree(
                 yield from _in_tree(store, entry.session, f"{above}{entry.id}/", seen)
 
 
-def _reply(tree: SessionTree, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:
+def reply(tree: SessionTree, snapshot: Snapshot) -> tuple[Snapshot, DirectiveDetails]:
     """The snapshot with details; at the end, a conversation that drives by commands is unbound."""
     if locate.in_claude_code() and isinstance(snapshot.directive, Finish):
         authorization.release_ended(tree.store.checkout, tree.private)
