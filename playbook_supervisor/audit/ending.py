@@ -179,7 +179,7 @@ def _child(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _unfinished(context: AuditContext, entry: LooseEntry, child: LooseSession) -> bool:
-    excused = bool(entry.waived) or context.step(entry).goes_on(entry.error_code)
+    excused = bool(entry.waived) or context.step(entry).tolerates(entry.error_code)
     over = child.status in (SessionStatus.COMPLETED, None)
     return entry.status is EntryStatus.DONE and not over and not excused
 

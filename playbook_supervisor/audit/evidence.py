@@ -57,7 +57,7 @@ def check(context: AuditContext) -> Iterator[Problem]:
 
 def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """A done step whose evidence says that a check failed; at most one finding per entry."""
-    excused = "waived" in entry.unclear or context.step(entry).goes_on(entry.error_code)
+    excused = "waived" in entry.unclear or context.step(entry).tolerates(entry.error_code)
     if entry.status is not EntryStatus.DONE or excused:
         return
     if failing := [name for name in entry.failing if name not in entry.waived]:
@@ -111,7 +111,7 @@ def _first_accepted(context: AuditContext) -> int | None:
 def _waived(context: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
     end = entry.completed_at
     in_time = accepted is not None and (end is None or accepted <= end)
-    if entry.waived and not in_time and not context.step(entry).goes_on(entry.error_code):
+    if entry.waived and not in_time and not context.step(entry).tolerates(entry.error_code):
         names = first_line(", ".join(entry.waived), 100)
         message = f"{entry.name} waives {names}, but no failure was accepted before"
         yield found("AUD-WAIVED", message, entry, "waived")

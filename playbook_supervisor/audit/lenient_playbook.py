@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.gates import required_before
 from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy
 
-_GOES_ON = (Reaction.CONTINUE, Reaction.IGNORE)
+_TOLERANT = (Reaction.CONTINUE, Reaction.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class LooseStep:
     def handling(self, code: str) -> Handling | None:
         return self.policy.handling(code) if self.policy is not None else None
 
-    def goes_on(self, code: str) -> bool:
+    def tolerates(self, code: str) -> bool:
         """True if the run continues if the step fails with this error."""
         handling = self.handling(code)
-        return handling is not None and handling.reaction in _GOES_ON
+        return handling is not None and handling.reaction in _TOLERANT
 
     @property
     def declared(self) -> frozenset[str]:

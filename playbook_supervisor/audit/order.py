@@ -134,7 +134,7 @@ def settled(context: AuditContext, entry: LooseEntry) -> bool:
     """True if the run may continue after the entry, perhaps because a failure was waived."""
     if entry.status is not EntryStatus.FAILED or entry.resolution is Resolution.ABORT:
         return entry.passed
-    return bool(entry.waived) or context.step(entry).goes_on(entry.error_code)
+    return bool(entry.waived) or context.step(entry).tolerates(entry.error_code)
 
 
 def _overlaps(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:

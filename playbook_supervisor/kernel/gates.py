@@ -250,7 +250,7 @@ def skips_loop(entry: Entry) -> bool:
     return is_of_loop(entry) and entry.resolution is Resolution.SKIP
 
 
-def goes_on(entry: Entry) -> bool:
+def answered_during_run(entry: Entry) -> bool:
     """True if the attempt has asked during its run and has the answer: its agent goes on with it.
 
     A gate after the run comes later than all of these.

@@ -86,7 +86,7 @@ def directive(state: State) -> Directive:
 
 def _run(state: State, steps: Sequence[Step]) -> Run | None:
     members = tuple(attempt(state, step) for step in steps)
-    continues = (each.id for each in members if gates.goes_on(state.last(each.step.id)))
+    continues = (each.id for each in members if gates.answered_during_run(state.last(each.step.id)))
     return Run(members, tuple(continues)) if members else None
 
 

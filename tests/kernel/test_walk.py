@@ -124,7 +124,7 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         entry.erred,
         gate and (gate.reason, CONDITIONS.intersection(entry.failing)),
         not entry.settled and gates.rechecked(entry),
-        not entry.settled and gates.goes_on(entry),
+        not entry.settled and gates.answered_during_run(entry),
         not entry.settled and gates.continued((entry,), GateReason.AGREEMENT_BREAKING),
         (required := gates.required_before(step)) and gates.continued(attempts, required),
         not entry.settled and gates.continued((entry,), GateReason.CHECKPOINT),
