@@ -16,7 +16,7 @@ from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import driving
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.sessions.files.manifest import Manifest
 
@@ -73,7 +73,7 @@ def move(root: Path) -> None:
 
 
 def look(root: Path) -> None:
-    view.show(cwd=root)
+    queries.show(cwd=root)
 
 
 def test_an_end_on_another_branch_is_whole_or_not_there(away: Project) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from playbook_supervisor.cli.render.html import page
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.views.view import view_of
+from playbook_supervisor.commands.views.queries import view_of
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal

@@ -60,20 +60,20 @@ def playbooks(_: click.Context) -> Iterable[str]:
 @completer
 def sessions(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, also by their last three characters."""
-    from playbook_supervisor.commands.views import view
+    from playbook_supervisor.commands.views import queries
 
-    return [each.session_id for each in view.status()]
+    return [each.session_id for each in queries.status()]
 
 
 @completer
 def sessions_anywhere(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, and of open ones elsewhere."""
     from playbook_supervisor.commands import places
-    from playbook_supervisor.commands.views import view
+    from playbook_supervisor.commands.views import queries
 
     found = []
     with suppress(PlaybookError):  # no repository
-        found += [each.session_id for each in view.status()]
+        found += [each.session_id for each in queries.status()]
     return [*found, *places.session_ids()]
 
 
@@ -107,9 +107,9 @@ def arguments(ctx: click.Context) -> Iterable[str]:
 @completer
 def conditions(_: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
-    from playbook_supervisor.commands.views import view
+    from playbook_supervisor.commands.views import queries
 
-    return view.words()
+    return queries.words()
 
 
 @completer

@@ -20,7 +20,7 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.cli.render.html import chart, page
 from playbook_supervisor.cli.render.text import waited_ms
 from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.views.view import SessionView
+from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Playbook

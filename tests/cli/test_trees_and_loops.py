@@ -15,7 +15,7 @@ from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.html import page
 from playbook_supervisor.cli.render.sessions import HINT, details
 from playbook_supervisor.commands.overview import SessionOverview
-from playbook_supervisor.commands.views.view import SessionView
+from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Loop, Step
 from playbook_supervisor.kernel.state import UNTIL, Entry, Gate

@@ -20,7 +20,7 @@ from cli.terminal import Terminal
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.cli.render.terminal import Board
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system.git import checkout
@@ -33,7 +33,7 @@ Look = Callable[[], tuple[Progress, ...]]
 @pytest.fixture
 def look(project: Project) -> Look:
     """Read the sessions once more."""
-    watch: Iterator[tuple[Progress, ...]] = view.watch(cwd=project.root)
+    watch: Iterator[tuple[Progress, ...]] = queries.watch(cwd=project.root)
     return lambda: next(watch)
 
 
@@ -101,7 +101,7 @@ def test_sessions_come_and_go_with_their_worktrees(
     assert seen in look()  # what has not changed is not read again
     project.playbook("abort")
     with pytest.raises(StateError, match="no session"):
-        next(view.watch("20260219-a7k", cwd=project.root))
+        next(queries.watch("20260219-a7k", cwd=project.root))
     (beside.session / "session.yaml").write_text("{")
     assert any("unreadable" in live.session_line(each) for each in look())
     (beside.session / "journal.yaml").write_text("{")

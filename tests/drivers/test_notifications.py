@@ -17,7 +17,7 @@ from support.scratch_project import Project
 from playbook_supervisor.cli.render import live
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.system.git import checkout
@@ -181,12 +181,12 @@ class TestInTheClient:
         conversation.types("run", "gated")
         began = time.monotonic()
         conversation.hook("Stop", background_tasks=[])
-        (seen,) = next(view.watch(cwd=gated.root))
+        (seen,) = next(queries.watch(cwd=gated.root))
         assert (
             seen.notify_error == "" or time.monotonic() - began > 0.5
         )  # the run did not wait for it
-        wait_until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
-        (seen,) = next(view.watch(cwd=gated.root))
+        wait_until(lambda: next(queries.watch(cwd=gated.root))[0].notify_error)
+        (seen,) = next(queries.watch(cwd=gated.root))
         lines = [line.text for line in live.session_board((seen,), 0)]
         assert lines[-1] == "  note: the notification failed: sh ended with exit status 4"
         gated.write("mended", "")

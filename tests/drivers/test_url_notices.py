@@ -20,7 +20,7 @@ from support.web_server import Request, Site, served
 
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
 from playbook_supervisor.project.settings.config import Config
@@ -242,13 +242,13 @@ def test_a_hook_sends_without_waiting(gated: Project, site: Site) -> None:
     with Conversation(gated) as conversation:
         conversation.types("run", "gated")
         conversation.hook("Stop", background_tasks=[])
-        assert next(view.watch(cwd=gated.root))[0].notify_error == ""
+        assert next(queries.watch(cwd=gated.root))[0].notify_error == ""
         wait_until(lambda: len(site.requests) == 2)
         gate, _ = messages(gated, "")
         assert received(site) == [gate] * 2
         conversation.hook("Stop", background_tasks=[])
-        wait_until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
-        said = next(view.watch(cwd=gated.root))[0].notify_error
+        wait_until(lambda: next(queries.watch(cwd=gated.root))[0].notify_error)
+        said = next(queries.watch(cwd=gated.root))[0].notify_error
         assert "json (URL 2) answered with HTTP status 500" in said
         assert len(site.requests) == 2
 

@@ -15,7 +15,7 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
@@ -279,14 +279,14 @@ class TestWhatIsShown:
         run(gated, Mode.MANUAL)
         page = gated.playbook("show", "--html", "-").out
         assert "<dd>release.yaml: <code>publish</code> also pr_created, answered by" in page
-        drawn = view.graph(session=gated.session.name, cwd=gated.root)
+        drawn = queries.graph(session=gated.session.name, cwd=gated.root)
         (step,) = drawn.playbook.steps
         assert step.postconditions == ("pr_created",)
 
     def test_of_a_kept_policy_that_cannot_be_read_is_nothing(self, gated: Project) -> None:
         run(gated, Mode.MANUAL)
         (gated.session / "policy.yaml").write_text("[")
-        assert view.show(gated.session.name, cwd=gated.root).effects == ()
+        assert queries.show(gated.session.name, cwd=gated.root).effects == ()
 
 
 class TestCheck:
@@ -368,5 +368,5 @@ class TestCheck:
 def test_the_error_of_settings_names_the_command_that_lists_all(gated: Project) -> None:
     gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
     with pytest.raises(PlaybookError) as caught:
-        view.probe(["spec_exists"], cwd=gated.root)
+        queries.probe(["spec_exists"], cwd=gated.root)
     assert caught.value.guidance == "`playbook check .playbooks/config.yaml` lists them all."

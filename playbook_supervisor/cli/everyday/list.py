@@ -5,7 +5,7 @@ from __future__ import annotations
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.commands.checking import checked_files
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project.expressions.arguments import hint
 
@@ -20,7 +20,7 @@ def list(*, json: bool) -> int:
       playbook list
       playbook list --json
     """
-    playbooks = view.playbooks()
+    playbooks = queries.playbooks()
     if json:
         output.write_json(json_shapes.playbooks(playbooks))
         return 0

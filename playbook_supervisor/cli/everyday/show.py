@@ -9,7 +9,7 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, sessions
 from playbook_supervisor.cli.render.log import now
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 
 
 @options.command
@@ -39,7 +39,7 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
     """
     if html and json:
         raise click.UsageError("--html and --json cannot be combined")
-    shown = view.show(options.chosen_session(named, session))
+    shown = queries.show(options.chosen_session(named, session))
     if json and not shown.problem:
         output.write_json(json_shapes.session(shown))
         return 0
@@ -50,7 +50,7 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
         if html == "-":
             output.write(text.removesuffix("\n"))
         else:
-            view.keep(Path(html), text)
+            queries.keep(Path(html), text)
             output.inform(f"written: {html}")
     elif not json:
         output.write(*sessions.details(shown, now(), every=all))

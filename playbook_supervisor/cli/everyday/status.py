@@ -11,7 +11,7 @@ import click
 from playbook_supervisor.cli import options, output, streams
 from playbook_supervisor.cli.render import json_shapes, live, sessions, text
 from playbook_supervisor.cli.render.log import now
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.sessions.gate import gate_text
 
@@ -48,7 +48,7 @@ def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> i
 
 
 def _list(session: str, *, all: bool, json: bool) -> int:
-    seen = view.status(session)
+    seen = queries.status(session)
     shown = [each for each in seen if all or session or each.open]
     if json:
         output.write_json(json_shapes.sessions(shown))
@@ -69,7 +69,7 @@ def _list(session: str, *, all: bool, json: bool) -> int:
 def _readings(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
     """What to show, once a second; a session that was open is shown after its end, too."""
     followed: set[str] = set()
-    for seen in view.watch(session):
+    for seen in queries.watch(session):
         followed.update(each.seen.session_id for each in seen if each.seen.open or all or session)
         yield tuple(each for each in seen if each.seen.session_id in followed)
         if (session and not any(each.seen.open for each in seen)) or streams.is_abandoned(

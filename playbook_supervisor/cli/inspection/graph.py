@@ -6,7 +6,7 @@ import click
 
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render.flowchart import flowchart
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 
 
 @options.command
@@ -29,6 +29,6 @@ def graph(playbook: str, *, session: str) -> int:
       playbook graph auto-feature
       playbook graph auto-feature --session 20260219-a7k
     """
-    diagram = view.graph(playbook, session=session)
+    diagram = queries.graph(playbook, session=session)
     output.write(flowchart(diagram.playbook, diagram.entries, diagram.manifest, diagram.children))
     return 0

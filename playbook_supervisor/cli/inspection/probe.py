@@ -6,7 +6,7 @@ import click
 
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Answer
 
@@ -48,7 +48,7 @@ def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> 
       playbook probe command_succeeds=test git_clean
       playbook probe qa_verdict_pass --feature 013 --json
     """
-    probed, warning = view.probe(
+    probed, warning = queries.probe(
         names,
         feature=feature,
         session=session,

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.sessions import child_line, failed_items, items_line, opens
-from playbook_supervisor.commands.views.view import SessionView
+from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry

@@ -15,7 +15,7 @@ from types import FrameType
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
-from playbook_supervisor.commands.views.view import changes_since_beginning
+from playbook_supervisor.commands.views.queries import changes_since_beginning
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.file_changes import Changes, FileChange, visible
 from playbook_supervisor.formats.sanitize import counted, first_line

@@ -15,7 +15,7 @@ from shlex import quote
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
 from playbook_supervisor.commands.views.progress import said_by
-from playbook_supervisor.commands.views.view import SessionView
+from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, one_line
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.model import Step, base_of

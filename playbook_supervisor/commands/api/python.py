@@ -10,7 +10,7 @@ from playbook_supervisor.commands.api import envelope as envelopes
 from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.commands.driving.driving import DriveLimits, drive_options
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import ArgumentError
@@ -26,12 +26,12 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 def list_playbooks(root: Path | str | None = None) -> tuple[PlaybookFile, ...]:
     """The playbooks of the project that contains `root`; those that cannot run say why."""
-    return view.playbooks(cwd=_folder(root))
+    return queries.playbooks(cwd=_folder(root))
 
 
 def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
     """The playbook of that name or path. CheckError if it is not valid."""
-    return view.load_playbook(reference, cwd=_folder(cwd))
+    return queries.load_playbook(reference, cwd=_folder(cwd))
 
 
 def check(path: Path | str) -> FileReport:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview
-from playbook_supervisor.commands.views import view
+from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import PlaybookError, StateError
@@ -85,7 +85,7 @@ def find(
     session's first log is waited for. StateError PB-STATE-NO-LOG.
     """
     here = locate.store(cwd)
-    session_id = view.selected_session(here, session)
+    session_id = queries.selected_session(here, session)
     store = overview.find(here, session_id)
     *path, step = step.split("/")
     within = []

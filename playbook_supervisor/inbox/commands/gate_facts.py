@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from playbook_supervisor.commands.views.view import SessionView, changes_since_beginning, view_of
+from playbook_supervisor.commands.views.queries import SessionView, changes_since_beginning, view_of
 from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel import gates

@@ -23,7 +23,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from playbook_supervisor.cli.render import html
-from playbook_supervisor.commands.views.view import view_of
+from playbook_supervisor.commands.views.queries import view_of
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.inbox.commands import admission, answering, gate_facts

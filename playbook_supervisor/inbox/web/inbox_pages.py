@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from playbook_supervisor.cli.render import html
 from playbook_supervisor.cli.render.html import session_values
-from playbook_supervisor.commands.views.view import SessionView
+from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.drivers.notifications import page_path
 from playbook_supervisor.inbox.commands.feed import Listing
 from playbook_supervisor.inbox.commands.gate_facts import GateFacts
