@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.bound_session import Conversation
 from support.scratch_project import Project
 
 from cli.terminal import Terminal
@@ -153,17 +152,6 @@ def test_a_long_or_hostile_preview_is_cut_and_harmless(release: Project) -> None
     assert "… 1992 more lines" in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-
-
-def test_the_model_cannot_approve_and_the_person_can(release: Project) -> None:
-    release.write("online", "")
-    until_the_approval(release)
-    with Conversation(release) as conversation:
-        conversation.types("resume")
-        refused = conversation.runs("answer", "continue")
-        assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
-        conversation.hook("UserPromptSubmit", prompt="continue")
-    assert release.journal()[2]["gates"][-1]["resolution"] == "continue"
 
 
 def test_the_plan_says_where_a_person_is_asked(release: Project) -> None:

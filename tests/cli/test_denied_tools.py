@@ -117,15 +117,6 @@ def test_without_hooks_begin_says_which_setting_turned_them_off(project: Project
     assert f"`disableAllHooks` in {project.root / LOCAL}" in refused.err
 
 
-def test_begin_in_a_client_without_hooks_is_refused_too(project: Project) -> None:
-    assert project.playbook("init", "--yes", "--no-hooks").code == 0
-    project.write(LOCAL, deny("Agent"))
-    with Conversation(project) as conversation:
-        refused = conversation.runs("begin", "auto-validate", "013")
-    assert (refused.code, "PB-CHECK-DENIED" in refused.err) == (1, True)
-    assert project.sessions == []
-
-
 def test_check_warns_of_the_projects_own_settings(project: Project) -> None:
     project.write(LOCAL, deny("Skill(qa.run)"))
     checked = project.playbook("check", "auto-validate")

@@ -78,11 +78,6 @@ class TestCheck:
         outside = project.playbook("check", "loose.yaml", cwd=tmp_path)
         assert (outside.code, "is not found" in outside.out) == (0, False)
 
-    def test_writes_nothing(self, project: Project) -> None:
-        before = project.git("status", "--porcelain", "--ignored")
-        project.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
-        assert project.git("status", "--porcelain", "--ignored") == before
-
 
 class TestProbe:
     def test_evaluates_conditions_and_triggers(self, project: Project) -> None:

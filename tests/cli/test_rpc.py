@@ -314,21 +314,6 @@ class TestARequest:
         assert (said["status"], said["output"]) == ("ok", [{"id": 7, "from": "Ada"}])
         assert (inbox.session / "playbook.yaml").read_text() == text
 
-    def test_may_hold_the_playbook_as_json(self, inbox: Project) -> None:
-        """tyr 12: workflow files in YAML or JSON."""
-        step = {"id": "only", "command": "cli bin/inbox list", "autonomy": "auto"}
-        text = json.dumps(
-            {
-                "name": "one",
-                "description": "One step",
-                "version": "1.1",
-                "args": [],
-                "steps": [{**step, "error_policy": "stop"}],
-            },
-            indent=1,
-        )
-        assert ask(inbox, {"action": "run", "pipeline": text})["status"] == "ok"
-
     @pytest.mark.parametrize("relative", [True, False])
     def test_may_name_a_file(self, inbox: Project, *, relative: bool) -> None:
         """tyr 7: a path inside the workspace, also an absolute one."""

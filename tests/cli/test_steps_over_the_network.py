@@ -8,11 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.controlled_time import eventually
 from support.scratch_project import Project
 from support.web_server import Request, Site, served
-
-from playbook_supervisor.system.process.process_groups import worker_alive
 
 SECRET = "s3cr3t-t0ken"
 TOOLS = Path(__file__).parents[1] / "support/sdk_mcp_server.py"
@@ -105,20 +102,3 @@ def test_the_settings_of_the_project_bound_both(triage: Project, site: Site) -> 
     ran = triage.playbook("run", "triage", "7", site.url)
     assert (ran.code, triage.sessions) == (3, [])
     assert "step ask: a step may not call 'tools.greet': `deny.mcp`" in ran.err
-
-
-def test_a_killed_run_leaves_no_server_and_its_step_runs_again(triage: Project, site: Site) -> None:
-    triage.write(".playbooks/playbooks/triage.yaml", PLAYBOOK.replace("tools.greet", "tools.hang"))
-    with triage.spawn("run", "triage", "7", site.url) as running:
-        assert eventually((triage.root / "hanging").exists)
-        running.kill()
-        running.communicate()
-    private = triage.root / ".git/playbook" / triage.session.name
-    (worker_file,) = private.glob("worker-ask*")
-    assert eventually(lambda: not worker_alive(worker_file))
-    (triage.root / "hanging").unlink()
-    with triage.spawn("resume") as resumed:
-        assert eventually((triage.root / "hanging").exists)
-        resumed.terminate()
-        resumed.communicate()
-    assert [entry["step_id"] for entry in triage.journal()][:2] == ["fetch", "ask"]

@@ -126,21 +126,6 @@ def test_an_answer_from_elsewhere_ends_the_prompt(gated: Project) -> None:
         assert terminal.end() == 0
 
 
-def test_ctrl_c_at_a_gate_leaves_it_open(gated: Project) -> None:
-    with run(gated) as terminal:
-        terminal.until("abort > ")
-        terminal.interrupt()
-        assert terminal.end() == 130
-    assert "answered_at" not in gated.journal()[0]["gates"][0]
-
-
-def test_abort_from_elsewhere_ends_a_prompt(gated: Project) -> None:
-    with run(gated) as terminal:
-        terminal.until("abort > ")
-        assert gated.playbook("abort").code == 0
-        assert terminal.end() == 2
-
-
 def test_a_resumed_list_shows_what_was_settled_before(project: Project) -> None:
     agent = project.script(WORKS)
     project.playbook("run", "auto-feature", "013", "--agent", agent)

@@ -197,27 +197,6 @@ def test_a_gate_after_a_loop_has_one_line_for_it(project: Project) -> None:
     assert line.endswith(" · build[2]: test ended with exit status 1")
 
 
-def test_the_live_list_has_a_row_for_a_loop_and_one_for_all_rounds(project: Project) -> None:
-    text = HEAD.format("loop") + "".join(
-        STEP.format(*step)
-        for step in (
-            ("build", "'cli test {{part}} != beta'", ", for_each: {in: $parts, as: part, max: 3}"),
-            (
-                "fix",
-                "cli git commit --quiet --allow-empty --message more",
-                ", until: {conditions: [{file_exists: made}], max: 2}",
-            ),
-        )
-    ).replace("stop, for_each", "continue, for_each")
-    declared = "args: [{name: parts, description: The parts, required: true}]"
-    project.write(".playbooks/playbooks/loop.yaml", text.replace("args: []", declared))
-    with Terminal(project, "run", "loop", "parts=alpha beta") as terminal:
-        assert terminal.end() == 2
-        assert "✗  build 1/2" in terminal.shown
-        assert "✗ beta" in terminal.shown
-        assert "✗  fix#2" in terminal.shown
-
-
 # ── loops and rounds ────────────────────────────────────────────────────────────────────────
 
 

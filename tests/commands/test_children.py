@@ -8,10 +8,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support.hook_calls import Hooked
 from support.scratch_project import Project
 
-from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.project.playbooks.schema import schema_text
 
 FOLDER = ".playbooks/playbooks"
@@ -302,24 +300,6 @@ def test_nothing_begins_with_a_child_that_cannot_run(
         write(project, name, command)
     ended, told = refused(project, words)
     assert (ended, said in told) == (code, True), told
-
-
-@pytest.mark.parametrize(
-    ("child", "said"),
-    [
-        ("", "step s1: no playbook is called 'b'"),
-        ("cli make", "step s1: "),
-        ("/no.such", "/no.such"),
-    ],
-)
-def test_a_conversation_begins_nothing_either(project: Project, child: str, said: str) -> None:
-    project.write(".playbooks/config.yaml", "deny: {cli: [make]}\n")
-    write(project, "top", "playbook b")
-    if child:
-        write(project, "b", child)
-    with pytest.raises(PlaybookError, match=said):
-        Hooked(project).types("/playbook.run top")
-    assert project.sessions == []
 
 
 def test_an_agent_is_needed_for_a_childs_steps(project: Project) -> None:

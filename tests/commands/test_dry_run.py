@@ -12,7 +12,6 @@ from cli.terminal import Terminal
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.agents.protocol import Budget
-from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.cli.render.plan import as_json
 from playbook_supervisor.commands import locate
@@ -473,14 +472,6 @@ def test_what_conditions_say_is_cut_to_a_narrow_terminal(project: Project) -> No
     said = [line for line in shown if line.strip().startswith(("needs", "makes"))]
     assert max(map(len, said)) == 60
     assert any(line.endswith("…") for line in said)
-
-
-def test_is_coloured_only_where_that_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert wants_colour()
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not wants_colour()
 
 
 def test_colours_change_no_word(project: Project) -> None:

@@ -190,18 +190,6 @@ def test_a_branch_that_is_its_own_base_must_be_merged(installed: Project) -> Non
     assert not beside.stands
 
 
-def test_a_default_branch_of_another_name_is_known(beside: Beside, tmp_path: Path) -> None:
-    main = beside.main
-    main.git("branch", "-m", "main", "trunk")
-    main.git("clone", "-q", "--bare", ".", str(tmp_path / "origin.git"))
-    main.git("remote", "add", "origin", str(tmp_path / "origin.git"))
-    main.git("fetch", "-q", "origin")
-    main.git("remote", "set-head", "origin", "trunk")
-    main.git("switch", "-q", "-c", "elsewhere")
-    main.git("push", "-q", "origin", f"{NEW}:trunk")
-    assert beside.looked_at().merged == "merged into origin/trunk"
-
-
 def test_a_merged_pull_request_counts_if_it_contains_all_work(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -356,10 +356,6 @@ class TestAFileThatOthersKeepToo:
         install.apply(plan, NOON)
         return plan
 
-    def test_is_made_where_it_is_missing(self, fresh: Project) -> None:
-        assert said(self.init(fresh), "shared/file") == ("write", "new")
-        assert fresh.read("shared/file") == "ours\n"
-
     def test_is_merged_into_once(self, fresh: Project) -> None:
         fresh.write("shared/file", "theirs\n").chmod(0o640)
         assert said(self.init(fresh), "shared/file")[0] == "merge"
@@ -368,10 +364,6 @@ class TestAFileThatOthersKeepToo:
         before = state(fresh)
         assert said(self.init(fresh), "shared/file") == ("keep", "up to date")
         assert state(fresh) == before
-
-    def test_is_no_file_of_ours(self, fresh: Project) -> None:
-        self.init(fresh)
-        assert "shared/file" not in read_installation(fresh.root).files
 
     def test_the_current_content_is_merged_into(self, fresh: Project) -> None:
         plan = install.plan(fresh.root, {"shared/file": self.merge})
@@ -402,11 +394,6 @@ class TestAFileThatOthersKeepToo:
         assert caught.value.code == "PB-IO-ESCAPE"
         assert outside.read_text() == "theirs\n"
         assert written(fresh) == []
-
-    def test_is_a_conflict_where_a_folder_stands(self, fresh: Project) -> None:
-        (fresh.root / "shared/file").mkdir(parents=True)
-        with pytest.raises(StorageError, match="shared/file cannot be written"):
-            self.init(fresh)
 
     def test_no_hooks_leaves_it_alone_and_is_remembered(self, fresh: Project) -> None:
         plan = self.init(fresh, no_hooks=True)

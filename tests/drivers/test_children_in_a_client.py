@@ -1,4 +1,4 @@
-"""Child sessions in a client: agents, programs and gates by the path of their attempts."""
+"""Child sessions and loops in a client: agents, programs and gates by the path of an attempt."""
 
 from __future__ import annotations
 
@@ -33,13 +33,50 @@ steps:
   - {id: build, command: cli echo built}
   - {id: ask, command: checkpoint, with: {message: "Is it right?"}}
 """
+LOOP = """\
+name: loop
+description: Look at each
+version: "1.1"
+args: [{name: files, description: The files, required: true}]
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - id: look
+    command: /qa.plan
+    args: "{{file}}"
+    for_each: {in: $files, as: file, at_once: 2}
+  - {id: build, command: cli echo built, until: {conditions: [file_exists: done], max: 2}}
+"""
+EACH = """\
+name: each
+description: Run a playbook for each
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: list, command: "cli echo '[\\"a\\", \\"b\\"]'", output: json}
+  - id: release
+    command: playbook one
+    for_each: {in: $list.json, as: file}
+    with: {args: {file: "{{file}}"}}
+"""
+ONE = """\
+name: one
+description: Look at one
+version: "1.1"
+args: [{name: file, description: The file, required: true}]
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: look, command: "cli echo saw {{file}}"}
+"""
 
 
 @pytest.fixture
 def tree(project: Project) -> Project:
-    project.write(".playbooks/playbooks/top.yaml", TOP)
-    project.write(".playbooks/playbooks/below.yaml", BELOW)
-    project.commit("Two playbooks")
+    texts = {"top": TOP, "below": BELOW, "loop": LOOP, "each": EACH, "one": ONE}
+    for name, text in texts.items():
+        project.write(f".playbooks/playbooks/{name}.yaml", text)
+    project.write("done", "yes\n")
+    project.commit("Playbooks")
     return project
 
 
@@ -174,3 +211,30 @@ def test_the_files_of_a_child_are_repaired_by_a_person_alone(
     for environment in ({}, {"CLAUDECODE": ""}):
         refused = conversation.runs("repair", child.name, "--take", **environment)
         assert (refused.code, "only a human" in refused.err) == (3, True), refused.err
+
+
+def test_a_client_hands_out_the_items_that_run_together(
+    tree: Project, conversation: Conversation
+) -> None:
+    due = told(conversation.types("run", "loop files='a b c'"))
+    assert [step["id"] for step in due["steps"]] == ["look[1]#1", "look[2]#1"]
+    assert [step["args"] for step in due["steps"]] == ["a", "b"]
+    conversation.works("look[2]#1", "qa.plan", "b")
+    due = told(conversation.works("look[1]#1", "qa.plan", "a"))
+    assert [step["id"] for step in due["steps"]] == ["look[3]#1"]
+    conversation.works("look[3]#1", "qa.plan", "c")
+    conversation.runs("next", "--wait")
+    entries = tree.journals()["loop"]
+    assert [entry["status"] for entry in entries] == ["done"] * 4
+    assert [entry.get("item") for entry in entries] == ["a", "b", "c", None]
+
+
+def test_a_child_session_does_the_work_of_each_item(tree: Project) -> None:
+    """cat FR-9.1: a loop over several steps is a loop over a child playbook."""
+    ended = tree.playbook("run", "each")
+    assert ended.code == 0, ended.err
+    entries = tree.journals()["each"]
+    assert [entry["step_id"] for entry in entries] == ["list", "release[1]", "release[2]"]
+    assert len({entry["session"] for entry in entries[1:]}) == 2
+    assert tree.journals()["one"][0]["output"].startswith("saw ")
+    assert tree.playbook("audit").code == 0

@@ -195,13 +195,6 @@ class TestInTheClient:
         wait_until(lambda: called(gated))
         wait_until(lambda: not notifications.last_failure(private(gated)))
 
-    def test_without_a_command_only_the_terminal_rings(
-        self, gated: Project, conversation: Conversation
-    ) -> None:
-        conversation.types("run", "gated")
-        assert "terminalSequence" in conversation.hook("Stop", background_tasks=[])
-        assert not (private(gated) / "called").exists()
-
 
 def private(project: Project) -> Path:
     return checkout.find(project.root).runtime / project.session.name

@@ -200,16 +200,6 @@ class TestAGitHookOfARunner:
         assert project.playbook("run", name, "013", "--agent", "exec:echo done").code == 0
         assert f"but the runner of session {project.session.name} has started" in said.read_text()
 
-    def test_does_not_decide_in_another_repository(self, project: Project) -> None:
-        said = project.root.with_name("said")
-        asks = f"{sys.executable} -c '{ANYWHERE}'"
-        hook = project.write(".git/hooks/post-commit", f"#!/bin/sh\n{asks} > {said} 2>&1\n")
-        hook.chmod(0o755)
-        project.write(".playbooks/config.yaml", "commit_sessions: step\n")
-        name = playbook(project, "qa /qa.plan auto stop")
-        assert project.playbook("run", name, "013", "--agent", "exec:echo done").code == 0
-        assert f"but the runner of session {project.session.name} has started" in said.read_text()
-
 
 def test_any_program_on_a_leash_of_ours_is_an_agents(tmp_path: Path) -> None:
     """Also below a file that is in no session's folder, as a worker of the fleet has it."""

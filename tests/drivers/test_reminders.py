@@ -206,21 +206,6 @@ def test_a_resumed_session_reminds_if_that_is_due(gated: Project) -> None:
 
 
 @pytest.mark.measured
-def test_a_failed_reminder_is_reported(gated: Project) -> None:
-    gated.write("call", "#!/bin/sh\ncat >> called\n[ ! -e again ] || exit 7\n")
-    with Terminal(gated, "run", "gated", "--agent", gated.script(WORKS)) as terminal:
-        terminal.until("abort > ")
-        wait_until(lambda: called(gated))
-        gated.write("again", "")
-        before = len(called(gated))
-        wait_until(lambda: len(called(gated)) > before + 1)
-        (gated.root / "again").unlink()
-        terminal.type("continue\n")
-        terminal.until("note: the notification failed: ./call ended with exit status 7")
-        assert terminal.end() == 0
-
-
-@pytest.mark.measured
 def test_a_reminder_leaves_an_answered_gate_alone(gated: Project) -> None:
     from playbook_supervisor.commands import locate
     from playbook_supervisor.drivers.notifier import still_waits
