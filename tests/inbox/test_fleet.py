@@ -18,6 +18,8 @@ from fleet.station import Fleet
 from inbox.serving import Served, serving
 from inbox.test_answers import Page
 from inbox.test_events import Listener
+from playbook_supervisor.commands import places
+from playbook_supervisor.commands.places import Place
 from playbook_supervisor.errors import FleetError, GitError, StateError
 from playbook_supervisor.fleet import place
 from playbook_supervisor.fleet.commands.reading import Views
@@ -64,6 +66,11 @@ def views() -> list[Path]:
 
 
 # ── what is shown ───────────────────────────────────────────────────────────────────────────
+
+
+def test_the_fleet_is_the_place_that_is_installed() -> None:
+    installed: Place = place
+    assert places.offered() == {"fleet": installed}
 
 
 def test_the_list_comes_from_the_database_alone(fleet: Fleet, waiting: str) -> None:

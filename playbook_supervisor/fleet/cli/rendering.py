@@ -113,10 +113,8 @@ def _state(each: FleetSession, now: int) -> str:
         case State.RUNNING:
             cancelled = ", to be cancelled" if row.cancel else ""
             return f"running for {lasted} on {first_line(row.worker)}{_lease(row, now)}{cancelled}"
-        case State.QUEUED:
-            return f"queued for {lasted}{_why_queued(each, now)}"
         case _:
-            return f"{row.state}, {lasted} ago"
+            return standing(each, now)
 
 
 def _lease(row: Row, now: int) -> str:

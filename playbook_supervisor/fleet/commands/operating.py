@@ -43,14 +43,14 @@ _NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadyDatabase:
     """A database that is ready. `made`: its tables were made, or changed to this version's."""
 
     address: str
     made: bool
 
 
-def up() -> Place:
+def up() -> ReadyDatabase:
     """Make the SQLite database of this machine, or check that the server's can be used."""
     place = opening.address()
     if not place.shared:
@@ -63,17 +63,17 @@ def up() -> Place:
             guidance="`playbook fleet migrate` makes its tables; the role must own the database.",
             cause=error.cause,
         ) from error
-    return Place(place.shown, made=False)
+    return ReadyDatabase(place.shown, made=False)
 
 
-def migrate() -> Place:
+def migrate() -> ReadyDatabase:
     """Make the tables, or change them to this version's."""
     place = opening.address()
     if _not_up() is None:
-        return Place(place.shown, made=False)
+        return ReadyDatabase(place.shown, made=False)
     opening.migrate(place)
     opening.opened().close()
-    return Place(place.shown, made=True)
+    return ReadyDatabase(place.shown, made=True)
 
 
 def _not_up() -> FleetError | None:
