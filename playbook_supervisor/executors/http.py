@@ -14,9 +14,8 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -100,29 +99,27 @@ class HttpExecutor:
         """StepError for a request that cannot be sent; PolicyError for a host that is denied."""
         if len(task.words) == 1 and not is_known(task.words[0]):
             return  # an arg that is all there is
-        _, url = parts(task)
+        _, url = _parts(task)
         if (origin := re.match(_ORIGIN, url)) and is_known(origin[0]):
-            admit(parsed(with_any_values(url)), project.config if project else None)
+            _admit(_parsed(with_any_values(url)), project.config if project else None)
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """The body as output. PB-STEP-HTTP for any other status than expected, PB-STEP-NETWORK
         without an answer, PB-STEP-INPUT for a request that cannot be sent."""
         try:
-            return _Exchange(ordered(task), context).outcome()
+            return _Exchange(task, context).outcome()
         except StepError as error:
             return failed(error.code, error.message, lasts=True)
 
 
-def parsed(text: str) -> httpx.URL:
-    """The URL. StepError PB-STEP-INPUT."""
+def _parsed(text: str) -> httpx.URL:
     try:
         return httpx.URL(text)
     except (httpx.InvalidURL, ValueError) as error:
         raise input_error(f"{one_line(text, 80)!r} is not a URL: {error}") from error
 
 
-def admit(url: httpx.URL, config: Config | None) -> None:
-    """StepError PB-STEP-INPUT, PolicyError PB-POLICY-DENIED."""
+def _admit(url: httpx.URL, config: Config | None) -> None:
     if url.scheme not in ("http", "https") or not url.host:
         raise input_error(f"{_place(url)!r} is not a URL of http or https with a host")
     if url.userinfo:
@@ -135,22 +132,7 @@ def admit(url: httpx.URL, config: Config | None) -> None:
         admit_host(config, url.raw_host.decode("ascii"), port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A request as the step asks for it. `complete` if only a whole answer is of use."""
-
-    method: str
-    url: str
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    body: bytes = b""
-    expected: tuple[str, ...]
-    complete: bool
-
-    def expects(self, status: int) -> bool:
-        return bool({str(status), f"{status // 100}xx"} & {*self.expected})
-
-
-def parts(task: Task) -> tuple[str, str]:
+def _parts(task: Task) -> tuple[str, str]:
     """The method and the URL; a method that refers to an arg stays so. StepError PB-STEP-INPUT."""
     if len(task.words) != 2:
         raise input_error(f"`http` takes a method and a URL, not {len(task.words)} words")
@@ -159,25 +141,6 @@ def parts(task: Task) -> tuple[str, str]:
         name = one_line(method, 40)
         raise input_error(f"there is no method {name!r}{suggestion(name, METHODS)}")
     return method.upper(), url
-
-
-def ordered(task: Task) -> Order:
-    """The task's request. StepError PB-STEP-INPUT."""
-    method, url = parts(task)
-    headers = [_header(name, value) for name, value in task.options.get("headers", {}).items()]
-    body, kind = _body(task)
-    if kind and "content-type" not in {name.lower() for name, _ in headers}:
-        headers.append(("Content-Type", kind))
-    expected = task.options.get("expect_status", "2xx")
-    listed: Sequence[Any] = expected if isinstance(expected, list | tuple) else (expected,)
-    return Order(
-        method=method,
-        url=url,
-        headers=tuple(headers),
-        body=body,
-        expected=tuple(str(each).lower() for each in listed),
-        complete=task.output is OutputFormat.JSON,
-    )
 
 
 def _header(name: str, value: str) -> tuple[str, str]:
@@ -204,8 +167,18 @@ def _body(task: Task) -> tuple[bytes, str]:
 class _Exchange:
     """A request, its redirects, and the answer. Another thread may end it."""
 
-    def __init__(self, order: Order, context: Context) -> None:
-        self._order, self._context = order, context
+    def __init__(self, task: Task, context: Context) -> None:
+        self._method, self._url = _parts(task)
+        given = task.options.get("headers", {})
+        self._headers = [_header(name, value) for name, value in given.items()]
+        self._body, kind = _body(task)
+        if kind and "content-type" not in {name.lower() for name, _ in self._headers}:
+            self._headers.append(("Content-Type", kind))
+        expected = task.options.get("expect_status", "2xx")
+        listed = expected if isinstance(expected, list | tuple) else (expected,)
+        self._expected = tuple(str(each).lower() for each in listed)
+        self._needs_all = task.output is OutputFormat.JSON
+        self._context = context
         self._lock = threading.Lock()
         self._lines: list[socket.socket] = []
 
@@ -234,13 +207,13 @@ class _Exchange:
             self._forget()
 
     def _first(self, client: httpx.Client) -> httpx.Request:
-        url = parsed(self._order.url)
-        admit(url, self._context.config)
+        url = _parsed(self._url)
+        _admit(url, self._context.config)
         return client.build_request(
-            self._order.method,
+            self._method,
             url,
-            headers=self._order.headers,
-            content=self._order.body or None,
+            headers=self._headers,
+            content=self._body or None,
             extensions={"trace": self._watch},
         )
 
@@ -249,7 +222,7 @@ class _Exchange:
             response = client.send(request, stream=True)
             try:
                 following = response.next_request
-                if following is None or self._order.expects(response.status_code):
+                if following is None or self._expects(response.status_code):
                     return self._judged(response)
             finally:
                 response.close()
@@ -257,10 +230,10 @@ class _Exchange:
             if request.url.scheme == "https" and following.url.scheme != "https":
                 return self._refused(request.url, f"redirects to {_place(following.url)}, unsafely")
             if _origin(request.url) != _origin(following.url):
-                for name in {name for name, _ in self._order.headers}:
+                for name in {name for name, _ in self._headers}:
                     if name.lower() not in _HARMLESS:
                         following.headers.pop(name, None)
-            admit(following.url, self._context.config)
+            _admit(following.url, self._context.config)
             request = following
         return self._refused(request.url, f"redirects more than {REDIRECTS} times")
 
@@ -272,20 +245,23 @@ class _Exchange:
         text = _decoded(body, response.charset_encoding) + MARK * cut
         self._context.say(f"{_status(response)}, {len(body):,} bytes{' and more' * cut}")
         self._context.say(text)
-        if not self._order.expects(response.status_code):
+        if not self._expects(response.status_code):
             said = first_line(text)
             return self._refused(
                 response.url,
-                f"answers {_status(response)}, not {' or '.join(self._order.expected)}"
+                f"answers {_status(response)}, not {' or '.join(self._expected)}"
                 f"{f': {said}' if said else ''}",
                 output=text,
             )
-        if cut and self._order.complete:
+        if cut and self._needs_all:
             message = f"the answer of {_place(response.url)} is longer than {len(body):,} bytes"
             return failed(
                 "PB-STEP-OUTPUT", message, guidance="Raise `max_output_bytes`.", output=text
             )
         return Outcome(output=text)
+
+    def _expects(self, status: int) -> bool:
+        return bool({str(status), f"{status // 100}xx"} & {*self._expected})
 
     def _read(self, response: httpx.Response) -> tuple[bytes, bool]:
         """The body, and whether only its beginning was read, because it exceeds the cap."""
@@ -299,7 +275,7 @@ class _Exchange:
         return bytes(body), False
 
     def _refused(self, url: httpx.URL, why: str, *, output: str = "") -> Outcome:
-        return failed("PB-STEP-HTTP", f"{self._order.method} {_place(url)} {why}", output=output)
+        return failed("PB-STEP-HTTP", f"{self._method} {_place(url)} {why}", output=output)
 
     def _unanswered(self, error: httpx.HTTPError) -> Outcome:
         place = _place(error.request.url)
