@@ -31,6 +31,6 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from playbook_supervisor.commands.api import python
+    from playbook_supervisor.commands.api import python  # importing the package stays cheap
 
     return getattr(python, name)

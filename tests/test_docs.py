@@ -245,3 +245,15 @@ def test_a_fence_says_what_is_done_with_it() -> None:
     (block,) = blocks("Text.\n\n```yaml playbook file=a/b.yaml\nname: x\n```\n")
     assert (block.language, block.kind, block.file) == ("yaml", "playbook", "a/b.yaml")
     assert (block.text, block.line) == ("name: x\n", 3)
+
+
+def test_each_decision_stands_once_in_the_index_with_its_title() -> None:
+    folder = REPOSITORY / "docs/decisions"
+    titles = {
+        (file.name, file.read_text("utf-8").partition("\n")[0].removeprefix("# "))
+        for file in folder.glob("0*.md")
+    }
+    listed = re.findall(
+        r"^- \[\d{4}\]\((.+?)\) (.+)$", (folder / "README.md").read_text("utf-8"), re.M
+    )
+    assert sorted(listed) == sorted(titles)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,7 @@ CORE = {
 }
 HOUSES = {"dialects", "fleet", "inbox"}
 A_HOUSE = re.compile(r"playbook_supervisor(?:\.|/| import (?:\w+, )*)(dialects|fleet|inbox)\b")
+ENTRIES = 20  # in a folder, about
 SHORT = 5  # lines
 NAMELESS = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
@@ -62,24 +64,8 @@ WRITERS = {
     "system/process/processes.py",  # the worker file, which is locked before it is written
 }
 
-HOT = (
-    "__main__",
-    "cli.fast_path",
-    "cli.directive_output",
-    "cli.hook_handler",
-    "drivers.claude_code.fast_path",
-    "drivers.claude_code.hooks",
-    "kernel.machine",
-    "project.conditions.conditions",
-    "sessions.files.journal",
-    "sessions.files.local_state",
-    "sessions.files.manifest",
-    "sessions.files.serialize",
-    "sessions.store.disk_store",
-    "sessions.engine.session_engine",
-    "system.git.checkout",
-    "system.disk.files",
-)
+HOT = tuple((REPOSITORY / "tests/hot_modules.txt").read_text("utf-8").split())
+"""What `hook`, `next`, `report` and `check FILE` load: there each millisecond counts."""
 HEAVY = {
     "asyncio",
     "click",
@@ -228,6 +214,65 @@ def test_the_core_names_no_house() -> None:
     points = tomllib.loads(text_of(REPOSITORY / "pyproject.toml"))["project"]["entry-points"]
     named = {A_HOUSE.match(point) for group in points.values() for point in group.values()}
     assert {found and found[1] for found in named} == HOUSES
+
+
+def test_a_folder_can_be_seen_at_a_glance() -> None:
+    counts = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    assert_none(f"{name_of(path)}: {n} modules" for path, n in counts.items() if n > ENTRIES)
+
+
+def dotted(path: Path) -> str:
+    """The name of a module below the package: `cli.app`."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+class TestEconomy:
+    """Records, late imports and no `typing` are for the hot modules; others read plainly."""
+
+    COLD = tuple(path for path in MODULES if dotted(path) not in HOT)
+
+    def test_the_hot_modules_are_there_and_import_only_hot_ones(self) -> None:
+        known = {dotted(path): path for path in MODULES}
+        assert_none(name for name in HOT if name not in known)
+        assert_none(
+            f"{name} imports {imported}"
+            for name in HOT
+            for node in tree_of(known[name]).body
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name)
+            for alias in node.names
+            for imported in (f"{node.module}.{alias.name}", str(node.module))
+            if (short := imported.partition(".")[2]) in known and short not in HOT
+        )
+
+    def test_records_are_defined_in_hot_modules_only(self) -> None:
+        assert_none(
+            f"{name_of(path)}: {node.name}"
+            for path in self.COLD
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.ClassDef) and "Record" in map(ast.unparse, node.bases)
+        )
+
+    def test_a_late_import_elsewhere_states_its_reason(self) -> None:
+        """In a comment beside it, or above the first of several."""
+        assert_none(
+            f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}"
+            for path in self.COLD
+            for function in ast.walk(tree_of(path))
+            if isinstance(function, ast.FunctionDef)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom) and not self._reason(path, node)
+        )
+
+    def _reason(self, path: Path, node: ast.Import | ast.ImportFrom) -> bool:
+        lines = text_of(path).splitlines()
+        before = node.lineno - 2
+        while re.match(r"\s+(?:from|import) ", lines[before]):
+            before -= 1
+        return "#" in lines[node.lineno - 1] or lines[before].lstrip().startswith("#")
+
+    def test_types_are_imported_in_the_ordinary_way_elsewhere(self) -> None:
+        cold = (path for path in self.COLD if path != PACKAGE / "__init__.py")
+        assert_none(name_of(path) for path in cold if "TYPE_CHECKING = False" in text_of(path))
 
 
 class TestFiles:

@@ -134,7 +134,7 @@ def _unknown(name: str, ctx: click.Context) -> click.UsageError:
 
 def _hint(name: str) -> str:
     """The command that may be meant, also one of a group: `Did you mean 'playbook fleet up'?`."""
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # for an error alone
 
     if close := get_close_matches(name, names(), 1):
         return f" Did you mean 'playbook {close[0]}'?"

@@ -100,7 +100,8 @@ def rpc() -> int:
       echo '{"action": "run", "pipeline": "auto-validate"}' | playbook rpc
       playbook rpc < request.json
     """
-    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need none
+    # help and completion need none of them
+    from playbook_supervisor.cli.drive import drive_and_show
     from playbook_supervisor.cli.error_handler import of_the_machine, write_error
     from playbook_supervisor.commands.api.rpc import LARGEST, read_request, serve
 

@@ -44,7 +44,7 @@ def _root() -> Path:
 
 
 def _playbook(reference: str) -> Playbook:
-    from playbook_supervisor.project.playbooks import library
+    from playbook_supervisor.project.playbooks import library  # each TAB loads one
 
     return library.find(_root(), reference).playbook
 
@@ -52,7 +52,7 @@ def _playbook(reference: str) -> Playbook:
 @completer
 def playbooks(_: click.Context) -> Iterable[str]:
     """Names of the playbooks that can run."""
-    from playbook_supervisor.project.playbooks import library
+    from playbook_supervisor.project.playbooks import library  # each TAB loads one
 
     return [each.name for each in library.playbooks(_root()) if not each.problem]
 
@@ -60,7 +60,7 @@ def playbooks(_: click.Context) -> Iterable[str]:
 @completer
 def sessions(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, also by their last three characters."""
-    from playbook_supervisor.commands.views import queries
+    from playbook_supervisor.commands.views import queries  # each TAB loads one
 
     return [each.session_id for each in queries.status()]
 
@@ -68,8 +68,8 @@ def sessions(_: click.Context) -> Iterable[str]:
 @completer
 def sessions_anywhere(_: click.Context) -> Iterable[str]:
     """Ids of the sessions of all worktrees, and of open ones elsewhere."""
-    from playbook_supervisor.commands import places
-    from playbook_supervisor.commands.views import queries
+    from playbook_supervisor.commands import places  # each TAB loads one
+    from playbook_supervisor.commands.views import queries  # each TAB loads one
 
     found = []
     with suppress(PlaybookError):  # no repository
@@ -107,7 +107,7 @@ def arguments(ctx: click.Context) -> Iterable[str]:
 @completer
 def conditions(_: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
-    from playbook_supervisor.commands.views import queries
+    from playbook_supervisor.commands.views import queries  # each TAB loads one
 
     return queries.words()
 
@@ -115,7 +115,7 @@ def conditions(_: click.Context) -> Iterable[str]:
 @completer
 def checks(_: click.Context) -> Iterable[str]:
     """Names of the checks that the project's settings define."""
-    from playbook_supervisor.project.settings import config
+    from playbook_supervisor.project.settings import config  # each TAB loads one
 
     return config.load(_root()).checks
 
@@ -123,6 +123,6 @@ def checks(_: click.Context) -> Iterable[str]:
 @completer
 def schemas(_: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
-    from playbook_supervisor.project.playbooks.schema import schema_names
+    from playbook_supervisor.project.playbooks.schema import schema_names  # each TAB loads one
 
     return schema_names()

@@ -91,7 +91,7 @@ def observing(level: Level) -> Iterator[Observer]:
         log = Log(level, colour=colour)  # only on request
         yield CompositeObserver(log, _Bell()) if output.can_redraw(sys.stderr) else log
         return
-    from playbook_supervisor.cli.render.terminal import Terminal
+    from playbook_supervisor.cli.render.terminal import Terminal  # rich is heavy
 
     terminal = Terminal(level)
     try:

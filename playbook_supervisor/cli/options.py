@@ -37,7 +37,7 @@ class _Command(click.Command):
 
     def _with_named_args(self, words: list[str]) -> list[str]:
         """`--name=value` means `name=value`, unless an option has that name or a similar one."""
-        from difflib import get_close_matches
+        from difflib import get_close_matches  # for an error alone
 
         known = [option for parameter in self.params for option in parameter.opts]
         end = words.index("--") if "--" in words else len(words)
@@ -218,7 +218,10 @@ def driving(command: Command) -> Command:
 
 def drive_options(values: dict[str, Any]) -> DriveOptions:
     """The values of the `driving` options, and of `--kill` if the command has it."""
-    from playbook_supervisor.commands.driving.driving import DriveLimits, drive_options
+    from playbook_supervisor.commands.driving.driving import (  # help needs none
+        DriveLimits,
+        drive_options,
+    )
 
     limits = {name: values.get(name) for name in DriveLimits.__annotations__}
     return drive_options(

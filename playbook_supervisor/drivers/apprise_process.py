@@ -46,7 +46,7 @@ def main() -> None:
     urls: Mapping[str, str] = data["urls"]
     reports, sys.stdout = sys.stdout, sys.stderr
     warnings.simplefilter("ignore")  # modules of services import what Python deprecates
-    import apprise
+    import apprise  # optional, and what it prints is caught here
 
     def report(index: str, result: str) -> None:
         reports.write(f"{index} {result}\n")

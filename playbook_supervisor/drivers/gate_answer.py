@@ -11,6 +11,7 @@ from playbook_supervisor.kernel.answers import ParsedAnswer, read_answer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal
+from playbook_supervisor.sessions.store import settings_in_force
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 
@@ -59,8 +60,6 @@ def record(
     """
     assert reply.resolution is not None  # noqa: S101 - the caller has read a decision
     if reply.settings is not None:
-        from playbook_supervisor.sessions.store import settings_in_force
-
         seen = reply.settings or shown
         lineage = tree.lineage(asked.member)
         settings_in_force.take(tree.store, lineage, asked, seen, reply.resolution, by)

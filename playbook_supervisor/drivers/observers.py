@@ -11,19 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, shortened
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Event
-from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.gate.gate_context import GateContext
 
@@ -34,7 +33,8 @@ _TICK = 1.0  # seconds between two reports of a running check
 _LINE, _SHOWN = 1_000, 100  # characters of a line that are looked at, and shown
 
 
-class PromptAnswer(Record):
+@dataclass(frozen=True, slots=True)
+class PromptAnswer:
     """What a person typed at a gate: a text, or None at the end of the input.
 
     `overtaken`: the prompt ended early, because something else happened.

@@ -48,7 +48,7 @@ def edit_entry(fragment: bytes, before: Mapping[str, object], after: Mapping[str
 
 class _Editor:
     def __init__(self, text: str) -> None:
-        from ruamel.yaml import YAML
+        from ruamel.yaml import YAML  # heavy
 
         self._bom = "\ufeff" if text.startswith("\ufeff") else ""
         self._text = text.removeprefix("\ufeff")
@@ -93,7 +93,7 @@ class _Editor:
                 self._add(node, at[anchor][1], key, value)
 
     def _value(self, node: Node, before: object, after: object) -> None:
-        from ruamel.yaml.nodes import MappingNode, SequenceNode
+        from ruamel.yaml.nodes import MappingNode, SequenceNode  # heavy
 
         if isinstance(node, MappingNode) and _both(Mapping, before, after):
             self.mapping(node, before, after)  # type: ignore[arg-type]

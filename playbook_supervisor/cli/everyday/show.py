@@ -44,7 +44,7 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
         output.write_json(json_shapes.session(shown))
         return 0
     if html:
-        from playbook_supervisor.cli.render.html import page
+        from playbook_supervisor.cli.render.html import page  # Jinja is heavy
 
         text = page(shown, now())
         if html == "-":

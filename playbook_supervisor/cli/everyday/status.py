@@ -80,7 +80,7 @@ def _readings(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
 
 
 def _redraw(readings: Iterator[tuple[Progress, ...]]) -> int:
-    from playbook_supervisor.cli.render.terminal import Board
+    from playbook_supervisor.cli.render.terminal import Board  # rich is heavy
 
     board = Board(sys.stdout)
     for seen in readings:

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.state import Change
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event

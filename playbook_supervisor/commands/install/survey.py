@@ -211,7 +211,7 @@ def with_check(text: bytes, proposal: Proposal) -> bytes:
     """The settings with the check; everything that is there stays as it is, comments too."""
     checks = Block({TEST: _test_check(proposal)})
     if isinstance(load(text, config.FILE).data, dict):
-        from playbook_supervisor.formats.yaml_edit import edit_mapping
+        from playbook_supervisor.formats.yaml_edit import edit_mapping  # ruamel.yaml is heavy
 
         return edit_mapping(text, {}, {"checks": checks})
     above = text.decode() if text.strip() else _HEADER

@@ -79,7 +79,7 @@ def read_tasks(text: str) -> tuple[tuple[Task, ...], str]:
 
 def _of_line(line: str) -> _Found | None:
     if "&" in line:
-        from html import unescape
+        from html import unescape  # for few lines
 
         line = unescape(line)
     line = _UNSEEN.sub("", line).translate(_PLAIN).strip().lstrip("#").strip()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.error_policy import Reaction
@@ -14,7 +13,7 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.expressions.requirement import LISTS
-from playbook_supervisor.project.settings.bounds import admit_program
+from playbook_supervisor.project.settings.bounds import admit_program, where_is
 from playbook_supervisor.project.settings.checks import find_check
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.git.git_process import ask
@@ -80,7 +79,7 @@ def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
             continue
         fatal = not _may_be_left_out(step)
         for program in _PROGRAMS.get(step.namespace, "").split():
-            if which(program) is None:
+            if where_is(program) is None:
                 message = f"{step.id} needs {program}, which is not on PATH here"
                 yield Lack(index, message, "Install it, or put it on PATH.", fatal)
         if _pushes(step) and not _remotes(root):

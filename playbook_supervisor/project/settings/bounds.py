@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from shutil import which
 
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.sanitize import first_line
@@ -48,6 +47,13 @@ _TO_ADD = (
     "A person may name it in .playbooks/config.yaml, with all other programs that steps start: "
     "`allow: {{cli: [{}]}}`."
 )
+
+
+def where_is(program: str, path: str | None = None) -> str | None:
+    """The file that a name on PATH, or on `path`, stands for; None if there is none."""
+    from shutil import which
+
+    return which(program, path=path)
 
 
 def admit_program(
@@ -125,7 +131,7 @@ def _may_start(word: str, cwd: Path, path: str | None) -> bool:
     """True if an argument can name a program: not a folder `cmd`, nor a word that is none here."""
     if os.sep in word:
         return os.access(cwd / word, os.X_OK) and (cwd / word).is_file()
-    return which(word, path=path) is not None or not re.match(_SHELLS, _name(word))
+    return where_is(word, path=path) is not None or not re.match(_SHELLS, _name(word))
 
 
 def _starts_nothing(program: str) -> bool:
@@ -135,7 +141,7 @@ def _starts_nothing(program: str) -> bool:
 
 def _loads_others(program: str, env: Mapping[str, str | None], path: str | None) -> bool:
     changed = (name for name, value in env.items() if value != os.environ.get(name))
-    return which(program, path=path) != which(program) or any(map(_LOADS.match, changed))
+    return where_is(program, path=path) != where_is(program) or any(map(_LOADS.match, changed))
 
 
 def _path(env: Mapping[str, str | None], cwd: Path) -> str | None:
@@ -160,7 +166,7 @@ def _matches(names: Iterable[str], pattern: str) -> bool:
 
 def _names(program: str, cwd: Path, path: str | None) -> tuple[str, ...]:
     """The program as it is written, without `..`; where it is found; the file that a link names."""
-    found = os.path.normpath(cwd / program) if os.sep in program else which(program, path=path)
+    found = os.path.normpath(cwd / program) if os.sep in program else where_is(program, path=path)
     found = found or program
     names = (os.path.normpath(program), found, os.path.realpath(found))
     return tuple(dict.fromkeys(names))

@@ -44,7 +44,7 @@ def repository(root: Path) -> Iterator[Repo]:
         with suppress(StorageError), understood(root):
             _, _, _ = ask(root, "version").split(maxsplit=2)
     try:
-        import git
+        import git  # it runs git
     except ImportError as error:  # GitPython's way to say that git is missing
         raise StorageError("PB-IO-PROGRAM", "git is not installed", cause=str(error)) from error
     asked = variables(Runs.NOTHING)
