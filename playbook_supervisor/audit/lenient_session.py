@@ -28,8 +28,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.sessions.files.gate_request import request_of
-from playbook_supervisor.sessions.files.journal import MAX_BYTES
+from playbook_supervisor.sessions.files.journal import MAX_BYTES, request_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
+    from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
     from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _WAIT_FOR_AGENTS = "Wait for the agents."

@@ -15,8 +15,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.api import envelope
 from playbook_supervisor.commands.driving import protocol
 from playbook_supervisor.drivers import notifications
-from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
+from playbook_supervisor.drivers.observers import CompositeObserver, DriveResult, Observer, Prompter
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus

@@ -22,10 +22,9 @@ from functools import partial
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget
 from playbook_supervisor.drivers import budget, driver_lock, gate_answer
-from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.jobs import Assignment, can_continue, job_of, reply_of
-from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
+from playbook_supervisor.drivers.observers import DriveResult, Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import (
     ArgumentError,

@@ -19,7 +19,7 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, shortened
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.kernel.state import Event
+from playbook_supervisor.kernel.state import Entry, Event, last_entries
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
 
@@ -207,3 +207,33 @@ def last_lines(private: Path) -> Mapping[str, str]:
     if not isinstance(lines, dict):
         return {}
     return {name: first_line(line) for name, line in lines.items() if isinstance(line, str)}
+
+
+# ── how a drive ended ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class DriveResult:
+    """How a drive ended: `why` is the session's status, `waiting`, `paused` or `interrupted`."""
+
+    snapshot: Snapshot
+    why: str
+    signal: int = 0
+    context: GateContext | None = None  # helps to answer the gate that is left open
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The whole journal as it is now, oldest first."""
+        return self.snapshot.store.journal(self.snapshot.session_id).entries
+
+    @property
+    def steps(self) -> dict[str, Entry]:
+        """The last attempt at each step that began, by the step's id."""
+        return last_entries(self.entries)
+
+    @property
+    def exit_code(self) -> int:
+        """0 completed, 2 failed or aborted, 4 waiting or paused, 128 + signal interrupted."""
+        if self.why == "interrupted":
+            return 128 + self.signal
+        return {"completed": 0, "failed": 2, "aborted": 2}.get(self.why, 4)

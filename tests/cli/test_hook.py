@@ -20,7 +20,7 @@ from support.stored_sessions import Scene
 
 from playbook_supervisor.cli import hook_handler
 from playbook_supervisor.cli.directive_output import lines_at_stop
-from playbook_supervisor.drivers.claude_code.details import directive_details
+from playbook_supervisor.drivers.claude_code.context import directive_details
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.files.principal import Principal
 

@@ -23,7 +23,7 @@ from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.drivers.drive_result import DriveResult
+from playbook_supervisor.drivers.observers import DriveResult
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus

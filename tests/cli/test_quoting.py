@@ -23,8 +23,7 @@ from cli.scripts import GATED
 from playbook_supervisor.cli import hook_handler
 from playbook_supervisor.cli.directive_output import lines_at_stop, lines_for_model
 from playbook_supervisor.drivers.claude_code import hooks
-from playbook_supervisor.drivers.claude_code.context import HookReply
-from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
+from playbook_supervisor.drivers.claude_code.context import DirectiveDetails, HookReply
 from playbook_supervisor.formats.directive_line import directive_line
 from playbook_supervisor.kernel.directives import Answer, Outcome, Probed
 from playbook_supervisor.kernel.vocabulary import Place

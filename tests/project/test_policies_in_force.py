@@ -16,8 +16,7 @@ from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.commands.views import queries
-from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import PromptAnswer
+from playbook_supervisor.drivers.observers import DriveResult, PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.sessions.gate.gate_context import GateContext

@@ -17,8 +17,8 @@ from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Session
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import integrity
 from playbook_supervisor.sessions.files.journal import HEADER, emit_entry, parse_journal
+from playbook_supervisor.sessions.files.local_state import chain
 from playbook_supervisor.sessions.files.manifest import Manifest
-from playbook_supervisor.sessions.files.settled_entries import chain
 
 DONE = Entry("a", EntryStatus.DONE, Decision.AUTO, 1000, 3500)
 MADE = [replace(DONE, step_id=name) for name in "abcd"]

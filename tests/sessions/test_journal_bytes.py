@@ -13,8 +13,13 @@ from support.hypothesis_strategies import entries
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.files.journal import EMPTY, HEADER, emit_entry, parse_journal
-from playbook_supervisor.sessions.files.journal_bytes import JournalText
+from playbook_supervisor.sessions.files.journal import (
+    EMPTY,
+    HEADER,
+    JournalText,
+    emit_entry,
+    parse_journal,
+)
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "journals").glob("*.yaml"))
 OPEN = Entry("b", EntryStatus.IN_PROGRESS, Decision.AUTO, 1000, launched_at=1000)

@@ -8,7 +8,7 @@ from support.scratch_project import FEATURE, Project, remote
 from support.stored_sessions import ask, failed, playbook, step, work
 
 from playbook_supervisor.commands.driving import driving
-from playbook_supervisor.drivers.drive_result import DriveResult
+from playbook_supervisor.drivers.observers import DriveResult
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.principal import Principal

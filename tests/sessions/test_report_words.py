@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playbook_supervisor.sessions.gate.report_words import faults_in
+from playbook_supervisor.sessions.gate.gate_context import faults_in
 
 REPORT = """\
 ---

@@ -372,7 +372,7 @@ def test_the_entries_are_those_of_the_journal_even_if_what_is_kept_of_them_was_d
             lines.unlink()
         case _:  # then no YAML is read
             monkeypatch.setattr(
-                "playbook_supervisor.sessions.files.settled_entries.parse_journal", None
+                "playbook_supervisor.sessions.files.local_state.parse_journal", None
             )
     assert half_way.store.journal(half_way.id).entries == expected
     scene.edit(half_way, "journal.yaml", NOTES["between entries"])

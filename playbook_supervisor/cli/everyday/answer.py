@@ -14,8 +14,7 @@ from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import answer as record
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
-from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import Observer, Prompter
+from playbook_supervisor.drivers.observers import DriveResult, Observer, Prompter
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.sessions.store.snapshot import Snapshot

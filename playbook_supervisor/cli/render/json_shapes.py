@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.proving import Proved
     from playbook_supervisor.commands.views.queries import SessionView
-    from playbook_supervisor.drivers.drive_result import DriveResult
+    from playbook_supervisor.drivers.observers import DriveResult
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile

@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playbook_supervisor.drivers.drive_result import DriveResult
+from playbook_supervisor.drivers.observers import DriveResult
 from playbook_supervisor.errors import StateError, guidance
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import INTERRUPTED, Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.gate import gate_text, tokens
 from playbook_supervisor.sessions.gate.gate_context import GateContext
-from playbook_supervisor.sessions.steps import last_output
+from playbook_supervisor.sessions.steps import output_files
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ def envelope(result: DriveResult, context: GateContext | None = None) -> Json:
 def _output(result: DriveResult) -> list[Any]:
     """The last output of the session, or its last words if it came from another machine."""
     snapshot = result.snapshot
-    if kept := last_output.read(_folders(snapshot.store, snapshot.session_id)):
+    if kept := output_files.read_last(_folders(snapshot.store, snapshot.session_id)):
         return kept
     said = next((each.output for each in reversed(result.entries) if each.output), "")
     return said.split("\n") if said else []

@@ -11,8 +11,7 @@ from playbook_supervisor.commands.checking import checking
 from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.commands.driving.driving import DriveLimits, drive_options
 from playbook_supervisor.commands.views import queries
-from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import Observer
+from playbook_supervisor.drivers.observers import DriveResult, Observer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport
 from playbook_supervisor.kernel.model import Playbook

@@ -15,8 +15,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.api.envelope import DEADLINE
 from playbook_supervisor.commands.driving import driving, resume_token
 from playbook_supervisor.commands.driving.driving import DriveOptions
-from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import Observer
+from playbook_supervisor.drivers.observers import DriveResult, Observer
 from playbook_supervisor.errors import ArgumentError, CheckError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.state import INTERRUPTED

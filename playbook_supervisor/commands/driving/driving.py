@@ -13,22 +13,15 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.driving import protocol
-from playbook_supervisor.drivers import (
-    budget,
-    clearance,
-    driver_lock,
-    gate_answer,
-    own_agents,
-    session_control,
-)
+from playbook_supervisor.drivers import budget, clearance, driver_lock, gate_answer, own_agents
 from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
-from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
-from playbook_supervisor.drivers.drive_result import DriveResult
+from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.notifier import Notifier
 from playbook_supervisor.drivers.observers import (
     CompositeObserver,
+    DriveResult,
     LiveOutput,
     Observer,
     Prompter,
@@ -272,7 +265,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
     locate.require_human(store, session_id, "abort")
     tree = locate.tree(store, session_id)
     before = tree.look()
-    session_control.require_open(before, or_failed=True)
+    gate_answer.require_open(before, or_failed=True)
     words, by = text or Resolution.ABORT.value, _person(store)
     if driver_lock.living(tree.private) is not None:
         request = Request("abort", words, by.name)
@@ -281,7 +274,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
         if isinstance(snapshot.directive, Finish):
             return _let_go(snapshot)
     with driver_lock.driving(tree.private, "abort"):  # so that no runner begins meanwhile
-        snapshot = session_control.abort(tree, words, by)
+        snapshot = gate_answer.abort(tree, words, by)
     authorization.release_aborted(store.checkout, tree.private, gates.asked_in(before))
     return _let_go(snapshot)
 
@@ -297,7 +290,7 @@ def pause(
     locate.require_human(store, session_id, "pause")
     tree = locate.tree(store, session_id)
     snapshot = tree.look()
-    session_control.require_open(snapshot)
+    gate_answer.require_open(snapshot)
     if driver_lock.living(tree.private) is not None:
         at_work = ", ".join(member.id for member in running(snapshot))
         if at_work and on_wait is not None:

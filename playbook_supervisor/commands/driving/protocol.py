@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.drivers.claude_code import authorization, binding
-from playbook_supervisor.drivers.claude_code.details import (
+from playbook_supervisor.drivers.claude_code.context import (
     DirectiveDetails,
     directive_details,
     prepared,

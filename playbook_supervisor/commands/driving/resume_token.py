@@ -15,8 +15,7 @@ from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import authorization
-from playbook_supervisor.drivers.drive_result import DriveResult
-from playbook_supervisor.drivers.observers import Observer
+from playbook_supervisor.drivers.observers import DriveResult, Observer
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus

@@ -41,9 +41,14 @@ from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects, tightened
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.files import pinned_inputs, session_ids
+from playbook_supervisor.sessions.files import pinned_inputs
 from playbook_supervisor.sessions.files.journal import parse_journal
-from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest, read_manifest
+from playbook_supervisor.sessions.files.manifest import (
+    SESSION_ID,
+    Manifest,
+    earliest_beginning,
+    read_manifest,
+)
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.sessions.store.selection import open_here
@@ -165,7 +170,7 @@ def _committed(store: DiskStore, session_id: str) -> SessionView | None:
     """The session as the branch has it, here or fetched, that committed its files last."""
     if not SESSION_ID.match(session_id):
         return None
-    since = session_ids.earliest(session_id)
+    since = earliest_beginning(session_id)
 
     def last(name: str) -> tuple[bytes, str]:
         path = f":(top,literal){SESSIONS}/{session_id}/{name}"

@@ -18,10 +18,10 @@ from playbook_supervisor.project.policies import session_policy
 from playbook_supervisor.project.settings import session_settings
 from playbook_supervisor.sessions.files import (
     integrity,
+    local_state,
     portable_records,
     provenance,
     serialize,
-    settled_entries,
 )
 from playbook_supervisor.sessions.files.journal import (
     EMPTY,
@@ -166,7 +166,7 @@ def _written_entries(
     recorded = serialize.state_from_json(saved.runtime.state, playbook)
     for source in (_entries(saved.copies["journal.yaml"]), current):
         past = source[: recorded.past.entries]
-        if settled_entries.chain("", past) == saved.runtime.chain:
+        if local_state.chain("", past) == saved.runtime.chain:
             return (*past, *recorded.entries)
     return None
 

@@ -27,9 +27,8 @@ from playbook_supervisor.project.policies import session_policy
 from playbook_supervisor.sessions.files import projection
 from playbook_supervisor.sessions.files.journal import MAX_BYTES
 from playbook_supervisor.sessions.files.local_state import NAME, Runtime
-from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.manifest import REF_FOLDERS, SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
-from playbook_supervisor.sessions.files.session_ids import REF_FOLDERS
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import read_bytes

@@ -27,9 +27,13 @@ from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.integrity import FILES
-from playbook_supervisor.sessions.files.manifest import SESSION_ID, Manifest, read_manifest
+from playbook_supervisor.sessions.files.manifest import (
+    SESSION_ID,
+    Manifest,
+    earliest_beginning,
+    read_manifest,
+)
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.sessions.store.selection import OPEN, open_here
 from playbook_supervisor.system.disk.files import remove, rename_folder
@@ -166,7 +170,7 @@ def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
     if not SESSION_ID.match(session_id):
         return None
     file = f":(top,literal){SESSIONS}/{session_id}/session.yaml"
-    for _, text in git_history.on_branches(main, file, session_ids.earliest(session_id)):
+    for _, text in git_history.on_branches(main, file, earliest_beginning(session_id)):
         with suppress(StateError):
             manifest = read_manifest(text, session_id)
             if manifest.branch in worktree.heads(main):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playbook_supervisor.drivers import driver_lock, session_control
+from playbook_supervisor.drivers import driver_lock, gate_answer
 from playbook_supervisor.drivers.claude_code import (
     authorization,
     binding,
@@ -25,10 +25,11 @@ from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.context import (
     HookReply,
     client_tree,
+    directive_details,
     interactive,
+    prepared,
     process,
 )
-from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
 from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -175,7 +176,7 @@ def _resume(typed: TypedCommand) -> HookReply:
         snapshot = tree.look()
         failed = snapshot.manifest.status is SessionStatus.FAILED
         if not (failed and retry):
-            session_control.require_open(snapshot)
+            gate_answer.require_open(snapshot)
         if moves and typed.interactive:
             tree.move_here(principal.local(tree.root, "Claude Code"))
         tree.require_branch()
@@ -251,7 +252,7 @@ def _abort(typed: TypedCommand) -> HookReply:
         former = typed.former(tree.private)
         by = principal.local(tree.root, "Claude Code")
         asked = gates.asked_in(tree.look())
-        snapshot = session_control.abort(tree, " ".join(typed.words), by)
+        snapshot = gate_answer.abort(tree, " ".join(typed.words), by)
         ours = former is not None and former.pid == typed.pid
         if former is not None and ours and (former.workers or asked):
             typed.leave(former)
@@ -273,7 +274,7 @@ _COMMANDS = {
 
 def _open_session(typed: TypedCommand, named: str, *, or_failed: bool = False) -> SessionTree:
     tree = client_tree(typed.store, selection.choose(typed.store, named).session_id)
-    session_control.require_open(tree.look(), or_failed=or_failed)
+    gate_answer.require_open(tree.look(), or_failed=or_failed)
     driver_lock.require_no_runner(tree.private)
     return tree
 

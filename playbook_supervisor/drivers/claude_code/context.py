@@ -9,12 +9,17 @@ from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
-from playbook_supervisor.sessions.store.snapshot import Snapshot
+from playbook_supervisor.sessions.files.serialize import WorkItem
+from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
+from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 
@@ -22,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+    from playbook_supervisor.sessions.gate.gate_context import GateContext
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _GOES_ON = (2, 1, 329)  # the first version of the client of which that is known
@@ -133,3 +139,74 @@ def goes_on(environment: Mapping[str, str]) -> bool:
 def interactive(environment: Mapping[str, str]) -> bool:
     """Whether a person types here, and not a worker through its own `claude -p`."""
     return environment.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
+
+
+# ── what is shown with a directive ────────────────────────────────────────────────────────────────
+
+_MARK = "mark"
+_LENGTH = 12  # digits of a mark
+
+
+class DirectiveDetails(Record):
+    """What a client needs to know beside the directive.
+
+    `work_items` says for each attempt that an agent is to run what it gets, by the attempt's id.
+    `context` helps to answer the open gate. `given` are the attempts that agents of a
+    living client work on; None where no hook knows. `mark` is that of the session's directives.
+    """
+
+    work_items: Mapping[str, WorkItem]
+    context: GateContext | None
+    given: frozenset[str] | None
+    mark: str
+
+
+def mark_of(private: Path) -> str:
+    """The mark of the session's directives: 12 random hexadecimal digits, kept in that folder."""
+    if mark := _kept_mark(private):
+        return mark
+    ensure_folder(private)
+    with locked(private / f"{_MARK}.lock"):
+        if not (mark := _kept_mark(private)):
+            mark = os.urandom(_LENGTH // 2).hex()
+            write_atomically(private / _MARK, mark.encode(), durable=False)
+    return mark
+
+
+def _kept_mark(private: Path) -> str:
+    try:
+        mark = read_bytes(private / _MARK).decode("ascii", "replace")
+    except FileNotFoundError:
+        return ""
+    return mark if len(mark) == _LENGTH and mark.isalnum() else ""
+
+
+def prepared(tree: SessionTree, snapshot: Snapshot) -> Snapshot:
+    """What is outstanding once each prompt that cannot be made has failed its attempt."""
+    prompts = [attempt for attempt in for_agents(snapshot) if attempt.step.namespace != SLASH]
+    for attempt in prompts:
+        try:
+            tree.work(snapshot, attempt)
+        except PlaybookError as error:
+            from playbook_supervisor.drivers.jobs import without_prompt
+
+            outcome = without_prompt(error, "claude-code")
+            return prepared(tree, tree.report(attempt.id, outcome).after(snapshot))
+    return snapshot
+
+
+def directive_details(
+    tree: SessionTree, snapshot: Snapshot, given: frozenset[str] | None
+) -> DirectiveDetails:
+    """The details of the directive; also points the project's own tools at the feature."""
+    mark = mark_of(tree.private)
+    if isinstance(snapshot.directive, Ask):
+        from playbook_supervisor.sessions.gate.gate_context import gate_context
+
+        return DirectiveDetails({}, gate_context(snapshot), given, mark)
+    work_items = {}
+    for attempt in for_agents(snapshot):
+        work = tree.work(snapshot, attempt)
+        tree.environment(snapshot, work)
+        work_items[attempt.id] = WorkItem(work.command, work.args, work.prompt)
+    return DirectiveDetails(work_items, None, given, mark)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
-from playbook_supervisor.drivers.claude_code.details import mark_of
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, mark_of
 from playbook_supervisor.errors import ArgumentError, CheckError, PolicyError, StateError
 from playbook_supervisor.formats.directive_line import defused, sentence
 from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of, read_answer

@@ -24,12 +24,14 @@ from playbook_supervisor.drivers.claude_code import (
     turns,
 )
 from playbook_supervisor.drivers.claude_code.client_register import Registration
-from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, process
-from playbook_supervisor.drivers.claude_code.details import (
+from playbook_supervisor.drivers.claude_code.context import (
     DirectiveDetails,
+    HookContext,
+    HookReply,
     directive_details,
     mark_of,
     prepared,
+    process,
 )
 from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
 from playbook_supervisor.drivers.notifications import Notice

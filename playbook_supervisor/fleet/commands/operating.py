@@ -25,9 +25,8 @@ from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import as_mapping
-from playbook_supervisor.sessions.files import session_ids
 from playbook_supervisor.sessions.files.journal import parse_journal
-from playbook_supervisor.sessions.files.manifest import Manifest, read_manifest
+from playbook_supervisor.sessions.files.manifest import Manifest, read_manifest, valid_id
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import SESSIONS
 from playbook_supervisor.system.disk import user_state
@@ -285,7 +284,7 @@ class _Files:
             if entry.settled:
                 continue
             if entry.session and entry.gate is None and depth < _DEEPEST:
-                child = session_ids.valid(entry.session)
+                child = valid_id(entry.session)
                 below = list(self._at_work(child, f"{path}{entry.id}/", depth + 1))
                 yield from below or [(path, entry)]
             else:

@@ -32,7 +32,7 @@ from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, T
 from playbook_supervisor.fleet.storage.rows import NewSession
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.sessions.files import session_ids
+from playbook_supervisor.sessions.files.manifest import reserve_id
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
@@ -132,7 +132,7 @@ def _own_remote(here: Path) -> str:
 
 def _new_id(database: FleetDatabase) -> str:
     with TemporaryDirectory(prefix="playbook-ids-") as reserved:
-        return session_ids.reserve(
+        return reserve_id(
             Path(reserved), system_clock(), lambda each: database.row(each) is not None
         )
 

@@ -34,10 +34,14 @@ from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
 from playbook_supervisor.fleet.engine.session_tip import HEADS, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.sessions.files import session_ids
-from playbook_supervisor.sessions.files.manifest import SESSION_ID
+from playbook_supervisor.sessions.files.manifest import (
+    FALLBACK_REF,
+    REF,
+    REF_FOLDERS,
+    SESSION_ID,
+    ids_in,
+)
 from playbook_supervisor.sessions.files.session_clock import SessionClock
-from playbook_supervisor.sessions.files.session_ids import FALLBACK_REF, REF, REF_FOLDERS
 from playbook_supervisor.system.disk.files import (
     TEMPORARY,
     ensure_folder,
@@ -436,9 +440,7 @@ class SessionClone:
 
     def other_sessions(self, session_id: str) -> tuple[str, ...]:
         """The sessions in the clone but for this one, its children among them."""
-        return tuple(
-            each for each in session_ids.names(self.path / _SESSIONS) if each != session_id
-        )
+        return tuple(each for each in ids_in(self.path / _SESSIONS) if each != session_id)
 
     def remove(self) -> None:
         """Remove the clone, also the folders in it that are not writable."""

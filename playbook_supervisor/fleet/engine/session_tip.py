@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.sessions.files.manifest import SESSION_ID
-from playbook_supervisor.sessions.files.session_ids import REF_FOLDERS
+from playbook_supervisor.sessions.files.manifest import REF_FOLDERS, SESSION_ID
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -30,7 +30,7 @@ from playbook_supervisor.fleet.storage.rows import (
 from playbook_supervisor.fleet.storage.tables import Tables, now_ms
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.records import as_mapping
-from playbook_supervisor.sessions.files.session_ids import valid
+from playbook_supervisor.sessions.files.manifest import valid_id
 
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
@@ -66,7 +66,7 @@ class Transaction:
 
         StateError PB-STATE-NO-SESSION if it is no id, FleetError PB-FLEET-DATABASE for a bad row.
         """
-        query = sa.select(*self.tables.row).where(self.session.c.id == valid(session_id))
+        query = sa.select(*self.tables.row).where(self.session.c.id == valid_id(session_id))
         found = self.connection.execute(query.with_for_update() if lock else query).mappings()
         data = found.one_or_none()
         return None if data is None else self._row(data)
@@ -99,7 +99,7 @@ class Transaction:
         """Change the row if the conditions hold; the new row, None if they do not."""
         query = (
             sa.update(self.session)
-            .where(self.session.c.id == valid(session_id), *conditions)
+            .where(self.session.c.id == valid_id(session_id), *conditions)
             .values(changed_at=now_ms(), **values)
             .returning(*self.tables.row)
         )
@@ -367,7 +367,7 @@ def submit(tx: Transaction, new: NewSession) -> None:
     values = {name: value for name, value in as_mapping(new).items() if name != "id"}
     ready = not new.after or tx.get(new.after).state is State.COMPLETED
     insert = _insert(tx, tx.session).values(
-        id=valid(new.id),
+        id=valid_id(new.id),
         state=State.QUEUED,
         created_at=now_ms(),
         changed_at=now_ms(),

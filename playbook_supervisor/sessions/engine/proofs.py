@@ -7,21 +7,25 @@ session, because another machine may have other tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project.conditions.conditions import verdicts
-from playbook_supervisor.project.settings.checks import Proof, duration
+from playbook_supervisor.project.settings.checks import Checking, Proof, duration
 from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.sessions.steps.attempt_log import new_log, secret_values
 from playbook_supervisor.system.git import tree
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.process.cancellation import within
+from playbook_supervisor.system.process.process_groups import kill_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.sessions.files.local_state import Runtime
     from playbook_supervisor.sessions.steps.open_session import OpenSession
@@ -175,3 +179,39 @@ def _differing(root: Path, before: str, now: str) -> tuple[str, ...] | None:
         return tree.changes(root, before, now).paths
     except PlaybookError:  # git has removed the tree meanwhile
         return None
+
+
+# ── running a check ───────────────────────────────────────────────────────────────────────────────
+
+Shown = AbstractContextManager[Callable[[str], None]]
+Watch = Callable[["Attempt", str], Shown]
+"""Entered while a check runs for an attempt, with the check's name; it is given the lines."""
+
+
+@contextmanager
+def checking(
+    proofs: SessionProofs, attempt: Attempt, worker_file: Path, watch: Watch
+) -> Iterator[Checking]:
+    """What a condition of the attempt needs to run a check. Do not hold the session's lock.
+
+    All that the check prints goes to the attempt's log. What an earlier process left of it is ended
+    first: its leash may take a moment.
+    """
+    log = new_log(proofs.store.runtime(proofs.session_id), attempt.id)
+
+    def shown(check: str) -> Shown:
+        log.add(f"check {check}:")
+        return watch(attempt, check)
+
+    kill_worker(worker_file)
+    try:
+        yield Checking(
+            proofs=proofs,
+            by=attempt.id,
+            watch=shown,
+            say=log.add,
+            worker_file=worker_file,
+            secrets=secret_values(os.environ),
+        )
+    finally:
+        log.close()

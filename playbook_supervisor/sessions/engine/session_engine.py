@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.conditions.conditions import Workspace
     from playbook_supervisor.project.settings.checks import Checking
-    from playbook_supervisor.sessions.engine.checking import Watch
+    from playbook_supervisor.sessions.engine.proofs import Watch
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.files.manifest import Driver
     from playbook_supervisor.sessions.steps.evidence import CheckInputs
@@ -447,10 +447,10 @@ class SessionEngine:
         return CheckInputs(workspace, *known, self.store.clock.ahead)
 
     def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:
-        from playbook_supervisor.sessions.engine import checking, proofs
+        from playbook_supervisor.sessions.engine import proofs
 
         kept = proofs.SessionProofs(self.store, self.id)
-        return checking.checking(kept, attempt, self.worker_file(attempt.id), self.watch)
+        return proofs.checking(kept, attempt, self.worker_file(attempt.id), self.watch)
 
     def _checkout(self) -> Checkout:
         """The checkout as it is now, read each time: steps may commit and switch branches."""

@@ -17,8 +17,8 @@ from playbook_supervisor.project.policies import session_policy
 from playbook_supervisor.project.settings import session_settings
 from playbook_supervisor.records import Record, fields
 from playbook_supervisor.sessions.files.journal import MAX_BYTES, durations, parse_journal
+from playbook_supervisor.sessions.files.local_state import chain
 from playbook_supervisor.sessions.files.manifest import Manifest
-from playbook_supervisor.sessions.files.settled_entries import chain
 from playbook_supervisor.system.disk.files import (
     digest,
     ensure_folder,

@@ -24,7 +24,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions.files.gate_request import request_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ HEADER = b"schema: 1\nentries:\n"
 EMPTY = b"schema: 1\nentries: []\n"
 
 
-# ── entry → text ────────────────────────────────────────────────────────────────────────────
+# ── entry → text ──────────────────────────────────────────────────────────────────────────
 
 
 def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
@@ -114,7 +113,7 @@ def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
     return f"{' ' * indent}- {text[indent + 2 :]}".encode()
 
 
-# ── text → entry ────────────────────────────────────────────────────────────────────────────
+# ── text → entry ──────────────────────────────────────────────────────────────────────────
 
 
 def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
@@ -187,7 +186,7 @@ def _gate_of(fields: Fields, number: int) -> Gate:
         raise UnfitError("gates", f"in the one at place {number}, {unfit}") from None
 
 
-# ── the whole journal ───────────────────────────────────────────────────────────────────────
+# ── the whole journal ─────────────────────────────────────────────────────────────────────
 
 
 class ParsedJournal(Record):
@@ -335,3 +334,133 @@ def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool
         raise document.corrupt(("entries",), "an empty journal must have `entries: []` on one line")
     line_end = data.find(b"\n", top.end()) + 1 or end
     return ParsedJournal((), (), legacy, line_end, hollow=top.span("value"))
+
+
+# ── what an agent asks for ────────────────────────────────────────────────────────────────────────
+
+_TEXTS = (
+    "who",
+    "tool",
+    "subject",
+    "input",
+    "description",
+    "path",
+    "rule",
+    "agent",
+    "conversation",
+    "digest",
+)
+
+
+def request_of(fields: Fields) -> dict[str, object]:
+    """The request of a gate, empty if it has none; keys that are not ours are left out.
+
+    UnfitError names what does not fit.
+    """
+    request = Fields(fields.mapping("request"))
+    try:
+        texts = {key: text for key in _TEXTS if (text := request.text(key))}
+        asked = [_question(each) for each in request.each("questions")]
+    except UnfitError as unfit:
+        raise UnfitError("request", f"in it, {unfit}") from None
+    return {**texts, **({"questions": asked} if asked else {})}
+
+
+def _question(fields: Fields) -> Mapping[str, object]:
+    header, multiple = fields.text("header"), fields.flag("multiple")
+    options = [_option(each) for each in fields.each("options")]
+    return {
+        "question": fields.required("question"),
+        **({"header": header} if header else {}),
+        **({"options": options} if options else {}),
+        **({"multiple": True} if multiple else {}),
+    }
+
+
+def _option(fields: Fields) -> Mapping[str, str]:
+    said = fields.text("description")
+    return {"label": fields.required("label"), **({"description": said} if said else {})}
+
+
+# ── the bytes of journal.yaml ─────────────────────────────────────────────────────────────────────
+
+
+class JournalText(Record):
+    """`due` is the text of each entry of the due phase; `past` is all before, `rest` all after.
+
+    `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has its
+    value (`[]`), which is removed with the first entry.
+    """
+
+    past: bytes = EMPTY
+    due: tuple[bytes, ...] = ()
+    rest: bytes = b""
+    indent: int = 2
+    hollow: tuple[int, int] = (len(EMPTY) - 4, len(EMPTY) - 1)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join((self.past, *self.due, self.rest))
+
+    @classmethod
+    def parsed(cls, data: bytes, parsed: ParsedJournal, due: int) -> JournalText:
+        """The text of a journal just parsed, whose last `due` entries may still change."""
+        spans = parsed.spans[len(parsed.spans) - due :]
+        begin = spans[0][0] if spans else parsed.end
+        return cls(
+            past=data[:begin],
+            due=tuple(data[start:stop] for start, stop in spans),
+            rest=data[parsed.end :],
+            indent=parsed.indent,
+            hollow=parsed.hollow,
+        )
+
+    def with_entry(self, index: int, before: Entry, after: Entry) -> JournalText:
+        """Change the entry at `index` of the due phase; a person's notes in it are kept."""
+        text = self.due[index]
+        untouched = emit_entry(before, indent=self.indent)
+        if text.startswith(untouched):
+            changed = emit_entry(after, indent=self.indent) + text[len(untouched) :]
+        else:
+            from playbook_supervisor.formats.yaml_edit import edit_entry
+
+            changed = edit_entry(text, entry_mapping(before), entry_mapping(after))
+        return replace(self, due=(*self.due[:index], changed, *self.due[index + 1 :]))
+
+    def with_new(self, entry: Entry) -> JournalText:
+        """Add an entry at the end; all earlier bytes are kept."""
+        new = emit_entry(entry, indent=self.indent)
+        if self.due:
+            *earlier, last = self.due
+            return replace(self, due=(*earlier, _ended(last), new))
+        start, stop = self.hollow
+        past = self.past[:start] + self.past[stop:] if stop else self.past
+        return replace(self, past=_ended(past), due=(new,), hollow=(0, 0))
+
+    def settled(self) -> JournalText:
+        """The same bytes with all entries settled."""
+        return replace(self, past=b"".join((self.past, *self.due)), due=())
+
+    def places(self) -> dict[str, Any]:
+        """The lengths and places as JSON, for the runtime state."""
+        return {
+            "past": len(self.past),
+            "due": [len(text) for text in self.due],
+            "indent": self.indent,
+            "hollow": self.hollow,
+        }
+
+    @classmethod
+    def placed(cls, data: bytes, places: Mapping[str, Any]) -> JournalText:
+        """The inverse of `places`."""
+        at: int = places["past"]
+        past, due = data[:at], []
+        for length in places["due"]:
+            due.append(data[at : at + length])
+            at += length
+        start, stop = places["hollow"]
+        return cls(past, tuple(due), data[at:], places["indent"], (start, stop))
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"

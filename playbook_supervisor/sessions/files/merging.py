@@ -15,8 +15,13 @@ from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.files.integrity import RECORDS, pinned
-from playbook_supervisor.sessions.files.journal import EMPTY, HEADER, emit_entry, parse_journal
-from playbook_supervisor.sessions.files.journal_bytes import JournalText
+from playbook_supervisor.sessions.files.journal import (
+    EMPTY,
+    HEADER,
+    JournalText,
+    emit_entry,
+    parse_journal,
+)
 from playbook_supervisor.sessions.files.local_state import JOURNAL
 from playbook_supervisor.sessions.files.manifest import (
     emit_manifest,

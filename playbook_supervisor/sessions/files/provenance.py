@@ -12,8 +12,9 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.sessions.files import integrity, session_ids
+from playbook_supervisor.sessions.files import integrity
 from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
+from playbook_supervisor.sessions.files.manifest import earliest_beginning
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import digest, read_bytes
 from playbook_supervisor.system.git.checkout import Checkout
@@ -70,7 +71,7 @@ def require_newest(here: Checkout, folder: Path) -> None:
 
     ours = integrity.read_file(folder, JOURNAL)
     relative = (folder / JOURNAL).relative_to(here.root).as_posix()
-    since = session_ids.earliest(folder.name)
+    since = earliest_beginning(folder.name)
     for branch, theirs in on_branches(here.root, f":(top,literal){relative}", since):
         if theirs != ours and is_older(ours, theirs):
             raise StateError(

@@ -7,15 +7,18 @@ waived, and all that has changed in the repository. `gate_text.py` puts it into 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import CODES
-from playbook_supervisor.formats.sanitize import last_words
+from playbook_supervisor.formats.sanitize import last_words, one_line
 from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.project.conditions.conditions import Workspace, artifacts
+from playbook_supervisor.project.conditions.probes import look
 from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files import preview
@@ -29,9 +32,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.conditions.conditions import Workspace
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.engine.proofs import Standing
-    from playbook_supervisor.sessions.files.local_state import Runtime
+    from playbook_supervisor.sessions.files.local_state import History, Runtime
     from playbook_supervisor.sessions.files.manifest import Manifest
-    from playbook_supervisor.sessions.files.settled_entries import History
     from playbook_supervisor.sessions.store.disk_store import DiskStore
     from playbook_supervisor.sessions.store.settings_in_force import SettingsChange
     from playbook_supervisor.system.git.checkout import Checkout
@@ -264,9 +266,8 @@ def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> t
         names.append(gate.reason.value)
     if not names:
         return ()
-    from playbook_supervisor.sessions.gate import report_words
 
-    return report_words.against(names, workspace, _MOST_FAULTS_REPORTED)
+    return against(names, workspace, _MOST_FAULTS_REPORTED)
 
 
 def _dated(verdicts: Sequence[Probed], runtime: Runtime | None, root: Path) -> Mapping[str, str]:
@@ -297,3 +298,66 @@ def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
         if names:
             by, text = (accepted[-1].by, accepted[-1].text) if accepted else (_POLICY, "")
             yield Waiver(names, entry.id, by, text)
+
+
+# ── words of a report ─────────────────────────────────────────────────────────────────────────────
+
+_LARGEST = 200_000  # characters of a report that are looked at
+_LONGEST = 300  # characters of a line
+_AROUND = 3  # lines before or after the verdict of a report that names no fault
+
+_FAULT = r"""(?ix) \[\ \] | [✗✘❌✖⛔×🔴⚠]
+    | \b(?:fail\w*|errors?|missing|breaking|breaks?|broken|violat\w*|block\w*|critical
+    |wrong|incorrect|unmet|untested|unresolved|uncovered|regress\w*|stale|leaks?|crash\w*
+    |raises?|exception|cannot|can't|does(?:n't|\ not)|is(?:n't|\ not)|are(?:n't|\ not)
+    |not\ [a-z]+ed|never)\b
+"""
+_NO_FAULT = r"""(?ix)
+    \b(?:0|no|none|zero|without)\ +(?:\w+\ +)?(?:fail|error|break|violat|block|miss)\w*
+    | \b(?:fail\w*|errors?|missing|breaking|blockers?|critical)\W{1,4}(?:0|none|no)\b
+"""
+_GOOD, _BAD = r"[✓✔✅☑]|\[[xX]\]|\bPASS(?:ED)?\b", r"[✗✘❌✖⛔🔴]|\bFAIL"
+_VERDICT = r"(?i)^[\W_\d]*(?:(?:[a-z]+ ){0,3}verdict|(?:pass|fail|stale)(?:ed)?)\b"
+_BARE = r"(?i)[\W_\d]*(?:(?:[a-z]+ ){0,3}verdict)?[\W_]*(?:(?:fail|pass)(?:ed)?|stale)?[\W_]*"
+_HEADING = r" {0,3}#{1,6}\s"
+
+
+def against(names: Sequence[str], workspace: Workspace, most: int) -> tuple[str, ...]:
+    """The lines of the reports of these conditions and triggers that name faults, indented below
+    the report's path; for a report that names none, the lines around its verdict.
+
+    At most `most` lines of each report.
+    """
+    paths = dict.fromkeys(path for name in names for path in artifacts(name, workspace))
+    found: list[str] = []
+    for path in paths:
+        report = look(path, workspace.root)
+        if not report.flaw:
+            text = report.data.decode("utf-8", "replace")[:_LARGEST]
+            lines = list(faults_in(text))
+            kept = lines[:most] if len(lines) <= most else lines[: most - 1]
+            more = [f"  … {len(lines) - len(kept)} more in the report"] if kept != lines else []
+            found += [f"{path}:", *(f"  {line}" for line in kept), *more] if lines else []
+    return tuple(found)
+
+
+def faults_in(text: str) -> Iterator[str]:
+    """The lines of a report that name a fault, else those around its verdict, harmless."""
+    lines = [line for line in text.splitlines() if line.strip("-= \t")]
+    named = [line for line in lines if _names_fault(line)]
+    if not named:
+        at = [number for number, line in enumerate(lines) if re.search(_VERDICT, line)]
+        after = lines[at[-1] + 1 :][:_AROUND] if at else []
+        named = after or lines[max(at[-1] - _AROUND, 0) : at[-1]] if at else lines[:_AROUND]
+        named = [line for line in named if not re.fullmatch(_BARE, line)]
+    for line in dict.fromkeys(named):
+        if shown := one_line(line, _LONGEST):
+            yield shown
+
+
+def _names_fault(line: str) -> bool:
+    if re.match(_HEADING, line) or re.fullmatch(_BARE, line):
+        return False
+    if re.search(_GOOD, line) and not re.search(_BAD, line):
+        return False
+    return re.search(_FAULT, re.sub(_NO_FAULT, "", line)) is not None

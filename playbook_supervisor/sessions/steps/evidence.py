@@ -7,11 +7,14 @@ but no verdict does: nothing shows that it was written by the attempt.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import takewhile
 
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
     Answer,
     Attempt,
@@ -22,16 +25,32 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Standing,
 )
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Playbook, Step, base_of
+from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.recovery import finished
-from playbook_supervisor.kernel.state import UNTIL, Entry, State
-from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
+from playbook_supervisor.kernel.state import (
+    ITEMS,
+    OUTPUT,
+    UNTIL,
+    Entry,
+    Position,
+    State,
+)
+from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
+    Place,
+    Resolution,
+    Trigger,
+)
 from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
+from playbook_supervisor.project.expressions import loop_items
+from playbook_supervisor.project.expressions.bound_conditions import must_exist
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.files.local_state import Launch, Runtime
-from playbook_supervisor.sessions.steps import loops, playbook_outputs, step_data
+from playbook_supervisor.sessions.steps import step_data
+from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.steps.beginnings import tree_of, wants
 from playbook_supervisor.system.disk.files import digest
 from playbook_supervisor.system.disk.stamps import rewritten
@@ -64,7 +83,7 @@ def runs_checks(check: Check) -> bool:
 
 def asks_nothing(check: Check, playbook: Playbook) -> bool:
     """Whether there is nothing to look at: no condition, no report and no output."""
-    return not (loops.due(check) or playbook_outputs.are_due(check, playbook)) and not any(
+    return not (_loop_due(check) or _outputs_due(check, playbook)) and not any(
         _conditions(member.step, check.place)
         or _findings(member.step, check.place)
         or (check.place is Place.BEFORE and _asks_of_earlier_steps(member.step))
@@ -74,7 +93,7 @@ def asks_nothing(check: Check, playbook: Playbook) -> bool:
 
 def empty_answer(check: Check, at: int) -> Checked:
     """The answer to a check that `asks_nothing`."""
-    reports = {each.step.id: Report(item=loops.shown(each.step)) for each in check.members}
+    reports = {each.step.id: Report(item=_shown_item(each.step)) for each in check.members}
     return Checked(at, check.id, reports)
 
 
@@ -117,7 +136,7 @@ def answer(
     }
     checked = Checked(clock(), check.id, reports, items)
     if inputs.state is not None:
-        checked = playbook_outputs.answered_for(
+        checked = _with_missing_outputs(
             asked,
             checked,
             inputs.state,
@@ -128,15 +147,15 @@ def answer(
 
 def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, Report]]:
     """The check of what is to run first, and of how many items; the answer if it is no item."""
-    loop = loops.due(check)
+    loop = _loop_due(check)
     if loop is None or inputs.state is None or inputs.facts is None:
         return check, 0, {}
     passed_over, missing = _passed_over(check.members[0], inputs, untried=True)
     items = 0
     if not (passed_over or missing):
-        items, passed_over, missing = loops.found(loop, inputs.values, inputs.facts)
+        items, passed_over, missing = _count_items(loop, inputs.values, inputs.facts)
     if items:
-        return loops.of_items(check, inputs.state, items), items, {}
+        return _check_of_items(check, inputs.state, items), items, {}
     report = Report((missing,) if missing else (), passed_over=passed_over)
     return check, 0, {loop.id: report}
 
@@ -185,7 +204,7 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         untried = step.id in check.untried
         passed_over, missing = _passed_over(member, inputs, untried=untried)
         if passed_over:
-            return Report(passed_over=passed_over, item=loops.shown(step))
+            return Report(passed_over=passed_over, item=_shown_item(step))
     probed = [
         _judged(
             _asked(condition, member, launch, inputs)
@@ -207,7 +226,7 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
     if place is Place.AFTER and step.until:
         repeating = set(step.until) - set(step.postconditions)
         probed = [replace(each, code=UNTIL) if each.name in repeating else each for each in probed]
-    return Report(tuple(probed), tuple(findings), item=loops.shown(step))
+    return Report(tuple(probed), tuple(findings), item=_shown_item(step))
 
 
 def _asks_of_earlier_steps(step: Step) -> bool:
@@ -344,3 +363,89 @@ def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
     if step.autonomy is Autonomy.SKIP:
         return ()
     return tuple(trigger for trigger in asked if wants(step, trigger))
+
+
+# ── the outputs of a playbook ─────────────────────────────────────────────────────────────────────
+
+_SETTLING = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED, Position.HELD})
+
+
+def _outputs_due(check: Check, playbook: Playbook) -> bool:
+    """Whether the outputs may have to exist now: the check is about the last phase."""
+    last = playbook.phase_of[base_of(check.members[-1].step.id)] == len(playbook.phases) - 1
+    return last and bool(playbook.outputs)
+
+
+def _with_missing_outputs(
+    check: Check, checked: Checked, state: State, probe: Callable[[str], Probed]
+) -> Checked:
+    """The answer; where it is the last one of the session, with the outputs that are missing."""
+    if not _outputs_due(check, state.playbook) or not (
+        last := _settles_last(check, checked, state)
+    ):
+        return checked
+    probed = map(probe, must_exist(state.playbook.outputs))
+    missing = tuple(replace(each, code=OUTPUT) for each in probed if not each.held)
+    report = checked.reports[last]
+    answering = replace(report, conditions=(*report.conditions, *missing))
+    return replace(checked, reports={**checked.reports, last: answering})
+
+
+def _settles_last(check: Check, checked: Checked, state: State) -> str:
+    """The step after which nothing is left to check; empty while another one may run again.
+
+    A step at a gate settles after all others: a person may accept what has failed of it, and then
+    accepts that outputs are missing, too.
+    """
+    for event in machine.decide(state, checked):
+        state = machine.evolve(state, event)
+    members = [member.step.id for member in check.members]
+    if state.phase is None:
+        return members[-1]
+    where = positions(state)
+    if any(position not in _SETTLING for position in where.values()):
+        return ""
+    return next((name for name in reversed(members) if where[name] is Position.HELD), "")
+
+
+# ── the check of a loop ─────────────────────────────────────────────────────────────────────
+
+_SHOWN = 200  # characters of an item in the journal
+
+
+def _loop_due(check: Check) -> Step | None:
+    """The loop whose items the check is to tell; None if it is about something else."""
+    step = check.members[0].step
+    return step if step.for_each and step.autonomy is not Autonomy.SKIP else None
+
+
+def _count_items(
+    step: Step, values: Mapping[str, str], facts: Facts
+) -> tuple[int, str, Probed | None]:
+    """How many items a loop has; without any, why it is passed over, or what is wrong."""
+    loop = step.for_each
+    assert loop is not None  # noqa: S101 - see `_loop_due`
+    try:
+        listed = loop_items.items(loop, values, facts)
+        wrong = loop_items.fault(loop, step, listed)
+    except LookupError as missing:
+        listed, wrong = [], str(missing.args[0])
+    if wrong:
+        return 0, "", Probed("for_each", Answer.ERROR, wrong, code=ITEMS)
+    return len(listed), "" if listed else f"for_each: no items in {loop.source}", None
+
+
+def _check_of_items(check: Check, state: State, items: int) -> Check:
+    """The check of the items that run first, under the id of the check of their loop."""
+    members = tuple(Attempt(step, 1) for step in state.expanded(items).phase or ())
+    return replace(check, members=members, untried=tuple(each.step.id for each in members))
+
+
+def _shown_item(step: Step) -> str:
+    """What the journal says of an item: its first line, without secrets; empty for other steps."""
+    if not step.item:
+        return ""
+    from playbook_supervisor.system.process.capture import redact
+
+    (_, text), *_ = step.item
+    return first_line(redact(text, secret_values(os.environ)), _SHOWN)

@@ -17,13 +17,13 @@ from playbook_supervisor.project.settings import session_settings
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.files import (
     integrity,
+    local_state,
     pinned_inputs,
     portable_records,
     serialize,
-    settled_entries,
 )
 from playbook_supervisor.sessions.files.integrity import FILES, RECORDS
-from playbook_supervisor.sessions.files.journal_bytes import JournalText
+from playbook_supervisor.sessions.files.journal import JournalText
 from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.files.manifest import (
     Confirmation,
@@ -266,7 +266,7 @@ class OpenSession(Record, frozen=False):
 
     def _leave_phase(self, entries: tuple[Entry, ...]) -> None:
         self._update_text(entries)
-        settled_entries.keep(self.private, self.runtime, entries)
+        local_state.keep_settled(self.private, self.runtime, entries)
         self.runtime.launches.clear()
         self.runtime.failing.clear()
         self.text, self._entered = self.text.settled(), ()

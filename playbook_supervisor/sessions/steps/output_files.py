@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
+from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.model import Playbook, base_of, item_id, item_number
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
@@ -21,12 +23,14 @@ from playbook_supervisor.kernel.when import JSON
 from playbook_supervisor.project.expressions.references import named_outputs
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import integrity
-from playbook_supervisor.system.disk.files import digest
+from playbook_supervisor.system.disk.files import digest, read_bytes, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
+    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.files.local_state import Runtime
 
 FORMAT = NEWEST["outputs"]
@@ -249,3 +253,39 @@ def last_speaker(playbook: Playbook) -> str:
     """The last step that can have an output; its output is that of a child session."""
     speaking = [step.id for step in playbook.steps if not step.is_checkpoint]
     return (speaking or [playbook.steps[-1].id])[-1]
+
+
+# ── the last output, for programs that run playbooks ──────────────────────────────────────────────
+
+_LAST = "output.json"
+_LARGEST = 64_000_000  # bytes of the file
+
+
+def keep_last(private: Path, step: Step, outcome: Outcome) -> None:
+    """Keep the output of an attempt at the step: its data if it promised JSON, else its lines.
+
+    A list of data is kept as its items. A child session keeps its own. No step needs this file, so
+    a full disk is no error.
+    """
+    if not outcome.output or step.has_child:
+        return
+    if outcome.ok and outcome.data is not None:
+        values = outcome.data if isinstance(outcome.data, list) else [outcome.data]
+    else:
+        values = outcome.output.rstrip("\n").split("\n")
+    with suppress(StorageError):
+        text = json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        write_atomically(private / _LAST, text, durable=False)
+
+
+def read_last(privates: Iterable[Path]) -> list[Any]:
+    """The latest output that is kept in one of these local folders; empty if there is none."""
+    files = [private / _LAST for private in privates]
+    found = [file for file in files if file.is_file()]
+    if not found:
+        return []
+    latest = max(found, key=lambda file: file.stat().st_mtime_ns)
+    with suppress(StorageError, FileNotFoundError, ValueError, RecursionError):
+        kept = json.loads(read_bytes(latest, limit=_LARGEST))
+        return kept if isinstance(kept, list) else []
+    return []

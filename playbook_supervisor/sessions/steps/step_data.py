@@ -14,23 +14,37 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
-from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.directives import (
+    Answer,
+    Failure,
+    Outcome,
+    Probed,
+    Returned,
+)
+from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_number
 from playbook_supervisor.kernel.state import DATA, last_entries
-from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
+from playbook_supervisor.kernel.vocabulary import (
+    EntryStatus,
+    OutputFormat,
+    Place,
+    Resolution,
+)
 from playbook_supervisor.kernel.when import ARG, JSON
+from playbook_supervisor.project.expressions import loop_items
 from playbook_supervisor.project.expressions.arguments import value_of
+from playbook_supervisor.project.expressions.bound_conditions import bound_step
 from playbook_supervisor.project.expressions.references import output_reference
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.files import integrity, settled_entries
+from playbook_supervisor.sessions.files import integrity, local_state
 from playbook_supervisor.sessions.files.local_state import JOURNAL
-from playbook_supervisor.sessions.steps import last_output, output_files
+from playbook_supervisor.sessions.steps import output_files
 from playbook_supervisor.sessions.steps.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from playbook_supervisor.kernel.state import Entry, Event
     from playbook_supervisor.kernel.when import Facts
@@ -56,7 +70,7 @@ def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
         opened.keep(kept)
     if events:
         step = opened.playbook.step(returned.id.partition("#")[0])
-        last_output.keep(opened.private, step, full)
+        output_files.keep_last(opened.private, step, full)
     opened.accept(events)
     return events
 
@@ -257,7 +271,7 @@ def lacking_input(step: Step, facts: Facts) -> Probed | None:
 def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
     """All entries of the journal."""
     source = integrity.shown(opened.folder, JOURNAL)
-    return settled_entries.entries(opened.text.data, source, opened.private, opened.runtime)
+    return local_state.journal_entries(opened.text.data, source, opened.private, opened.runtime)
 
 
 def data_of(opened: OpenSession, step_id: str) -> StepData | None:
@@ -279,3 +293,45 @@ def _of_loop(
     found: StepData | LoopData | None, loop: str, entries: Sequence[Entry]
 ) -> StepData | None:
     return output_files.combined(found if isinstance(found, LoopData) else None, loop, entries)
+
+
+# ── the items of loops ────────────────────────────────────────────────────────────────────────────
+
+_KEPT = 64  # bound steps; more than run at once
+
+
+def bind_items(opened: OpenSession) -> None:
+    """Let the items of the session have the values of their item in conditions and texts."""
+    opened.bind_steps(_Items(opened).bind)
+
+
+class _Items:
+    """Looks up the items of the loops of one session, each list once."""
+
+    def __init__(self, opened: OpenSession) -> None:
+        self._opened, self._playbook = opened, opened.playbook
+        self._values = opened.playbook.values(opened.manifest.args)
+        self._lists: dict[str, list[Any]] = {}
+        self._bound: dict[str, Step] = {}
+
+    def bind(self, item: Step) -> Step:
+        """The step of an item; as it is if its list is lost, so that nothing it needs is known."""
+        if item.id not in self._bound:
+            loop = self._playbook.step(base_of(item.id)).for_each
+            assert loop is not None  # noqa: S101 - only items are bound
+            try:
+                found = self._list(base_of(item.id), loop)[item_number(item.id) - 1]
+            except LookupError:
+                return item
+            if len(self._bound) >= _KEPT:
+                self._bound.clear()
+            values = loop_items.values(loop, found)
+            bound = bound_step(replace(item, item=values), self._values | dict(values))
+            self._bound[item.id] = bound
+        return self._bound[item.id]
+
+    def _list(self, name: str, loop: Loop) -> list[Any]:
+        if name not in self._lists:
+            found = loop_items.items(loop, self._values, facts(self._opened))
+            self._lists[name] = found
+        return self._lists[name]

@@ -21,24 +21,26 @@ from playbook_supervisor.sessions.files import (
     portable_records,
     provenance,
     session_branch,
-    session_ids,
 )
-from playbook_supervisor.sessions.files.local_state import JOURNAL, NAME
+from playbook_supervisor.sessions.files.local_state import JOURNAL, NAME, History, journal_entries
 from playbook_supervisor.sessions.files.manifest import (
     NO_DRIVER,
     NOTHING_INHERITED,
     Driver,
     Inherited,
     Manifest,
+    ids_in,
     manifest_from_json,
     read_manifest,
+    reserve_id,
+    unknown_session,
+    valid_id,
 )
 from playbook_supervisor.sessions.files.pinned_inputs import NO_CHILDREN
 from playbook_supervisor.sessions.files.session_clock import Clock, SessionClock, system_clock
-from playbook_supervisor.sessions.files.settled_entries import History, entries
 from playbook_supervisor.sessions.steps.open_session import OpenSession
-from playbook_supervisor.sessions.store import continuation, opening
-from playbook_supervisor.sessions.store.unfinished import UnfinishedSessions
+from playbook_supervisor.sessions.store import opening
+from playbook_supervisor.sessions.store.opening import UnfinishedSessions
 from playbook_supervisor.system.disk.ab_file import ABFile
 from playbook_supervisor.system.disk.files import (
     contained,
@@ -84,7 +86,7 @@ class DiskStore:
 
     def folder(self, session_id: str) -> Path:
         """The session's folder in the work tree; raises for a link and what is not an id."""
-        folder = self.checkout.root / SESSIONS / session_ids.valid(session_id)
+        folder = self.checkout.root / SESSIONS / valid_id(session_id)
         if contained(self.checkout.root, f"{SESSIONS}/{session_id}") != folder:
             shown = self._shown(folder)
             raise StorageError("PB-IO-ESCAPE", f"{shown} is a symbolic link", where=shown)
@@ -92,7 +94,7 @@ class DiskStore:
 
     def runtime(self, session_id: str) -> Path:
         """The session's folder in this worktree's git directory."""
-        return self.checkout.runtime / session_ids.valid(session_id)
+        return self.checkout.runtime / valid_id(session_id)
 
     def _place(self, session_id: str) -> ABFile:
         return ABFile(self.runtime(session_id) / NAME)
@@ -100,14 +102,12 @@ class DiskStore:
     def ids(self) -> list[str]:
         """The sessions whose folders are in this work tree, by name."""
         self._unfinished.sweep()
-        return [
-            name for name in session_ids.names(self.checkout.root / SESSIONS) if self._has(name)
-        ]
+        return [name for name in ids_in(self.checkout.root / SESSIONS) if self._has(name)]
 
     def known(self) -> list[str]:
         """Every session that this worktree drives or drove, also if its folder is gone."""
         self._unfinished.sweep()
-        return [name for name in session_ids.names(self.checkout.runtime) if self.drives(name)]
+        return [name for name in ids_in(self.checkout.runtime) if self.drives(name)]
 
     def found(self) -> list[str]:
         """Every session of this worktree by name, with a folder or without: what commands find."""
@@ -167,7 +167,7 @@ class DiskStore:
             if written := self.written_manifest(session_id):
                 self.require_worktree(session_id)
                 return written
-            raise session_ids.unknown(session_id) from error
+            raise unknown_session(session_id) from error
         return self.written_manifest(session_id) or found
 
     def standing(self, session_id: str) -> Standing:
@@ -201,12 +201,12 @@ class DiskStore:
         with self._explaining(session_id):
             try:
                 data, source = read_bytes(path), integrity.shown(folder, path.name)
-                found = entries(data, source, self.runtime(session_id), known)
+                found = journal_entries(data, source, self.runtime(session_id), known)
                 begun = known.begun if known else portable_records.begun(folder)
                 return History(found, begun, known)
             except FileNotFoundError as error:
                 if not self._has(session_id):
-                    raise session_ids.unknown(session_id) from error
+                    raise unknown_session(session_id) from error
                 said = f"session {session_id} has no journal.yaml"
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
@@ -308,9 +308,7 @@ class DiskStore:
 
     def reserve(self, now: int | None = None) -> str:
         """Reserve an id that no worktree has. `now` is ms since the epoch; None means the clock."""
-        return session_ids.reserve(
-            self.checkout.ids, self.clock() if now is None else now, self._has
-        )
+        return reserve_id(self.checkout.ids, self.clock() if now is None else now, self._has)
 
     def _worktree(self) -> str:
         root, main = self.checkout.root, self.checkout.main_root
@@ -396,8 +394,8 @@ class DiskStore:
         return self._unchanged(session_id) is None
 
     def _expect(self, session_id: str) -> None:
-        if not self._has(session_ids.valid(session_id)) and not self.drives(session_id):
-            raise session_ids.unknown(session_id)
+        if not self._has(valid_id(session_id)) and not self.drives(session_id):
+            raise unknown_session(session_id)
         ensure_folder(self.runtime(session_id))
 
     def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:
@@ -479,14 +477,14 @@ class DiskStore:
         self.require_worktree(session_id)
         folder = self.folder(session_id)
         if self._standing(held.manifest, held.runtime).instead and not self._has(session_id):
-            continuation.put_copies_back(held)
+            opening.put_copies_back(held)
             held.folder = held.private
         elif held.folder != folder:
             ensure_folder(folder)
             integrity.bring(held.private, folder, held.runtime.digests, held.runtime.away)
             held.folder, held.runtime.away = folder, {}
-        self._note_restored(held.manifest.session_id, continuation.restore_missing(held))
-        return continuation.reload(held)
+        self._note_restored(held.manifest.session_id, opening.restore_missing(held))
+        return opening.reload(held)
 
     def _note_restored(self, session_id: str, names: list[str]) -> None:
         if names:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StateError, StorageError
 from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Answered, Ask
 from playbook_supervisor.kernel.model import FIRST_VERSION, Playbook
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import integrity, pinned_inputs, portable_records, serialize
-from playbook_supervisor.sessions.files.journal import EMPTY, ParsedJournal, parse_journal
-from playbook_supervisor.sessions.files.journal_bytes import JournalText
-from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime, unreadable
+from playbook_supervisor.sessions.files.journal import (
+    EMPTY,
+    JournalText,
+    ParsedJournal,
+    parse_journal,
+)
+from playbook_supervisor.sessions.files.local_state import (
+    JOURNAL,
+    NAME,
+    Runtime,
+    keep_settled,
+    unreadable,
+)
 from playbook_supervisor.sessions.files.manifest import (
+    SESSION_ID,
     Confirmation,
     Manifest,
     emit_manifest,
@@ -22,10 +37,26 @@ from playbook_supervisor.sessions.files.manifest import (
 )
 from playbook_supervisor.sessions.files.pinned_inputs import Pinned
 from playbook_supervisor.sessions.files.projection import load_manifest, project
-from playbook_supervisor.sessions.files.settled_entries import keep
 from playbook_supervisor.sessions.steps.open_session import OpenSession
 from playbook_supervisor.system.disk.ab_file import ABFile
-from playbook_supervisor.system.disk.files import digest, read_bytes, write_atomically
+from playbook_supervisor.system.disk.files import (
+    assembled,
+    digest,
+    ensure_folder,
+    put_aside,
+    read_bytes,
+    remove,
+    unfinished,
+    write_atomically,
+)
+from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.git.checkout import Checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.project.policies.session_policy import Policy
 
 
 def on_disk(folder: Path, place: ABFile) -> Runtime | None:
@@ -128,7 +159,7 @@ def adopt(
     pinned = _bound(pinned, known)
     state = machine.replay(pinned.playbook, parsed.entries)
     due = len(state.entries)
-    keep(private, runtime, parsed.entries[: len(parsed.entries) - due])
+    keep_settled(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
     from playbook_supervisor.sessions.steps import output_files
@@ -148,9 +179,9 @@ def adopt(
 def with_items(opened: OpenSession) -> OpenSession:
     """The session, whose steps of a loop's items know their item."""
     if any(step.for_each for step in opened.playbook.steps):
-        from playbook_supervisor.sessions.steps import loops
+        from playbook_supervisor.sessions.steps import step_data
 
-        loops.bind_items(opened)
+        step_data.bind_items(opened)
     return opened
 
 
@@ -208,3 +239,202 @@ def _read_edited(
     if found:
         raise integrity.tampered(found, source)
     return parsed
+
+
+# ── what the process that drives accepts ──────────────────────────────────────────────────────────
+
+
+def reload(held: OpenSession) -> OpenSession:
+    """The session that this process drives, after something else has written its files.
+
+    StateError `PB-STATE-TAMPERED` if that was more than an answer. What this process wrote is then
+    put back into the git directory, so that later processes refuse the same change.
+    """
+    held.place.read()  # the next write must be newer than what is there
+    try:
+        expected = _with_answers(held)
+        opened = load(held.folder, held.private, expected, held.place)
+        opened.save()
+        if held.place.damaged:
+            opened.save()  # the other half, too
+    except StateError:
+        with suppress(PlaybookError):
+            _put_back(held)
+        raise
+    return opened
+
+
+def restore_missing(held: OpenSession) -> list[str]:
+    """Write the session's files that are gone as this process wrote them last; their names."""
+    ensure_folder(held.private)
+    ensure_folder(held.folder)
+    if not integrity.missing(held.folder, integrity.nested(held.runtime.digests)):
+        return []
+    put_copies_back(held)
+    return integrity.restore_missing(held.folder, held.private)
+
+
+def put_copies_back(held: OpenSession) -> None:
+    """Make the copies in the git directory those of what this process wrote last."""
+    files = {JOURNAL: held.written.journal.data, "session.yaml": held.written.manifest}
+    for name, data in {**files, **held.pinned.files}.items():
+        integrity.write_inside(held.private, name, data, durable=False)
+
+
+def _put_back(held: OpenSession) -> None:
+    put_copies_back(held)
+    for _half in range(2):
+        held.place.write(held.written.runtime)
+
+
+def _with_answers(held: OpenSession) -> Runtime:
+    """The runtime state as last written, with the answers that the journal now has."""
+    runtime = Runtime.parse(held.written.runtime, held.place)
+    replayed = OpenSession(
+        held.folder,
+        held.private,
+        held.pinned,
+        serialize.state_from_json(runtime.state, held.playbook),
+        manifest_from_json(runtime.manifest),
+        held.written.journal,
+        runtime,
+        held.place,
+        held.written.manifest,
+    )
+    opened = with_items(replayed)
+    if isinstance(machine.directive(opened.state), Ask):
+        entries = {entry.id: entry for entry in _entries(held)}
+        answered = False
+        while _take_answer(opened, entries):
+            answered = True
+        if answered:
+            opened.expect()
+    return runtime
+
+
+def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
+    """Accept the answer that an entry has at the open gate, if it is one that may be given."""
+    from playbook_supervisor.sessions.steps import evidence
+
+    asked = machine.directive(opened.state)
+    if not isinstance(asked, Ask) or asked.member.id not in entries:
+        return False
+    gates = {gate.id: gate for gate in entries[asked.member.id].gates}
+    gate = gates.get(asked.id)
+    if gate is None or gate.answered_at is None or gate.resolution is None:
+        return False
+    answered = Answered(
+        gate.answered_at, asked.id, gate.resolution, gate.text, gate.by, gate.via, gate.role
+    )
+    try:
+        opened.policy.admit(asked.member.step.id, gate.reason, gate.resolution, gate.by, gate.role)
+        events = machine.decide(opened.state, answered)
+    except (PolicyError, StateError):
+        return False
+    evidence.answered(opened.runtime, opened.entry(asked.member.id), gate.resolution)
+    opened.accept(events)
+    return True
+
+
+def _entries(held: OpenSession) -> tuple[Entry, ...]:
+    try:
+        return parse_journal(integrity.read_file(held.folder, JOURNAL), JOURNAL).entries
+    except PlaybookError:  # opening reports it
+        return ()
+
+
+# ── sessions that are being created ───────────────────────────────────────────────────────────────
+
+_LOCK = "begin.lock"
+
+
+class UnfinishedSessions:
+    """Those of one checkout, which keeps its sessions in the folder `sessions`.
+
+    A process holds a lock while it creates a session, so the holder knows that no other process is
+    creating one. The temporary folder is made first and removed last, so it marks all leftovers.
+    """
+
+    def __init__(self, checkout: Checkout, sessions: Path) -> None:
+        self._checkout, self._sessions = checkout, sessions
+        self._lock = checkout.runtime / _LOCK
+        self._held = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other process creates a session meanwhile. It may be nested.
+
+        After an error nothing is left of a session that was being created.
+        """
+        if self._held:
+            yield
+            return
+        ensure_folder(self._checkout.runtime)
+        with locked(self._lock):
+            self._remove()
+            self._held = True
+            try:
+                yield
+            except BaseException:
+                with suppress(StorageError):  # else the next process removes them
+                    self._remove()
+                raise
+            finally:
+                self._held = False
+
+    def complete(
+        self,
+        made: Manifest,
+        folder: Path,
+        text: bytes,
+        definition: Playbook | None,
+        policy: Policy | None,
+        children: Mapping[str, bytes] = pinned_inputs.NO_CHILDREN,
+        settings: bytes | None = None,
+    ) -> OpenSession:
+        """Write all files of a new session; the last act gives its folder the name `folder`."""
+        private, runtime = self._checkout.runtime / made.session_id, Runtime()
+        with ExitStack() as stack:
+            aside = stack.enter_context(assembled(folder))
+            ensure_folder(private)
+            stack.enter_context(locked(private / "lock"))
+            pinned = pinned_inputs.pin(
+                aside, private, runtime, text, definition, policy, children, settings
+            )
+            place = ABFile(private / NAME)
+            opened = create(aside, private, place, runtime, made, pinned)
+            opened.copy()
+        return opened.moved(folder)
+
+    def discard(self, folder: Path) -> None:
+        """Remove a session: without its name, its folder is one that was not completed."""
+        with self.held():
+            put_aside(folder)
+            self._remove()
+
+    def require_room(self, seen_from: Path) -> None:
+        """StorageError if it is plain that none can be created; paths are seen from there."""
+        folder = self._sessions
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            shown = os.path.relpath(folder, seen_from)
+            raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
+
+    def sweep(self) -> None:
+        """Remove them, unless another process may be creating a session or it is not allowed."""
+        if not self._held and any(self._left()):
+            with suppress(StateError, StorageError), locked(self._lock, timeout=0):
+                self._remove()
+
+    def _remove(self) -> None:
+        for session_id, aside in list(self._left()):
+            remove(self._checkout.runtime / session_id)
+            remove(self._checkout.ids / session_id)
+            remove(aside)
+
+    def _left(self) -> Iterator[tuple[str, Path]]:
+        with suppress(OSError):
+            for name, aside in unfinished(self._sessions):
+                if SESSION_ID.match(name):
+                    yield name, aside
