@@ -70,17 +70,17 @@ WAY_DOWN = (
     ("drivers.claude_code.hooks", "takes the lock, loads the binding, and dispatches by event"),
     ("drivers.claude_code.turns", "recognises the return of an agent and its step"),
     ("drivers.claude_code.context", "knows the session and its tree"),
-    ("sessions.supervisor", "makes the observation `Returned`"),
-    ("sessions.engine", "writes what was learned, and answers every `Check` itself"),
+    ("sessions.tree.session_tree", "makes the observation `Returned`"),
+    ("sessions.engine.session_engine", "writes what was learned, and answers every `Check` itself"),
     ("kernel.machine", "finds the rows of `table` that decide, and returns events"),
 )
 """The modules that an agent's return passes, from the hook to the kernel."""
 WAY_TO_DISK = (
-    ("sessions.engine", "takes the events into the open session"),
-    ("sessions.session", "writes ahead: the local state first, then `journal.yaml`"),
-    ("sessions.local_state", "what this machine must know, with the digest of the next journal"),
-    ("system.ab_file", "overwrites the older of two files"),
-    ("system.files", "replaces whole files durably"),
+    ("sessions.engine.session_engine", "takes the events into the open session"),
+    ("sessions.steps.open_session", "writes ahead: the local state first, then `journal.yaml`"),
+    ("sessions.files.local_state", "what this machine must know, with the digest of the next journal"),
+    ("system.disk.ab_file", "overwrites the older of two files"),
+    ("system.disk.files", "replaces whole files durably"),
 )
 """The modules that an event passes on its way to the disk."""
 
