@@ -34,7 +34,6 @@ COMPLETE = (
     "sessions/files/serialize.py",
     "sessions/store/disk_store.py",
     "system/disk/files.py",
-    "system/disk/locks.py",
 )
 EACH = 90.0
 ALL = 95.0

@@ -78,7 +78,10 @@ WAY_DOWN = (
 WAY_TO_DISK = (
     ("sessions.engine.session_engine", "takes the events into the open session"),
     ("sessions.steps.open_session", "writes ahead: the local state first, then `journal.yaml`"),
-    ("sessions.files.local_state", "what this machine must know, with the digest of the next journal"),
+    (
+        "sessions.files.local_state",
+        "what this machine must know, with the digest of the next journal",
+    ),
     ("system.disk.ab_file", "overwrites the older of two files"),
     ("system.disk.files", "replaces whole files durably"),
 )

@@ -38,8 +38,7 @@ from playbook_supervisor.sessions.files.manifest import (
 )
 from playbook_supervisor.sessions.store import opening
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.system.disk.files import ensure_folder, remove, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import ensure_folder, locked, remove, write_atomically
 from playbook_supervisor.system.process import ancestry
 
 _STATE = "runtime state"

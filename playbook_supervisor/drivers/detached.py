@@ -32,8 +32,7 @@ from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, due_children, for_us, running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked, read_bytes, remove, write_atomically
 from playbook_supervisor.system.disk.log_file import put
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process import ancestry

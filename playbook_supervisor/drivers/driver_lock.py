@@ -15,8 +15,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.system.disk.files import read_bytes, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked, read_bytes, write_atomically
 from playbook_supervisor.system.process.process_groups import (
     RUNNER,
     kill_worker,

@@ -16,8 +16,7 @@ from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.system.disk.files import read_bytes, remove, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked, read_bytes, remove, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from playbook_supervisor.agents.registry import choose, known
 from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Config
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.testing import AgentCheck, ConformanceError, call_for
 
 PLUGIN = """\
 from playbook_supervisor.agents.protocol import Message, Running
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.kernel.directives import Outcome
 
 class Parrot:

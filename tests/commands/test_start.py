@@ -22,7 +22,7 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.disk_store import DiskStore
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.system.git import checkout
 
 NEW = "014-new-thing"

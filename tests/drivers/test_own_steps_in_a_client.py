@@ -20,7 +20,7 @@ from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.cancellation import Interrupted
 from playbook_supervisor.system.process.process_groups import until

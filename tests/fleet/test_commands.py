@@ -29,7 +29,7 @@ from playbook_supervisor.fleet.storage import address
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.project.playbooks.schema import schema_text
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 
 SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
 IDS = [f"20260219-{letter}7k" for letter in "abcdefgh"]

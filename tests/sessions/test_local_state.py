@@ -17,7 +17,7 @@ from pytest_mock import MockerFixture
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.sessions.files.local_state import Launch, Runtime
 from playbook_supervisor.system.disk.ab_file import ABFile
-from playbook_supervisor.system.disk.stamps import Stamp
+from playbook_supervisor.system.disk.files import Stamp
 
 LAUNCH = Launch(1, "abc", {"specs/x/plan.md": Stamp(1, 2, "d"), "specs/x/tasks.md": None})
 

@@ -12,13 +12,13 @@ from pytest_mock import MockerFixture
 from support.controlled_time import running
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 
 COUNTER = """
 import json, sys
 from pathlib import Path
 from playbook_supervisor.system.disk.files import write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 path = Path(sys.argv[1])
 for _ in range(40):
     with locked(path.with_name("lock")):
@@ -29,7 +29,7 @@ for _ in range(40):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.system.disk import files
-from playbook_supervisor.system.disk.stamps import Stamp, rewritten, stamp
+from playbook_supervisor.system.disk.files import Stamp, rewritten, stamp
 
 
 def test_a_stamp_detects_a_file_that_was_written_again(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ from playbook_supervisor.system.disk.files import (
     ensure_folder,
     read_bytes,
     remove,
+    stamp,
     sweep,
     write_atomically,
 )
-from playbook_supervisor.system.disk.stamps import stamp
 
 Verb = Literal["write", "keep", "merge", "remove", "conflict"]
 Merge = Callable[[bytes], bytes]

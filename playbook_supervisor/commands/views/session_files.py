@@ -31,8 +31,7 @@ from playbook_supervisor.sessions.files.manifest import REF_FOLDERS, SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.system.disk.ab_file import ABFile
-from playbook_supervisor.system.disk.files import read_bytes
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked, read_bytes
 from playbook_supervisor.system.git import checkout, git_history
 from playbook_supervisor.system.git.git_process import ask
 

@@ -21,11 +21,11 @@ from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store.disk_store import SESSIONS
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
+    locked,
     read_bytes,
     remove,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git import git_process, gitpython
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.git_programs import Runs

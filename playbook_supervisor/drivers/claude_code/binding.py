@@ -23,11 +23,11 @@ from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.system.disk.files import (
     digest,
     ensure_folder,
+    locked,
     read_bytes,
     remove,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git.checkout import Checkout
 
 TYPE_CHECKING = False

@@ -18,12 +18,12 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
+    locked,
     read_bytes,
     remove,
     sweep,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 
 _LOCK = ".lock"
 _FOLDER = CLIENTS.partition("/")[2]

@@ -18,8 +18,12 @@ from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.files.serialize import WorkItem
 from playbook_supervisor.sessions.store.snapshot import Snapshot, for_agents
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
-from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import (
+    ensure_folder,
+    locked,
+    read_bytes,
+    write_atomically,
+)
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 

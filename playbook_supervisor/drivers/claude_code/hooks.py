@@ -41,8 +41,7 @@ from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import for_us
-from playbook_supervisor.system.disk.files import read_bytes
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import locked, read_bytes
 from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False

@@ -32,8 +32,7 @@ from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk import user_state
-from playbook_supervisor.system.disk.files import ensure_folder, remove
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import ensure_folder, locked, remove
 from playbook_supervisor.system.git import checkout
 
 if TYPE_CHECKING:

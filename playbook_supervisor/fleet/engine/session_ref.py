@@ -45,12 +45,12 @@ from playbook_supervisor.sessions.files.session_clock import SessionClock
 from playbook_supervisor.system.disk.files import (
     TEMPORARY,
     ensure_folder,
+    locked,
     read_bytes,
     remove,
     rename_folder,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git import checkout, git_process
 from playbook_supervisor.system.git.git_plumbing import Plumbing, checked, git
 from playbook_supervisor.system.git.git_unattended import dates

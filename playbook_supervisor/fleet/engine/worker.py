@@ -23,8 +23,7 @@ from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.system.disk import user_state
-from playbook_supervisor.system.disk.files import ensure_folder, remove
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import ensure_folder, locked, remove
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from sqlalchemy.ext.compiler import compiles
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.storage import connections
 from playbook_supervisor.fleet.storage.address import Address
-from playbook_supervisor.system.disk.files import ensure_folder, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import ensure_folder, locked, write_atomically
 
 VERSION = 1
 """The version of this schema. A database with a higher one needs a newer program."""

@@ -21,8 +21,7 @@ from playbook_supervisor.project.conditions.probes import Workspace as Workspace
 from playbook_supervisor.project.expressions.requirement import SINCE_LAUNCH, requirement
 from playbook_supervisor.project.settings.checks import find_check
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.disk.files import contained, digest
-from playbook_supervisor.system.disk.stamps import Stamp, stamp
+from playbook_supervisor.system.disk.files import Stamp, contained, digest, stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

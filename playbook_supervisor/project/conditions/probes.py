@@ -18,8 +18,7 @@ from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.expressions.requirement import Requirement
 from playbook_supervisor.project.settings.checks import Checking, find_check, prove
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.disk.files import contained, digest, read_bytes
-from playbook_supervisor.system.disk.stamps import Stamp, rewritten
+from playbook_supervisor.system.disk.files import Stamp, contained, digest, read_bytes, rewritten
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 
 TYPE_CHECKING = False

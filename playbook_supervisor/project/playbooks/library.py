@@ -26,11 +26,11 @@ from playbook_supervisor.system.disk import templates
 from playbook_supervisor.system.disk.files import (
     contained,
     ensure_folder,
+    locked,
     read_bytes,
     sweep,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git import checkout
 
 TOP = ".playbooks"

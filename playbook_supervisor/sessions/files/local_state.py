@@ -17,8 +17,7 @@ from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.serialize import entry_from_json, entry_to_json
 from playbook_supervisor.system.disk.ab_file import ABFile
-from playbook_supervisor.system.disk.files import digest, read_bytes
-from playbook_supervisor.system.disk.stamps import Stamp
+from playbook_supervisor.system.disk.files import Stamp, digest, read_bytes
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 
 TYPE_CHECKING = False

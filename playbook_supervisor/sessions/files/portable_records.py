@@ -19,8 +19,7 @@ from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.sessions.files import integrity
 from playbook_supervisor.sessions.files.integrity import RECORDS
 from playbook_supervisor.sessions.files.local_state import Launch, Runtime
-from playbook_supervisor.system.disk.files import digest
-from playbook_supervisor.system.disk.stamps import Stamp
+from playbook_supervisor.system.disk.files import Stamp, digest
 
 _HEADER = "# Digests of what the steps found at their launch, for a resume on another machine.\n"
 _DIGESTS = ("failing", "waivers", "findings")

@@ -19,8 +19,12 @@ from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.records import as_mapping
-from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import (
+    ensure_folder,
+    locked,
+    read_bytes,
+    write_atomically,
+)
 
 _FILE = "tokens.json"
 _LOCK = "tokens.lock"

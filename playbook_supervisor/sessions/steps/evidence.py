@@ -52,8 +52,7 @@ from playbook_supervisor.sessions.files.local_state import Launch, Runtime
 from playbook_supervisor.sessions.steps import step_data
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.steps.beginnings import tree_of, wants
-from playbook_supervisor.system.disk.files import digest
-from playbook_supervisor.system.disk.stamps import rewritten
+from playbook_supervisor.system.disk.files import digest, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -46,10 +46,10 @@ from playbook_supervisor.system.disk.files import (
     contained,
     digest,
     ensure_folder,
+    locked,
     read_bytes,
     sweep,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git.checkout import Checkout, refreshed
 
 TYPE_CHECKING = False

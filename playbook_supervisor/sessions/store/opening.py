@@ -43,13 +43,13 @@ from playbook_supervisor.system.disk.files import (
     assembled,
     digest,
     ensure_folder,
+    locked,
     put_aside,
     read_bytes,
     remove,
     unfinished,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git.checkout import Checkout
 
 TYPE_CHECKING = False

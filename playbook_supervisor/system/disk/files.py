@@ -1,4 +1,4 @@
-"""Files: atomic writes, digests, containment.
+"""Files: atomic writes, digests, containment, locks and stamps.
 
 The only module that writes the project's and the sessions' files. A write is a temporary file in
 the same folder and a rename, so a reader sees the old content or the new one, never a mixture.
@@ -7,18 +7,22 @@ the same folder and a rename, so a reader sees the old content or the new one, n
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
+
 
 TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
@@ -333,3 +337,113 @@ def unreadable(path: Path, error: OSError | ValueError) -> StorageError:
     return StorageError(
         "PB-IO-READ", f"cannot read {str(path)!r}: {reason}", where=str(path), cause=reason
     )
+
+
+# ── locks ─────────────────────────────────────────────────────────────────────────────────────
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries
+
+
+@contextmanager
+def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
+    """Hold the lock file `path`, against other processes and other threads.
+
+    The file has no other purpose and is never replaced, since a lock belongs to an inode. The
+    operating system frees it when its holder dies. StateError PB-STATE-BUSY after `timeout` s.
+    """
+    deadline = time.monotonic() + timeout
+    descriptor = None
+    pause = _FIRST_PAUSE
+    try:
+        while (descriptor := _try_lock(path)) is None:
+            if time.monotonic() >= deadline:
+                said = f"another process has held {path} for {timeout:g} seconds"
+                raise StateError("PB-STATE-BUSY", said, where=str(path))
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+    except OSError as error:
+        raise unwritable("cannot lock", path, error) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(path: Path) -> int | None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # If the file was removed since it was opened, this lock protects nothing.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+# ── stamps: whether a file was written between two looks ──────────────────────────────────────
+
+_CHUNK = 1 << 20
+
+
+class Stamp(Record):
+    """Tells whether a file was written again.
+
+    Inode and time detect a rewrite with the same content, the digest one that reset the time. A
+    stamp that was made on another machine has the digest alone, and inode and time 0.
+    """
+
+    inode: int
+    mtime_ns: int
+    digest: str
+
+    @classmethod
+    def of_content(cls, digest: str) -> Stamp:
+        """The stamp of a file on another machine."""
+        return cls(0, 0, digest)
+
+    @property
+    def portable(self) -> bool:
+        """True if only the content is known."""
+        return self.inode == 0
+
+    def as_list(self) -> list[int | str]:
+        """Its form in JSON: inode, mtime in ns, digest."""
+        return [self.inode, self.mtime_ns, self.digest]
+
+    @classmethod
+    def from_list(cls, values: Sequence[object]) -> Stamp:
+        """The stamp of such a list; StateError PB-STATE-CORRUPT for anything else."""
+        match values:
+            case [int() as inode, int() as mtime_ns, str() as of_content]:
+                return cls(inode, mtime_ns, of_content)
+        raise StateError("PB-STATE-CORRUPT", "a recorded stamp has the wrong form")
+
+
+def rewritten(before: Stamp | None, now: Stamp | None) -> bool:
+    """True if a file was written between two stamps of it; None if it was absent."""
+    if before is not None and now is not None and before.portable:
+        return before.digest != now.digest
+    return before != now
+
+
+def stamp(path: Path) -> Stamp | None:
+    """The present stamp of a regular file; None if there is none (absent, a folder, …)."""
+    try:
+        descriptor = open_regular(path)
+        if descriptor is None:
+            return None
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            summed = sha256(status.st_size)
+            while chunk := file.read(_CHUNK):
+                summed.update(chunk)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    return Stamp(status.st_ino, status.st_mtime_ns, summed.hexdigest())

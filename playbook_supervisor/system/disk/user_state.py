@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
-from playbook_supervisor.system.disk.locks import locked
+from playbook_supervisor.system.disk.files import (
+    ensure_folder,
+    locked,
+    read_bytes,
+    write_atomically,
+)
 
 _ONLY_THE_USER = 0o600
 _LARGEST = 1 << 20

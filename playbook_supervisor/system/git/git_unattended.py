@@ -18,11 +18,11 @@ from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
+    locked,
     read_bytes,
     remove,
     write_atomically,
 )
-from playbook_supervisor.system.disk.locks import locked
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
 from playbook_supervisor.system.process.cancellation import uncancellable
 
