@@ -150,7 +150,7 @@ class Running:
 
 
 class Agent(Protocol):
-    """The contract of a plugin; `playbook_supervisor.testing` checks that it keeps this contract.
+    """The contract of a plugin, which `playbook_supervisor.testing` checks.
 
     Optional attributes describe it further: `keeps_budgets`, `reads_claude_commands`, `asks`, and
     `can_continue(call)`.

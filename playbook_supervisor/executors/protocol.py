@@ -280,7 +280,7 @@ class Context:
 
 
 class Executor(Protocol):
-    """The contract of a plugin; `playbook_supervisor.testing` checks that it keeps this contract.
+    """The contract of a plugin, which `playbook_supervisor.testing` checks.
 
     It may also have a method `check(task, project)`, which foresees: it raises StepError or
     PolicyError if the task cannot succeed, and lets through what is not known. `playbook check`

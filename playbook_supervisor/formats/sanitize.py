@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 # Compiled at their first use: plain text needs none of them.
 # Every alternative ends at the next ESC or line end, so that the search stays linear.
@@ -101,8 +102,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     """The allowed word that is most similar; empty if none is similar."""
     if len(word) > _LONGEST_WORD:
         return ""
-    from difflib import get_close_matches
-    from itertools import islice
+    from difflib import get_close_matches  # only for a word that is wrong
 
     spelled = {candidate.casefold(): candidate for candidate in islice(allowed, _MOST_WORDS)}
     near = get_close_matches(word.casefold(), spelled, n=1)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from playbook_supervisor.formats.yaml_writer import flow, pair
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 _REST_OF_LINE = re.compile(r"[^\r\n]*")
 _WHOLE_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)?")
@@ -48,8 +46,6 @@ def edit_entry(fragment: bytes, before: Mapping[str, object], after: Mapping[str
 
 class _Editor:
     def __init__(self, text: str) -> None:
-        from ruamel.yaml import YAML  # heavy
-
         self._bom = "\ufeff" if text.startswith("\ufeff") else ""
         self._text = text.removeprefix("\ufeff")
         self._newline = "\r\n" if "\r\n" in text else "\n"
@@ -93,8 +89,6 @@ class _Editor:
                 self._add(node, at[anchor][1], key, value)
 
     def _value(self, node: Node, before: object, after: object) -> None:
-        from ruamel.yaml.nodes import MappingNode, SequenceNode  # heavy
-
         if isinstance(node, MappingNode) and _both(Mapping, before, after):
             self.mapping(node, before, after)  # type: ignore[arg-type]
         elif isinstance(node, SequenceNode) and _both(list, before, after):

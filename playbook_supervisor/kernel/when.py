@@ -11,6 +11,7 @@ A fixed little grammar, without `and`, `or`, calls and arithmetic:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -141,8 +142,6 @@ def _comparison(text: str, at: int) -> tuple[str, Literal, int]:
     literal = re.compile(_LITERAL).match(text, operator.end())
     if literal is None:
         _fail(operator.end(), 'a value such as "x", 3, true or null is expected here')
-    import json
-
     try:
         value: Literal = json.loads(literal[0])
     except ValueError:
@@ -185,7 +184,5 @@ def _shown(value: object) -> str:
         case list():
             return "a list"
         case _:
-            import json
-
             text = json.dumps(value, ensure_ascii=False)
             return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
