@@ -139,7 +139,7 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     limited = stream.limit_ends and status in (429, None) and not disconnected
     if error == "usage_limit_reached" or limited:
         return _limit_verdict(stream, text)
-    if limit := output_limit(f"{error} {text}"):
+    if limit := _output_limit(f"{error} {text}"):
         return Verdict(limit)
     number = status if isinstance(status, int) else _named_status(text)
     if number in _NOT_LOGGED_IN or stream.api_error == "authentication_failed":
@@ -164,7 +164,7 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     return Verdict(_failure("PB-AGENT-FAILED", f"{ended}: {reason}" if reason else ended, cause))
 
 
-def output_limit(text: str) -> Failure | None:
+def _output_limit(text: str) -> Failure | None:
     """The failure if the client's words say that an answer reached its greatest length."""
     if _CONTEXT_LIMIT in text:
         return _ended("prompt_too_long", "")
@@ -174,7 +174,7 @@ def output_limit(text: str) -> Failure | None:
 def subagent_failure(reason: str) -> Failure:
     """The failure of a subagent that, in the client's words, did not complete."""
     code = "PB-AGENT-API" if _named_status(reason) >= _SERVER_ERROR else "PB-AGENT-FAILED"
-    return output_limit(reason) or _failure(code, first_line(reason))
+    return _output_limit(reason) or _failure(code, first_line(reason))
 
 
 def stopped_by_hook(hook: str) -> Failure:

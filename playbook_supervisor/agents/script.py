@@ -60,7 +60,7 @@ class ScriptAgent:
 
     def can_continue(self, call: Call) -> bool:
         """A script goes on behind any request of its own."""
-        return asked_before(call) > 0
+        return _asked_before(call) > 0
 
     def run(self, call: Call) -> Running:
         action = self._script.action(call.step, call.attempt)
@@ -128,7 +128,7 @@ def _ending(messages: Iterator[Message], action: ScriptAction) -> Iterator[Messa
 # for which it waits. So it keeps no transcript.
 
 
-def asked_before(call: Call) -> int:
+def _asked_before(call: Call) -> int:
     """The number of the request, from 1, at which the conversation continues; 0 for a new one."""
     found = re.fullmatch(r"script-([1-9][0-9]{0,5})", call.conversation)
     return int(found[1]) if found else 0
@@ -150,7 +150,7 @@ class _AskingScript:
 
     def messages(self) -> Iterator[Message]:
         action, told = self._action, ""
-        first = max(asked_before(self._call), 1)
+        first = max(_asked_before(self._call), 1)
         for number, wanted in list(enumerate(action.ask, 1))[first - 1 :]:
             yield Message(printable(described(wanted.tool, wanted.input)))
             reply = self._reply(wanted, f"{NAME}-{number}")

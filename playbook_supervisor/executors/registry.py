@@ -52,11 +52,6 @@ def find(namespace: str) -> Executor:
     )
 
 
-def known() -> tuple[str, ...]:
-    """Every namespace that an executor carries out here."""
-    return tuple(sorted({*BUILT_IN, *plugins.offered(plugins.EXECUTORS)}))
-
-
 def _load(entry_point: EntryPoint) -> Executor:
     try:
         executor: Executor = entry_point.load()()

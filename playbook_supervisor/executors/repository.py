@@ -85,7 +85,7 @@ class Repository:
     def ask(self, *arguments: str) -> str:
         done = self.git(*arguments)
         if done.returncode != 0:
-            raise refused(f"git {arguments[0]}", done)
+            raise _refused(f"git {arguments[0]}", done)
         return done.stdout
 
     def change(self, *arguments: str, stdin: bytes = b"", doing: str = "") -> None:
@@ -97,7 +97,7 @@ class Repository:
                 "Remove it if no git runs here, then run the step again.",
             )
         if done.returncode != 0:
-            raise refused(f"git {arguments[0]}", done, doing)
+            raise _refused(f"git {arguments[0]}", done, doing)
 
     @property
     def root(self) -> Path:
@@ -182,7 +182,7 @@ class Repository:
         address, env = push_address(self.git, remote), quiet_ssh(self.git)
         tip, asked = remote_tip(self._quietly, address, branch, env)
         if asked.returncode != 0:
-            raise refused(f"asking {remote} for its branches", asked)
+            raise _refused(f"asking {remote} for its branches", asked)
         return Upstream(remote, branch, address, env, tip)
 
     def fast_forward(self, upstream: Upstream) -> str:
@@ -198,7 +198,7 @@ class Repository:
         wanted = f"{HEADS}{upstream.branch}"
         fetched = self._quietly("fetch", *quietly, "--", upstream.address, wanted, env=upstream.env)
         if fetched.returncode != 0:
-            raise refused("git fetch", fetched)
+            raise _refused("git fetch", fetched)
         apart = ("rev-list", "--left-right", "--count", f"{head}...{upstream.tip}")
         here, there = map(int, self.ask(*apart).split())
         if here:
@@ -243,7 +243,7 @@ def short(commit: str) -> str:
     return commit[:_SHORT]
 
 
-def refused(what: str, done: Completed, doing: str = "") -> StepError:
+def _refused(what: str, done: Completed, doing: str = "") -> StepError:
     """The error of a command that git refused, with its last lines."""
     if doing and (blocked := re.findall(_BLOCKED, done.stderr)):
         return _would_overwrite(doing, blocked)
@@ -263,7 +263,7 @@ def _would_overwrite(doing: str, files: list[str]) -> StepError:
 def _push_refused(upstream: Upstream, done: Completed) -> StepError:
     reason = re.search(_REJECTED, done.stdout)
     if reason is None:
-        return refused("git push", done)
+        return _refused("git push", done)
     said = refusal(done)
     told = " / ".join(line for line in said.lines if line.startswith("remote:"))
     words = first_line(": ".join(filter(None, (reason[1], told))), _LAST_WORDS)
