@@ -97,13 +97,13 @@ def test_an_agent_decides_nothing_in_the_fleet(fleet: Fleet, loot: Path) -> None
     playbook = f"{sys.executable} -m playbook_supervisor"
     commands = [
         f"answer --session {waiting} continue",
-        f"cancel {queued}",
+        f"abort {queued}",
         f"fleet retry {queued}",
         f"fleet rebuild --repo file://{fleet.origin.root}",
         "fleet prune --older-than 0",
         "fleet limits default --none",
-        "worker --drain",
-        "submit three --mode autonomous",
+        "fleet worker --drain",
+        "fleet submit three --mode autonomous",
     ]
     script = f"""\
 export PLAYBOOK_FLEET=sqlite:///{fleet.database.address.file}
