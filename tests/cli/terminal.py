@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from screen import Screen
+from support.in_process import Forked
 from support.scratch_project import Project
 
 _PATIENCE = 120.0
@@ -23,25 +24,40 @@ _FRAME_ENDS = "\x1b[?2026l"
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
+USUAL: tuple[str, ...] = (sys.executable, "-m", "playbook_supervisor")
+AT_ITS_START = ("LANG", "LC_", "PYTHON")
+"""Variables that Python reads only at its start: a copy of this process would not heed them."""
+
+
 class Terminal:
     """`playbook ARGS` on a terminal of 100 columns; `shown` is the whole output."""
 
-    program: tuple[str, ...] = (sys.executable, "-m", "playbook_supervisor")
+    program = USUAL
 
     def __init__(self, project: Project, *args: str, **env: str) -> None:
         self._ours, theirs = pty.openpty()
         size = struct.pack("HHHH", 30, 100, 0, 0)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
-        self.process = subprocess.Popen(
-            [*self.program, *args],
-            cwd=project.root,
-            env={**project.environment, "TERM": "xterm-256color", **env},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=_take_control,  # in this order: a session of its own, then its terminal
-        )
+        own = {**project.env, **env}
+        env = {**project.environment, "TERM": "xterm-256color", **env}
+        measured = any(name.startswith("COVERAGE_") for name in env)
+        self.process: Forked | subprocess.Popen[bytes]
+        fresh = measured or any(name.startswith(AT_ITS_START) for name in own)
+        if self.program == USUAL and not fresh:
+            self.process = Forked(
+                args, cwd=project.root, env=env, stream=theirs, first=_take_control
+            )
+        else:
+            self.process = subprocess.Popen(
+                [*self.program, *args],
+                cwd=project.root,
+                env=env,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+                preexec_fn=_take_control,  # in this order: a session of its own, then its terminal
+            )
         os.close(theirs)
         self.raw = ""
         self._read_to = self._drawn_to = 0

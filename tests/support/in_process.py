@@ -1,7 +1,8 @@
 """Runs the program inside the test process: `main()` with its own streams, folder and environment.
 
 Starting a process costs more than most commands. Tests start one only for what needs it: signals,
-kills, terminals, closed streams, several at once, or the modules that a command imports.
+kills, terminals, closed streams, several at once, or the modules that a command imports. Where only
+the process matters, a copy of the test process serves, which has imported everything: `Forked`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +74,88 @@ def run(
         sys.stderr.flush()
         out, err = (_content(file) for file in files[1:])
     return Result(code, out, "" if merged else err)
+
+
+class Forked:
+    """`playbook ARGV` in a copy of this process, with one file for all its streams.
+
+    It has the methods of `subprocess.Popen`. `/proc` shows the test process's command line and
+    environment. `first` happens before all else.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stream: int,
+        first: Callable[[], object],
+    ) -> None:
+        self.returncode: int | None = None
+        with warnings.catch_warnings(action="ignore"):  # of threads, which the copy does not need
+            self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                code = _as_program(argv, cwd, env, stream, first)
+            except BaseException:
+                traceback.print_exc()
+                code = 70
+            finally:
+                os._exit(code)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float = 60.0) -> int:
+        until = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            assert time.monotonic() < until, f"it does not end within {timeout} s"
+            time.sleep(0.01)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _as_program(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], stream: int, first: Callable[[], object]
+) -> int:
+    """Become the program: what the test process has opened, handles and ignores is undone."""
+    sys.settrace(None)
+    warnings.resetwarnings()
+    for signaled in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        signal.signal(
+            signaled, signal.default_int_handler if signaled == signal.SIGINT else signal.SIG_DFL
+        )
+    os.setsid()
+    for number in range(3):
+        os.dup2(stream, number)
+    first()
+    for number, name in enumerate(_STREAMS):
+        mode = "r" if number == 0 else "w"
+        setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(cwd)
+    tempfile.tempdir = None
+    sys.argv = ["playbook", *argv]
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for its threads, as Python does
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
 
 
 def _content(file: IO[bytes]) -> str:
