@@ -66,7 +66,7 @@ class ABFile(Record, frozen=False):
 
     @property
     def unchanged(self) -> bool:
-        """Whether no process has written since this object last read or wrote.
+        """True if no process has written since this object last read or wrote.
 
         The next write, by whichever process, begins with the file that is not the newest.
         """

@@ -118,7 +118,7 @@ def own_filters(root: Path | None) -> tuple[str, ...]:
 
 
 def has_hooks(hooks: Path) -> bool:
-    """Whether there is a hook in this folder that git would run."""
+    """True if there is a hook in this folder that git would run."""
     if not hooks.is_dir():
         return False
     return any(not hook.suffix and os.access(hook, os.X_OK) for hook in hooks.iterdir())
