@@ -7,7 +7,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ def prepared(project: Project) -> Project:
         "bytes",
         "endless",
         *(
-            pytest.param(each, marks=pytest.mark.long)
+            pytest.param(each, marks=pytest.mark.thorough)
             for each in ("text", "nothing", "separators", "failure")
         ),
     ],
@@ -69,13 +68,11 @@ def prepared(project: Project) -> Project:
 def test_a_git_that_prints_rubbish_is_named(prepared: Project, kind: str) -> None:
     on_path(prepared, "git", RUBBISH[kind])
     for command in COMMANDS:
-        began = time.monotonic()
         done = prepared.process(*command)
         said = done.out + done.err
         assert "PB-BUG" not in said, (command, said)
         assert "Traceback" not in said, (command, said)
         assert done.code in range(5), (command, said)
-        assert time.monotonic() - began < 100
 
 
 @pytest.mark.parametrize("kind", ["text", "nothing", "separators"])
