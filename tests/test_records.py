@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import new_class
@@ -61,7 +60,7 @@ class Route(Record, slots=False):
         return len(self.stops)
 
 
-def make(kind: Callable[..., Any], *given: object, **named: object) -> Any:
+def make(kind: type[Any], *given: object, **named: object) -> Any:
     """A call that a type checker would refuse."""
     return kind(*given, **named)
 
@@ -71,113 +70,170 @@ def define(name: str, base: type, body: dict[str, Any]) -> type:
     return new_class(name, (base,), exec_body=lambda namespace: namespace.update(body))
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (Spot(line=3, col=7), Spot(3, 7)),
-        ((Spot(3).line, Spot(3).col, Spot(3).note), (3, 1, "")),
-        (Tally("a", [5]).marks, [5]),
-        (Tally("first tally").title, "First Tally"),
-        (Call(step="plan").step, "plan"),
-        ([thing == Spot(3) for thing in (Spot(3), Other(3), (3, 1, ""))], [True, False, False]),
-        (Spot(3) == Spot(3, note="x"), False),
-        (Call(step="plan", secrets=("x",)), Call(step="plan")),
-        (hash(Call(step="plan", secrets=("x",))), hash(Call(step="plan"))),
-        ({Spot(3): "here"}[Spot(3, 1)], "here"),
-        (hasattr(Spot(3), "__dict__"), False),
-        (repr(Spot(3, note="x")), "Spot(line=3, col=1, note='x')"),
-        (repr(Call(step="plan", secrets=("hush",))), "Call(step='plan')"),
-        (fields(Spot), ("line", "col", "note")),
-        (fields(Spot(3)), ("line", "col", "note")),
-        (as_mapping(Spot(3)), {"line": 3, "col": 1, "note": ""}),
-    ],
-)
-def test_a_record_is_made_compared_and_shown(found: object, expected: object) -> None:
-    assert found == expected
+class TestARecordIsMade:
+    def test_from_positional_or_named_arguments(self) -> None:
+        assert Spot(3, 7) == Spot(line=3, col=7) == Spot(3, col=7)
+
+    def test_with_defaults_for_missing_arguments(self) -> None:
+        assert (Spot(3).line, Spot(3).col, Spot(3).note) == (3, 1, "")
+
+    def test_with_a_new_default_from_a_factory(self) -> None:
+        first, second = Tally("a"), Tally("b")
+        first.marks.append(1)
+        assert (first.marks, second.marks) == ([1], [])
+
+    def test_with_the_argument_instead_of_a_factorys_default(self) -> None:
+        assert Tally("a", [5]).marks == [5]
+
+    def test_and_runs_post_init(self) -> None:
+        assert Tally("first tally").title == "First Tally"
+
+    def test_by_name_only_if_declared_so(self) -> None:
+        assert Call(step="plan").step == "plan"
+        with pytest.raises(TypeError, match=r"Call\(\) takes 0 positional arguments, but 1 were"):
+            make(Call, "plan")
+
+    def test_and_matches_positional_and_named_patterns(self) -> None:
+        match Spot(3, 7):
+            case Spot(line, col, note=""):
+                assert (line, col) == (3, 7)
+            case _:
+                pytest.fail("no match")
 
 
-def test_each_record_has_a_new_default_from_a_factory() -> None:
-    first, second = Tally("a"), Tally("b")
-    first.marks.append(1)
-    assert (first.marks, second.marks) == ([1], [])
+class TestAWrongCallIsRefused:
+    """The message names the first mistake."""
+
+    @pytest.mark.parametrize(
+        ("given", "named", "says"),
+        [
+            ((), {}, "Spot() is missing 'line'"),
+            ((1, 2, "", 4), {}, "Spot() takes 3 positional arguments, but 4 were given"),
+            ((1,), {"row": 2}, "Spot() has no field 'row'"),
+            ((), {"row": 2}, "Spot() has no field 'row'"),
+            ((1,), {"line": 1}, "Spot() got 'line' twice"),
+        ],
+    )
+    def test_with_a_clear_message(
+        self, given: tuple[object, ...], named: Mapping[str, object], says: str
+    ) -> None:
+        with pytest.raises(TypeError) as refused:
+            make(Spot, *given, **named)
+        assert str(refused.value) == says
+
+    @pytest.mark.parametrize("name", ["total", "title"])
+    def test_that_sets_a_field_that_is_no_argument(self, name: str) -> None:
+        with pytest.raises(TypeError, match=rf"Tally\(\) has no field '{name}'"):
+            make(Tally, "a", **{name: 1})
 
 
-def test_a_record_matches_positional_and_named_patterns() -> None:
-    match Spot(3, 7):
-        case Spot(line, col, note=""):
-            assert (line, col) == (3, 7)
-        case _:
-            pytest.fail("no match")
+class TestAFrozenRecord:
+    def test_cannot_be_changed(self) -> None:
+        spot: Any = Spot(3)
+        with pytest.raises(AttributeError, match="Spot is frozen: 'line' cannot be set"):
+            spot.line = 4
+        with pytest.raises(AttributeError, match="Spot is frozen: 'line' cannot be deleted"):
+            del spot.line
+        assert spot == Spot(3)
+
+    def test_has_no_dict(self) -> None:
+        assert not hasattr(Spot(3), "__dict__")
+
+    def test_is_hashable(self) -> None:
+        assert {Spot(3): "here"}[Spot(3, 1)] == "here"
+
+    def test_without_slots_can_have_a_cached_property(self) -> None:
+        route: Any = Route(("a", "b"))
+        assert (route.length, route.length) == (2, 2)
+        assert route == Route(("a", "b"))
+        with pytest.raises(AttributeError, match="Route is frozen"):
+            route.stops = ()
 
 
-def test_a_record_without_slots_can_have_a_cached_property() -> None:
-    route = Route(("a", "b"))
-    assert (route.length, route.length) == (2, 2)
-    assert route == Route(("a", "b"))
-    assert replace(route, stops=("a",)).length == 1
+class TestAMutableRecord:
+    def test_can_be_changed(self) -> None:
+        tally = Tally("a")
+        tally.total = 3
+        assert tally.total == 3
+        del tally.total
+        assert not hasattr(tally, "total")
+
+    def test_refuses_an_unknown_field(self) -> None:
+        tally: Any = Tally("a")
+        with pytest.raises(AttributeError):
+            tally.totel = 3
+
+    def test_is_not_hashable(self) -> None:
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(Tally("a"))
 
 
-def test_a_record_that_is_not_frozen_can_be_changed() -> None:
-    tally = Tally("a")
-    tally.total = 3
-    assert tally.total == 3
-    del tally.total
-    assert not hasattr(tally, "total")
+class TestRecordsAreEqual:
+    def test_only_to_records_of_their_own_class(self) -> None:
+        alike: tuple[object, ...] = (Spot(3), Other(3), (3, 1, ""), None)
+        assert [thing == Spot(3) for thing in alike] == [True, False, False, False]
+
+    def test_with_equal_fields(self) -> None:
+        assert Spot(3) != Spot(3, note="x")
+
+    def test_except_for_fields_with_compare_false(self) -> None:
+        assert Call(step="plan", secrets=("x",)) == Call(step="plan")
+        assert hash(Call(step="plan", secrets=("x",))) == hash(Call(step="plan"))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "kind", "says"),
-    [
-        (lambda: make(Spot), TypeError, "Spot() is missing 'line'"),
-        (
-            lambda: make(Spot, 1, 2, "", 4),
-            TypeError,
-            "Spot() takes 3 positional arguments, but 4 were given",
-        ),
-        (lambda: make(Spot, 1, row=2), TypeError, "Spot() has no field 'row'"),
-        (lambda: make(Spot, row=2), TypeError, "Spot() has no field 'row'"),
-        (lambda: make(Spot, 1, line=1), TypeError, "Spot() got 'line' twice"),
-        (lambda: make(Tally, "a", total=1), TypeError, "Tally() has no field 'total'"),
-        (lambda: make(Tally, "a", title=1), TypeError, "Tally() has no field 'title'"),
-        (lambda: make(Call, "plan"), TypeError, "takes 0 positional arguments, but 1 were"),
-        (lambda: make(replace, Spot(3), row=1), TypeError, "Spot() has no field 'row'"),
-        (lambda: setattr(Spot(3), "line", 4), AttributeError, "'line' cannot be set"),
-        (lambda: delattr(Spot(3), "line"), AttributeError, "'line' cannot be deleted"),
-        (lambda: setattr(Route(()), "stops", ()), AttributeError, "Route is frozen"),
-        (lambda: setattr(Tally("a"), "totel", 3), AttributeError, "totel"),
-        (lambda: hash(Tally("a")), TypeError, "unhashable"),
-        (
-            lambda: define("Wider", Spot, {"__annotations__": {"width": "int"}}),
-            TypeError,
-            "Wider needs fields, and no base but Record",
-        ),
-        (lambda: define("Empty", Record, {}), TypeError, "Empty needs fields"),
-        (
-            lambda: define("Shared", Record, {"__annotations__": {"marks": "list"}, "marks": []}),
-            TypeError,
-            "Shared.marks: ",
-        ),
-    ],
-)
-def test_what_is_wrong_is_refused_and_named(
-    wrong: Callable[[], object], kind: type[Exception], says: str
-) -> None:
-    with pytest.raises(kind, match=re.escape(says)):
-        wrong()
+class TestARecordShows:
+    def test_its_fields_as_in_a_call(self) -> None:
+        assert repr(Spot(3, note="x")) == "Spot(line=3, col=1, note='x')"
+
+    def test_no_field_with_repr_false(self) -> None:
+        assert repr(Call(step="plan", secrets=("hush",))) == "Call(step='plan')"
+
+    def test_the_names_of_its_fields(self) -> None:
+        assert fields(Spot) == fields(Spot(3)) == ("line", "col", "note")
+
+    def test_itself_as_a_mapping(self) -> None:
+        assert as_mapping(Spot(3)) == {"line": 3, "col": 1, "note": ""}
 
 
-@given(st.integers(), st.integers(), st.text(), st.integers())
-def test_replace_changes_the_named_fields_only(line: int, col: int, note: str, other: int) -> None:
-    spot = Spot(line, col, note)
-    assert replace(spot, col=other) == Spot(line, other, note)
-    assert spot == Spot(line, col, note)
+class TestReplace:
+    @given(st.integers(), st.integers(), st.text(), st.integers())
+    def test_changes_the_named_fields_only(
+        self, line: int, col: int, note: str, other: int
+    ) -> None:
+        spot = Spot(line, col, note)
+        assert replace(spot, col=other) == Spot(line, other, note)
+        assert spot == Spot(line, col, note)
+
+    def test_runs_post_init_again(self) -> None:
+        tally = Tally("a", [1])
+        tally.total = 9
+        later = replace(tally, name="b")
+        assert (later.title, later.marks, later.total) == ("B", [1], 0)
+
+    def test_does_not_copy_cached_properties(self) -> None:
+        route = Route(("a", "b"))
+        assert route.length == 2
+        assert replace(route, stops=("a",)).length == 1
+
+    def test_refuses_an_unknown_field(self) -> None:
+        wrong: dict[str, Any] = {"row": 1}
+        with pytest.raises(TypeError, match=r"Spot\(\) has no field 'row'"):
+            replace(Spot(3), **wrong)
 
 
-def test_replace_runs_post_init_again() -> None:
-    tally = Tally("a", [1])
-    tally.total = 9
-    later = replace(tally, name="b")
-    assert (later.title, later.marks, later.total) == ("B", [1], 0)
+class TestAClassIsRefused:
+    def test_that_inherits_from_a_record(self) -> None:
+        with pytest.raises(TypeError, match="Wider needs fields, and no base but Record"):
+            define("Wider", Spot, {"__annotations__": {"width": "int"}})
+
+    def test_that_has_no_fields(self) -> None:
+        with pytest.raises(TypeError, match="Empty needs fields"):
+            define("Empty", Record, {})
+
+    def test_with_a_mutable_default(self) -> None:
+        body = {"__annotations__": {"marks": "list[int]"}, "marks": []}
+        with pytest.raises(TypeError, match=r"Shared\.marks: .* use a factory"):
+            define("Shared", Record, body)
 
 
 def test_records_do_not_import_what_makes_dataclasses_slow() -> None:
