@@ -92,6 +92,7 @@ HOSTILE_NAMES = (
 )
 
 
+@pytest.mark.long
 def test_hostile_answers_and_names_change_nothing(forge: Forge) -> None:
     begins = {"playbook": "auto-feature", "feature": "013"}
     for inputs in (*HOSTILE_NAMES, begins, *HOSTILE_ANSWERS):

@@ -57,7 +57,7 @@ def prepared(project: Project) -> Project:
 @pytest.mark.parametrize(
     "kind",
     [
-        "bytes",
+        pytest.param("bytes", marks=pytest.mark.long),
         "endless",
         *(
             pytest.param(each, marks=pytest.mark.thorough)

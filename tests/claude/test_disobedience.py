@@ -86,7 +86,6 @@ class TestOnlyTheLicensedStep:
         assert bound is not None
         assert not bound.stalled
 
-    @pytest.mark.smoke
     def test_a_step_behind_the_gate_is_not_launched(self, project: Project, go: Go) -> None:
         """Row: only the licensed step. At the open gate it starts what the gate guards."""
 
