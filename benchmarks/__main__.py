@@ -138,7 +138,7 @@ def _measured(folder: Path) -> Iterator[Row]:
 def _checks(folder: Path) -> Iterator[Row]:
     root = sample.repository(folder / "checks")
     (root / "one.yaml").write_bytes(sample.playbook(20, "one", conditions=True))
-    yield _whole("`playbook check FILE`, 20 steps", ["check", "one.yaml"], root, 4.0)
+    yield _whole("`playbook check FILE`, 20 steps", ["check", "one.yaml"], root, 5.0)
     names = [f"p{number}.yaml" for number in range(1000)]
     for name in names:
         (root / name).write_bytes(sample.playbook(20, name[:-5], conditions=True))
@@ -188,7 +188,7 @@ def _client(folder: Path) -> Iterator[Row]:
     for command in ("next", "report"):
         took, passed = _client_call(command, folder / command, 10, 60)
         what = f"`playbook {command}`, 60 steps, 10 journal entries"
-        yield _ratio(what, took, passed, 4.0)
+        yield _ratio(what, took, passed, 5.0)
         few, many = (
             took / passed
             for took, passed in (
@@ -199,7 +199,7 @@ def _client(folder: Path) -> Iterator[Row]:
         row = _grown(f"`playbook {command}`, 1,060 steps, 1,000 entries against 10", few, many)
         yield replace(row, absolute=f"{many:.1f} × against {few:.1f} ×")
     sample.part_of_the_way(root := sample.repository(folder / "gate"), 10, 60, gate=True)
-    yield _whole("`playbook next` at a gate, with its context", ["next"], root, 4.0)
+    yield _whole("`playbook next` at a gate, with its context", ["next"], root, 5.0)
 
 
 def _hooks(folder: Path) -> Iterator[Row]:
