@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _NOT_CREATED = frozenset({"PB-STATE-NO-SESSION", "PB-STATE-REFUSED"})
 
 
-class _Untold(Record, frozen=False):
+class _Unreported(Record, frozen=False):
     """What has happened and no snapshot of the tree has reported yet: an error came between.
 
     `below` are the snapshots of the children to which the events belong.
@@ -92,14 +92,14 @@ class SessionTree:
         )
         self._children: dict[str, SessionTree] = {}
         """Those of the attempts that are under way, by the attempt's own id."""
-        self._untold = _Untold()
+        self._unreported = _Unreported()
         self._held = self._exists = False
 
     # ── what drivers call ───────────────────────────────────────────────────────────────────
 
     def look(self) -> Snapshot:
         """What is outstanding now, with nothing answered and nothing launched."""
-        return self._seen(self.engine.look())
+        return self._with_children(self.engine.look())
 
     def hold(self) -> None:
         """Drive the session and its children alone from here on (`DiskStore.hold`)."""
@@ -113,11 +113,11 @@ class SessionTree:
 
     def advance(self) -> Snapshot:
         """What is outstanding now; checks that are due are answered first."""
-        return self._gone_on(self.engine.advance())
+        return self._with_advanced_children(self.engine.advance())
 
     def begin(self, start: str = "") -> Snapshot:
         """Begin a pending session, at a later step if a person asked for it (`--from`)."""
-        return self._gone_on(self.engine.begin(start, self._begun_above()))
+        return self._with_advanced_children(self.engine.begin(start, self._begun_above()))
 
     def go_on(
         self, start: str = "", *, retry: bool = False, driver: Driver | None = None
@@ -127,7 +127,9 @@ class SessionTree:
         `driver`: also remember that the session is driven in this way.
         """
         above = self._begun_above()
-        return self._gone_on(self.engine.go_on(start, above, retry=retry, driver=driver))
+        return self._with_advanced_children(
+            self.engine.go_on(start, above, retry=retry, driver=driver)
+        )
 
     def _begun_above(self) -> Launch | None:
         return self.store.journal(self.parent.id).begun if self.parent else None
@@ -137,13 +139,15 @@ class SessionTree:
         if self._below(attempt_id, lambda child, own_id: child.report(own_id, outcome)):
             return self.advance()
         returned = Returned(self.store.clock(), attempt_id, outcome)
-        return self._gone_on(self.engine.advance(returned))
+        return self._with_advanced_children(self.engine.advance(returned))
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
         if self._below(attempt_id, lambda child, own_id: child.note_return(own_id, outcome)):
             return self.look()
-        return self._seen(self.engine.record(Returned(self.store.clock(), attempt_id, outcome)))
+        return self._with_children(
+            self.engine.record(Returned(self.store.clock(), attempt_id, outcome))
+        )
 
     def asked(self, attempt_id: str, reason: GateReason, request: Mapping[str, object]) -> Snapshot:
         """A running attempt's agent asks a person, and waits: the gate is journaled.
@@ -152,7 +156,7 @@ class SessionTree:
         """
         if self._below(attempt_id, lambda child, own_id: child.asked(own_id, reason, request)):
             return self.look()
-        return self._seen(
+        return self._with_children(
             self.engine.record(Asked(self.store.clock(), attempt_id, reason, request))
         )
 
@@ -174,25 +178,25 @@ class SessionTree:
         now = self.store.clock()
         when = now if at is None else min(at, now)
         answered = Answered(when, gate_id, resolution, text, by.name, by.via, by.role)
-        return self._seen(self.engine.record(answered))
+        return self._with_children(self.engine.record(answered))
 
     def abort(self, text: str, by: Principal) -> Snapshot:
         """End the session, after its children; a failed one is taken up first, without a run."""
         snapshot = self.look()
         for place, below in snapshot.children.items():
             if not isinstance(below.directive, Finish):
-                self._tell(place, self.child(place).abort(text, by))
+                self._report_later(place, self.child(place).abort(text, by))
         now = self.store.clock()
         first = [TakenUp(now)] if snapshot.manifest.status is SessionStatus.FAILED else []
         end = Cancelled(now, Cancellation.ABORT, text, by.name)
-        return self._seen(self.engine.record(*first, end, anywhere=True))
+        return self._with_children(self.engine.record(*first, end, anywhere=True))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
         """Settle what runs as interrupted; the session stays open. `commits`: also commit it."""
         for place in self.look().children:
-            self._tell(place, self.child(place).interrupt(commits=commits))
+            self._report_later(place, self.child(place).interrupt(commits=commits))
         cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
-        return self._seen(self.engine.record(cancelled, commits=commits, anywhere=True))
+        return self._with_children(self.engine.record(cancelled, commits=commits, anywhere=True))
 
     def close(self) -> Snapshot:
         """The last snapshot of a session that has ended; commits and pushes what is still due."""
@@ -204,7 +208,7 @@ class SessionTree:
         """A launched attempt's worker has gone: its postconditions say whether it had finished."""
         if self._below(attempt.id, lambda child, _: child.lose(_inner(attempt))):
             return self.advance()
-        return self._gone_on(self.engine.lose(attempt))
+        return self._with_advanced_children(self.engine.lose(attempt))
 
     def require_branch(self) -> None:
         """StateError PB-STATE-BRANCH unless the branch of what is under way is checked out."""
@@ -365,43 +369,43 @@ class SessionTree:
         """
         place, slash, rest = path.partition("/")
         if slash and not self._has_returned(place):
-            self._tell(place, act(self.child(place), rest))
+            self._report_later(place, act(self.child(place), rest))
         return bool(slash)
 
     # ── one snapshot of all ─────────────────────────────────────────────────────────────────
 
-    def _seen(self, own: Snapshot) -> Snapshot:
+    def _with_children(self, own: Snapshot) -> Snapshot:
         """The snapshot of the whole tree, from that of this session alone."""
-        if not (due_children(own) or self._untold.events):
+        if not (due_children(own) or self._unreported.events):
             return own
-        own = self._told(own)
+        own = self._keep_back(own)
         for member in _children_due(own):
             try:
-                self._tell(member.own_id, self.child(member.own_id).look())
+                self._report_later(member.own_id, self.child(member.own_id).look())
             except StateError as error:
                 if error.code not in _NOT_CREATED:
                     raise
-        return self._composed(own)
+        return self._compose(own)
 
-    def _gone_on(self, own: Snapshot) -> Snapshot:
-        """As `_seen`, after the children were created and have gone on, and their ends are
+    def _with_advanced_children(self, own: Snapshot) -> Snapshot:
+        """As `_with_children`, after the children were created and have gone on, and their ends are
         journaled."""
-        if not (due_children(own) or self._untold.events):
+        if not (due_children(own) or self._unreported.events):
             return own
         from playbook_supervisor.sessions.tree import children
 
-        own, went = self._told(own), set[str]()
+        own, went = self._keep_back(own), set[str]()
         while due := [each for each in _children_due(own) if each.own_id not in went]:
             ended: dict[str, Outcome] = {}
             for member in due:
                 place = member.own_id
                 went.add(place)
-                child = self._made(own, member)
+                child = self._ensure_child(own, member)
                 if isinstance(child, Failure):
                     ended[place] = Outcome(child)
                     continue
                 below = child._advanced()
-                self._tell(place, below)
+                self._report_later(place, below)
                 if below.manifest.branch != own.manifest.branch:
                     own = self._on_branch_of(own, below)
                 if isinstance(below.directive, Finish):
@@ -410,9 +414,9 @@ class SessionTree:
                     ended[place] = children.outcome(self.store, below)
             for place, outcome in ended.items():
                 returned = Returned(self.store.clock(), place, outcome)
-                own = self._told(self.engine.advance(returned))
+                own = self._keep_back(self.engine.advance(returned))
                 self._children.pop(place, None)
-        return self._composed(own)
+        return self._compose(own)
 
     def _advanced(self) -> Snapshot:
         """Begin a child if no process has, else let it go on."""
@@ -426,7 +430,7 @@ class SessionTree:
                     raise
         return self.advance()
 
-    def _made(self, own: Snapshot, member: Attempt) -> SessionTree | Failure:
+    def _ensure_child(self, own: Snapshot, member: Attempt) -> SessionTree | Failure:
         """The member's child, which exists from now on; or why there cannot be one."""
         from playbook_supervisor.sessions.tree import children
 
@@ -455,23 +459,23 @@ class SessionTree:
         by = next((gate.by for entry in said for gate in reversed(entry.gates)), "")
         return self.abort(text, Principal(by))
 
-    def _tell(self, place: str, below: Snapshot) -> None:
+    def _report_later(self, place: str, below: Snapshot) -> None:
         """Let the next snapshot of the tree report what the snapshot of a child does."""
         for event in below.events:
             within = f"{place}/{event.within}".rstrip("/")
-            self._untold.events.append(replace(event, within=within))
-        self._untold.notices += below.notices
-        known, below = self._untold.below, below.without_events()
+            self._unreported.events.append(replace(event, within=within))
+        self._unreported.notices += below.notices
+        known, below = self._unreported.below, below.without_events()
         known[place] = below.after(known[place]) if place in known else below
 
-    def _told(self, own: Snapshot) -> Snapshot:
+    def _keep_back(self, own: Snapshot) -> Snapshot:
         """Without its events and notices: those of the tree are reported in their order."""
-        self._untold.events += own.events
-        self._untold.notices += own.notices
+        self._unreported.events += own.events
+        self._unreported.notices += own.notices
         return own.without_events()
 
-    def _composed(self, own: Snapshot) -> Snapshot:
-        told, self._untold = self._untold, _Untold()
+    def _compose(self, own: Snapshot) -> Snapshot:
+        told, self._unreported = self._unreported, _Unreported()
         return replace(
             own,
             directive=_directive(own.directive, told.below),
