@@ -2,7 +2,8 @@
 
 Type checkers and readers see a dataclass. Defining one takes microseconds, while the import of
 `dataclasses` alone takes longer than a whole hook should (docs/decisions/0010-records.md). Only
-modules that hooks, `next`, `report` or `check FILE` load have records; all others have dataclasses.
+modules that hooks, `next`, `report` or `check FILE` load have records; all others have dataclasses,
+and all change both with `replace`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.agents.protocol import (
@@ -65,6 +65,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
 from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 CAP = 1_000  # bytes of output that are kept

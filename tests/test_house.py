@@ -252,6 +252,14 @@ class TestEconomy:
             if isinstance(node, ast.ClassDef) and "Record" in map(ast.unparse, node.bases)
         )
 
+    def test_a_copy_is_made_by_the_function_that_knows_records_and_dataclasses(self) -> None:
+        assert_none(
+            f"{name}:{node.lineno}"
+            for name, node in nodes(but={"records.py"})
+            if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+            if "replace" in {alias.name for alias in node.names}
+        )
+
     def test_a_late_import_elsewhere_states_its_reason(self) -> None:
         """In a comment beside it, or above the first of several."""
         assert_none(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.records import replace
 
 Event = Mapping[str, Any]
 

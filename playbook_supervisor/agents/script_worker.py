@@ -13,12 +13,12 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.system.disk.files import contained, ensure_folder, write_atomically
 
 

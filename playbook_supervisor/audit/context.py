@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook, LooseStep
 from playbook_supervisor.audit.lenient_session import (
@@ -17,6 +17,7 @@ from playbook_supervisor.audit.session_record import RelatedSessions
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.project.policies.session_policy import Policy
+from playbook_supervisor.records import replace
 
 SKEW = 60_000
 """The greatest difference of the clocks of two machines, in ms."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from playbook_supervisor.audit import (
     decisions,
@@ -31,6 +31,7 @@ from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.project.expressions.bound_conditions import bound
 from playbook_supervisor.project.playbooks.schema import read_playbook
 from playbook_supervisor.project.policies.session_policy import Policy, read_policy, tightened
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.journal import parse_journal
 
 _FAMILIES = (

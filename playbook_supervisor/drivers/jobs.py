@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.agents import protocol as agents
@@ -33,7 +33,7 @@ from playbook_supervisor.kernel.vocabulary import Place as GatePlace
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.settings.secrets import of_step
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.store.session_changes import before
 from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
 from playbook_supervisor.sessions.tree.session_tree import SessionTree

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from playbook_supervisor.cli.render import sessions, text
@@ -15,6 +15,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round
 from playbook_supervisor.sessions.store.snapshot import Snapshot

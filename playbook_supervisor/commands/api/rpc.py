@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,7 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.state import INTERRUPTED
 from playbook_supervisor.project.expressions.arguments import by_name
 from playbook_supervisor.project.playbooks import playbook_file
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.gate import tokens
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk.files import contained

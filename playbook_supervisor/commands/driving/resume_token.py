@@ -7,7 +7,6 @@ All go the ways of the commands that people use, with the same refusals.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -19,6 +18,7 @@ from playbook_supervisor.drivers.observers import DriveResult, Observer
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution, SessionStatus
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.gate import tokens
 from playbook_supervisor.sessions.gate.tokens import Token

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import config
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
 

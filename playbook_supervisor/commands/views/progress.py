@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbook_supervisor.commands import overview
@@ -20,6 +20,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.observers import LAST_LINES, last_lines
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry, last_entries
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.gate.gate_context import GateContext
 from playbook_supervisor.sessions.steps.step_runs import steps_settled
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore

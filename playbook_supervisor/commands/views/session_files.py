@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from playbook_supervisor.commands.views import session_diff
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.policies import session_policy
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import projection
 from playbook_supervisor.sessions.files.journal import MAX_BYTES
 from playbook_supervisor.sessions.files.local_state import NAME, Runtime

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.commands import locate, overview
@@ -27,6 +27,7 @@ from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.integrity import FILES
 from playbook_supervisor.sessions.files.manifest import (
     SESSION_ID,

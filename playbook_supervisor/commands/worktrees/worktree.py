@@ -12,12 +12,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.store.disk_store import SESSIONS
 from playbook_supervisor.system.disk.files import (
     ensure_folder,

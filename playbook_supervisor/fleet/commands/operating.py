@@ -7,7 +7,7 @@ the queue and the pools of the sessions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from playbook_supervisor.fleet.storage.rows import Limits, Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.files.journal import parse_journal
 from playbook_supervisor.sessions.files.manifest import Manifest, read_manifest, valid_id
 from playbook_supervisor.sessions.files.session_clock import system_clock

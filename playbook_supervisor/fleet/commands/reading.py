@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands import overview
@@ -28,6 +28,7 @@ from playbook_supervisor.fleet.storage.rows import OPEN, Row, State
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import DiskStore

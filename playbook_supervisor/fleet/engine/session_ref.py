@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,6 +34,7 @@ from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
 from playbook_supervisor.fleet.engine.session_tip import HEADS, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
 from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import (
     FALLBACK_REF,
     REF,

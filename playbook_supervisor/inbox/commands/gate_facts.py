@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 
 from playbook_supervisor.commands.views.queries import SessionView, changes_since_beginning, view_of
@@ -14,6 +14,7 @@ from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import Waiting
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import GateContext

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import JsonFields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.records import as_mapping
+from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.git import checkout
 

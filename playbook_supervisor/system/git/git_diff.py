@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.formats.file_changes import BINARY, MODES, Changes, FileChange, parse
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.git.git_process import SESSIONS, empty_tree, failure, understood
