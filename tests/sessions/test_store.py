@@ -149,6 +149,16 @@ def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
 # ── vanishing ───────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_session_that_is_open_here_counts_as_unchanged(scene: Scene) -> None:
+    """A check's program may end because the session has changed: asking opens nothing again."""
+    tree = scene.create("a")
+    with scene.store.open(tree.id):
+        assert not scene.store.changed(tree.id)
+    with pytest.raises(ZeroDivisionError), scene.store.open(tree.id):
+        raise ZeroDivisionError
+    assert scene.store.changed(tree.id)
+
+
 def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None:
     """A worker's `git clean -fdx` loses nothing."""
     store = DiskStore(checkout.find(project.root))

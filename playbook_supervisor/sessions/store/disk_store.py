@@ -328,10 +328,14 @@ class DiskStore:
         elif known is None:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
-            known = self._current(session_id, known)
+            # Known while it is open, too: a check whose program runs asks whether it has changed.
+            known = self._known[session_id] = self._current(session_id, known)
             self.clock.keep_up_with(max(known.state.latest, known.manifest.started_at))
-            yield known
-            self._known[session_id] = known
+            try:
+                yield known
+            except BaseException:
+                self._known.pop(session_id, None)
+                raise
 
     def _current(self, session_id: str, known: OpenSession | None) -> OpenSession:
         """The session as it is on the disk and stands to the branch that is checked out."""
