@@ -56,8 +56,10 @@ class TestTheRealHome:
         assert isolation.forgive()
 
     def test_code_that_swallows_the_refusal_still_fails_its_test(
-        self, pytester: pytest.Pytester
+        self, pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """Also where the real home lies in the folder for temporary files, which is allowed."""
+        monkeypatch.setenv("TESTS_REAL_HOME", str(tmp_path))
         take_along(pytester.path)
         pytester.makepyfile(
             """

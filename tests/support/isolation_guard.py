@@ -99,17 +99,19 @@ class Guard:
 
 
 def install(rootpath: Path, *places: Path) -> Guard:
-    """Install the guard for the rest of the process. `places` are allowed even inside the home."""
-    homes = {os.environ["TESTS_REAL_HOME"], _home_of_account()}
+    """Install the guard for the rest of the process. `places` are allowed even inside the home.
+
+    A place that contains a home does not open it, such as a temporary folder in which it lies.
+    """
+    real = dict.fromkeys((os.environ["TESTS_REAL_HOME"], _home_of_account()))
+    homes = tuple(f"{home.rstrip('/')}/" for home in real if home.strip("/"))
     allowed = {
         rootpath,
         *places,
         *map(Path, (sys.prefix, sys.base_prefix, *filter(None, sys.path))),
     }
-    guard = Guard(
-        homes=tuple(f"{home.rstrip('/')}/" for home in homes if home.strip("/")),
-        allowed=tuple(f"{spelling}/" for path in allowed for spelling in {path, path.resolve()}),
-    )
+    spellings = (str(each) for path in allowed for each in (path, path.resolve()))
+    guard = Guard(homes, tuple(f"{each}/" for each in spellings if _within(each, homes)))
     sys.addaudithook(guard)
     return guard
 
