@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from playbook_supervisor import __version__, plugins
 from playbook_supervisor.cli import options
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.sanitize import first_line
 
 EVERYDAY = {
     "init": "Set up playbooks in this project.",
@@ -61,11 +62,10 @@ _SYNONYMS = {"cancel": "abort"}
 
 def groups() -> dict[str, Mapping[str, str]]:
     """All subcommands by the titles of their groups, those of installed packages among them."""
-    offered = plugins.offered(plugins.COMMANDS)
-    added = {name: load(name).get_short_help_str(limit=80) for name in offered}
+    added = plugins.offered(plugins.COMMANDS)
     return {
         "Everyday commands": EVERYDAY,
-        "Many sessions": added,
+        "Many sessions": {name: _summary(name) for name in added},
         "Inspection and repair": INSPECTION,
         "Client protocol": PROTOCOL,
     }
@@ -74,6 +74,14 @@ def groups() -> dict[str, Mapping[str, str]]:
 def names() -> list[str]:
     """Every subcommand, those of installed packages among them."""
     return [*SUMMARIES, *plugins.offered(plugins.COMMANDS)]
+
+
+def _summary(name: str) -> str:
+    """The first line of the command's help. A package may offer one that it cannot import."""
+    try:
+        return SUMMARIES.get(name) or load(name).get_short_help_str(limit=80)
+    except ImportError as error:
+        return f"Cannot be imported: {first_line(str(error), 80)}"
 
 
 def load(name: str) -> click.Command:
@@ -120,9 +128,8 @@ class _Program(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         commands = [
-            CompletionItem(name, help=line)
-            for group in groups().values()
-            for name, line in group.items()
+            CompletionItem(name, help=_summary(name))
+            for name in names()
             if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
