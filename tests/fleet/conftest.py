@@ -10,7 +10,7 @@ import pytest
 
 from fleet import migrated
 from fleet import postgres as servers
-from fleet.station import fleet as fleet
+from fleet.local_fleet import fleet as fleet
 from playbook_supervisor.fleet.storage import address
 
 

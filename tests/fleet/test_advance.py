@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.controlled_time import eventually
 
-from fleet.station import ADA, THREE, WORKS, Fleet
+from fleet.local_fleet import ADA, THREE, WORKS, Fleet
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.fleet.engine import outcome
 from playbook_supervisor.fleet.engine.lease import Term
@@ -313,7 +313,7 @@ def test_a_job_that_is_not_the_newest_changes_nothing(fleet: Fleet) -> None:
     before = fleet.row(session)
     from playbook_supervisor.fleet.engine.advance import advance
 
-    advance(fleet.station("one"), session, before.job + 1)
+    advance(fleet.worker("one"), session, before.job + 1)
     assert fleet.row(session) == before
     assert fleet.told == []
 

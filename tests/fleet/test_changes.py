@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fleet.station import Fleet
+from fleet.local_fleet import Fleet
 from playbook_supervisor.fleet.storage.rows import State
 
 Agent = Callable[[str], str]

@@ -18,7 +18,7 @@ import pytest
 from support.controlled_time import eventually
 
 from fleet import chains, crashing_worker, ledger
-from fleet.station import ADA, Fleet
+from fleet.local_fleet import ADA, Fleet
 from playbook_supervisor.fleet.engine.worker import work
 from playbook_supervisor.fleet.storage.rows import State
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_git_programs import OF_A_COMMIT
 
-from fleet.station import Fleet
+from fleet.local_fleet import Fleet
 from playbook_supervisor.fleet.storage.rows import State
 
 IN_PLAN = '[ "$PLAYBOOK_STEP" = plan ] || exit 0\n'

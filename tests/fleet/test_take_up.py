@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.controlled_time import eventually
 
-from fleet.station import ADA, WORKS, Fleet
+from fleet.local_fleet import ADA, WORKS, Fleet
 from playbook_supervisor.errors import FleetError, GitError
 from playbook_supervisor.fleet.engine import outcome
 from playbook_supervisor.fleet.engine.advance import advance
@@ -47,7 +47,7 @@ def test_a_job_whose_session_cannot_be_taken_is_not_done(
 
     monkeypatch.setattr(FleetDatabase, "take", away)
     with pytest.raises(FleetError):
-        advance(fleet.station("one"), session, 1)
+        advance(fleet.worker("one"), session, 1)
     assert fleet.told == ["not taken: it is away"]
 
 
@@ -55,10 +55,10 @@ def test_a_job_ends_only_if_its_worker_may_write_what_became_of_the_session(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, lost = fleet.submit(), fleet.submit()
-    assert advance(fleet.station("one"), ours, 1)
+    assert advance(fleet.worker("one"), ours, 1)
     assert fleet.row(ours).state is State.WAITING
     monkeypatch.setattr(FleetDatabase, "wait", lambda *_: False)
-    assert not advance(fleet.station("one"), lost, 1)
+    assert not advance(fleet.worker("one"), lost, 1)
 
 
 @pytest.mark.parametrize("returns", [True, False], ids=["back", "away for good"])

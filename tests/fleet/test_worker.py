@@ -12,7 +12,7 @@ from support.controlled_time import eventually
 from support.in_process import Result
 from support.scratch_project import Process
 
-from fleet.station import WORKS, Fleet
+from fleet.local_fleet import WORKS, Fleet
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.engine.worker import work
 from playbook_supervisor.fleet.storage.rows import Row, Swept

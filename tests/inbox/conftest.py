@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fleet.station import fleet as fleet
+from fleet.local_fleet import fleet as fleet
 
 from inbox.browser import PHONE, Page, browser
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fleet.station import Fleet
+from fleet.local_fleet import Fleet
 
 from inbox.serving import Served, serving
 from inbox.test_answers import Page

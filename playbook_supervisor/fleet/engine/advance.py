@@ -36,7 +36,7 @@ from playbook_supervisor.errors import (
 )
 from playbook_supervisor.fleet.engine import outcome
 from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term, overtaken
-from playbook_supervisor.fleet.engine.outcome import Became
+from playbook_supervisor.fleet.engine.outcome import NextState
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
 from playbook_supervisor.fleet.storage.rows import State, StoredAnswer
@@ -74,8 +74,8 @@ _OURS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
-    """A worker's place on this machine. `folder` is its own, `mirrors` all workers' of this user.
+class LocalWorker:
+    """The worker of this process. `folder` is its own, `mirrors` all workers' of this user.
 
     `tell` is given a session and a sentence for the person who watches, `log` what its child says.
     """
@@ -102,7 +102,7 @@ class Station:
         return mirror
 
 
-def advance(station: Station, session_id: str, job: int) -> bool:
+def advance(worker: LocalWorker, session_id: str, job: int) -> bool:
     """Take the session, unless another worker holds it, and advance it; whether its job has ended.
 
     It has once the session's row says what comes next. If this worker has lost the session, or
@@ -111,18 +111,18 @@ def advance(station: Station, session_id: str, job: int) -> bool:
     """
     asked = now()
     try:
-        lease = station.database.take(session_id, job, station.name, station.term.seconds)
+        lease = worker.database.take(session_id, job, worker.name, worker.term.seconds)
     except PlaybookError as error:
-        station.tell(session_id, f"not taken: {error.message}")
-        station.stopping.wait(_NOT_TAKEN)
+        worker.tell(session_id, f"not taken: {error.message}")
+        worker.stopping.wait(_NOT_TAKEN)
         raise
     if lease is None:
         return True
 
-    tell = partial(station.tell, session_id)
+    tell = partial(worker.tell, session_id)
     tell(f"taken (epoch {lease.epoch}): {lease.row.playbook} {lease.row.feature}".rstrip())
-    with LeaseKeeper(station.database, lease, station.term, asked, tell) as keeper:
-        take_up = _TakeUp(station, keeper)
+    with LeaseKeeper(worker.database, lease, worker.term, asked, tell) as keeper:
+        take_up = _TakeUp(worker, keeper)
         try:
             take_up.carry_out()
         except Exception as error:  # whatever it is, the session is not lost
@@ -134,12 +134,12 @@ def advance(station: Station, session_id: str, job: int) -> bool:
 
 
 class _TakeUp:
-    def __init__(self, station: Station, keeper: LeaseKeeper) -> None:
-        self._station, self._keeper = station, keeper
+    def __init__(self, worker: LocalWorker, keeper: LeaseKeeper) -> None:
+        self._worker, self._keeper = worker, keeper
         self._session = keeper.lease.session
-        self._tell = partial(station.tell, self._session)
+        self._tell = partial(worker.tell, self._session)
         own = f"{self._session}-{keeper.lease.epoch}-{secrets.token_hex(3)}"
-        self._folder = station.folder / own
+        self._folder = worker.folder / own
         self._mirror: Mirror | None = None
         self._clone: SessionClone | None = None
         self._tip: Tip | None = None
@@ -150,23 +150,23 @@ class _TakeUp:
 
     def carry_out(self) -> None:
         row = self._keeper.lease.row
-        require_space(self._station.folder)
+        require_space(self._worker.folder)
         if is_newer(row.needs, __version__):
             raise StateError("PB-STATE-NEWER", f"it needs playbook {row.needs}")
-        self._mirror = mirror = self._station.mirror(row.repository)
+        self._mirror = mirror = self._worker.mirror(row.repository)
         self._tip = self._claim(mirror)
         ensure_folder(self._folder)
         self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
-        DiskStore(self._clone.here()).clock.follow(self._station.database.now())
-        child = _Child(self._clone, self._station, self._keeper)
-        answer = self._station.database.answer_due(self._keeper.lease)
+        DiskStore(self._clone.here()).clock.follow(self._worker.database.now())
+        child = _Child(self._clone, self._worker, self._keeper)
+        answer = self._worker.database.answer_due(self._keeper.lease)
         if answer is not None:
             self._journal(child, answer)
         child.drive(self._clearance)
         self._settle(child)
 
     def _journal(self, child: _Child, answer: StoredAnswer) -> None:
-        database, lease = self._station.database, self._keeper.lease
+        database, lease = self._worker.database, self._keeper.lease
         self._refused = child.journal(answer)
         if self._refused:
             self._tell(self._refused)
@@ -184,7 +184,7 @@ class _TakeUp:
                 self._keeper.lift(tip.epoch + 1)
             self._keeper.require()
             try:
-                return mirror.claim(tip, self._keeper.lease.epoch, self._station.name)
+                return mirror.claim(tip, self._keeper.lease.epoch, self._worker.name)
             except FleetError as error:
                 if error.code != "PB-FLEET-OVERTAKEN":
                     raise
@@ -214,7 +214,7 @@ class _TakeUp:
                     self._tip, branch=branch, children=self._clone.other_sessions(self._session)
                 )
             except (GitError, StorageError) as error:
-                if self._station.stopping.is_set():
+                if self._worker.stopping.is_set():
                     until = until or time.monotonic() + _STOPPING
                 elif error.code != "PB-GIT-REMOTE":
                     until = until or time.monotonic() + _HINDERED
@@ -238,32 +238,32 @@ class _TakeUp:
     # ── the end of the take-up ──────────────────────────────────────────────────────────────
 
     def _settle(self, child: _Child) -> None:
-        database = self._station.database
+        database = self._worker.database
         self._keeper.require()
-        became = child.became()
-        if became.retry is not None and self._hindrance is None:
-            raise became.retry
-        self._push_result(branch=became.state is not State.QUEUED)
-        if became.retry is not None and self._hindrance is not None:
+        following = child.next_state()
+        if following.retry is not None and self._hindrance is None:
+            raise following.retry
+        self._push_result(branch=following.state is not State.QUEUED)
+        if following.retry is not None and self._hindrance is not None:
             raise self._hindrance
-        if became.state is State.WAITING:
-            self._persist(database.wait, became.gate, became.choices, self._refused)
-            how = f"playbook answer {self._session} {'|'.join(became.choices)}"
-            self._tell(f"waits at gate {became.gate}: {how}")
-        elif became.state is State.QUEUED:
-            seconds = 0.0 if self._station.stopping.is_set() else None
-            self._put_off(became.code, became.said, seconds)
-            self._tell(f"put back: {became.said}")
+        if following.state is State.WAITING:
+            self._persist(database.wait, following.gate, following.choices, self._refused)
+            how = f"playbook answer {self._session} {'|'.join(following.choices)}"
+            self._tell(f"waits at gate {following.gate}: {how}")
+        elif following.state is State.QUEUED:
+            seconds = 0.0 if self._worker.stopping.is_set() else None
+            self._put_off(following.code, following.said, seconds)
+            self._tell(f"put back: {following.said}")
         else:
-            self._persist(database.finish, became.state)
-            self._tell(became.state.value)
+            self._persist(database.finish, following.state)
+            self._tell(following.state.value)
 
     def give_up(self, error: PlaybookError) -> None:
         """Put the session off, or back, or say that it is stuck, after an error."""
-        database = self._station.database
+        database = self._worker.database
         said = outcome.sentence(error)
         for line in (error.message, *error.cause.splitlines()):
-            self._station.log(self._session, line)
+            self._worker.log(self._session, line)
         if error.code == "PB-FLEET-OVERTAKEN":
             self._tell(f"given up: {first_line(error.message)}")
             return
@@ -280,10 +280,10 @@ class _TakeUp:
             self._put_off(error.code, said)
             if isinstance(error, StorageError):  # it would fail with every session
                 self.clean_up()
-                self._station.stopping.wait(_UNFIT)
+                self._worker.stopping.wait(_UNFIT)
 
     def _put_off(self, code: str, said: str, seconds: float | None = None) -> None:
-        write, progressed = self._station.database.put_off, self._cleared > 1
+        write, progressed = self._worker.database.put_off, self._cleared > 1
         self._persist(write, code, said, seconds=seconds, progressed=progressed)
 
     def _needs(self, error: PlaybookError) -> str:
@@ -302,7 +302,7 @@ class _TakeUp:
                 self.written = bool(write(self._keeper.lease, *what, **options))
             except FleetError as error:
                 limit = until
-                if self._station.stopping.is_set():
+                if self._worker.stopping.is_set():
                     until = min(until, time.monotonic() + _STOPPING)
                 if error.code != "PB-FLEET-DATABASE" or time.monotonic() > limit:
                     self._tell(f"not written to the database: {error.message}")
@@ -322,20 +322,20 @@ class _TakeUp:
 
     def tidy_up(self) -> None:
         """Keep the mirror small, once the session has been let go."""
-        if self._mirror is not None and not self._station.stopping.is_set():
+        if self._mirror is not None and not self._worker.stopping.is_set():
             try:
                 self._mirror.tidy()
             except PlaybookError as error:
-                self._station.log(self._session, f"its mirror is not packed: {error.message}")
+                self._worker.log(self._session, f"its mirror is not packed: {error.message}")
 
 
 class _Child:
     """The session in its clone, and the process that drives it."""
 
-    def __init__(self, clone: SessionClone, station: Station, keeper: LeaseKeeper) -> None:
+    def __init__(self, clone: SessionClone, worker: LocalWorker, keeper: LeaseKeeper) -> None:
         self._clone, self._session = clone, keeper.lease.session
-        self._station, self._keeper = station, keeper
-        self._log = partial(station.log, self._session)
+        self._worker, self._keeper = worker, keeper
+        self._log = partial(worker.log, self._session)
         self._ended: PlaybookError | None = None
         self._aborting = threading.Lock()
 
@@ -362,7 +362,7 @@ class _Child:
         """
         snapshot = self._tree().look()
         going_on = snapshot.manifest.status in OPEN or self._retries(snapshot)
-        if going_on and not (self._keeper.cancelled[0] or self._station.stopping.is_set()):
+        if going_on and not (self._keeper.cancelled[0] or self._worker.stopping.is_set()):
             self._require_admitted(snapshot)
             self._run(self._argv(snapshot), cleared)
         if self._keeper.cancelled[0]:
@@ -375,7 +375,7 @@ class _Child:
             return
         with driver_lock.driving(tree.private, "abort"):
             tree.abort(words, Principal(by, via="fleet"))
-        if not self._station.stopping.is_set():
+        if not self._worker.stopping.is_set():
             self._run(self._resume, cleared)
 
     def _retries(self, snapshot: Snapshot) -> bool:
@@ -385,10 +385,10 @@ class _Child:
         config = snapshot.config
         spec = snapshot.manifest.driver.agent or config.agent or "claude"
         kind = "exec" if spec in config.agents_exec else spec.partition(":")[0]
-        if not self._station.settings.admits_agent(kind):
+        if not self._worker.settings.admits_agent(kind):
             raise FleetError(
                 "PB-FLEET-SETTINGS",
-                f"the settings of worker {self._station.name} do not allow the agent {kind}",
+                f"the settings of worker {self._worker.name} do not allow the agent {kind}",
             )
 
     @property
@@ -401,7 +401,7 @@ class _Child:
         argv = self._resume
         if self._retries(snapshot):
             argv.append("--retry")
-        most = self._station.settings.max_cost_usd
+        most = self._worker.settings.max_cost_usd
         if most is not None:
             known = snapshot.manifest.driver.limits.get("max_cost_usd", most)
             argv += ["--max-cost-usd", f"{min(most, known):g}"]
@@ -418,7 +418,7 @@ class _Child:
                 env={**environment, **clearances.environment},
                 worker_file=beside / "child",
                 deadline=self._keeper.deadline,
-                notice=self._station.term.notice,
+                notice=self._worker.term.notice,
                 cap=_PRINTED,
             )
             try:
@@ -437,7 +437,7 @@ class _Child:
     def _stop_with_worker(self, process: Worker) -> None:
         """Interrupt the child, which journals it, when the worker is asked to stop."""
         while process.returncode is None:
-            if self._station.stopping.wait(0.5):
+            if self._worker.stopping.wait(0.5):
                 process.stop()
                 return
 
@@ -456,7 +456,7 @@ class _Child:
         finally:
             self._aborting.release()  # a child that was only starting is asked again
 
-    def became(self) -> Became:
+    def next_state(self) -> NextState:
         """The state of the session now."""
         tree = self._tree()
         snapshot = tree.look()

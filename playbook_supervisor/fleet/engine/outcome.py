@@ -41,7 +41,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Became:
+class NextState:
     """The state of a session now. QUEUED: it was cut short, and goes on; `said` and `code` say why.
 
     `choices` are the resolutions at the open gate. With `retry`, nothing is to be pushed: an agent
@@ -56,19 +56,23 @@ class Became:
     retry: PlaybookError | None = None
 
 
-def of_session(snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None) -> Became:
+def of_session(
+    snapshot: Snapshot, entries: Sequence[Entry], ended: PlaybookError | None
+) -> NextState:
     """The state that the session has now. `ended` is the error that ended its child."""
     asked, status = snapshot.directive, snapshot.manifest.status
     if (isinstance(asked, Ask) or status is SessionStatus.FAILED) and unreachable(entries):
         last = entries[-1]
-        return Became(State.QUEUED, retry=AgentError(last.error_code, "the agent is unreachable"))
+        return NextState(
+            State.QUEUED, retry=AgentError(last.error_code, "the agent is unreachable")
+        )
     if status in ENDS:
-        return Became(ENDS[status])
+        return NextState(ENDS[status])
     if isinstance(asked, Ask):
-        return Became(State.WAITING, asked.id, tuple(each.value for each in asked.choices))
+        return NextState(State.WAITING, asked.id, tuple(each.value for each in asked.choices))
     if ended is None:
-        return Became(State.QUEUED, code="PB-STATE-INTERRUPTED", said="its run was interrupted")
-    return Became(State.QUEUED, retry=ended)
+        return NextState(State.QUEUED, code="PB-STATE-INTERRUPTED", said="its run was interrupted")
+    return NextState(State.QUEUED, retry=ended)
 
 
 def unreachable(entries: Sequence[Entry]) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.fleet.engine.advance import Station, advance
+from playbook_supervisor.fleet.engine.advance import LocalWorker, advance
 from playbook_supervisor.fleet.engine.lease import Term
 from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
@@ -68,12 +68,12 @@ def work(
         name = name or new_name()
         own, mirrors = stack.enter_context(_folders(name))
         term = Term(settings.lease)
-        station = Station(name, database, settings, term, own, mirrors, stopping, tell, log)
-        jobs = _Jobs(station)
+        worker = LocalWorker(name, database, settings, term, own, mirrors, stopping, tell, log)
+        jobs = _Jobs(worker)
         taking = stack.enter_context(
             database.queue.work(settings.pools, settings.slots, jobs.carry_out, name)
         )
-        _Sweeper(station, jobs).run(drain=drain)
+        _Sweeper(worker, jobs).run(drain=drain)
         taking.stop()
         if jobs.active:
             tell("", f"stopping: {counted(jobs.active, 'session')} put back or pushed first")
@@ -91,8 +91,8 @@ def _until_deaf(say: Callable[[str, str], None]) -> Callable[[str, str], None]:
 
 
 class _Jobs:
-    def __init__(self, station: Station) -> None:
-        self._station = station
+    def __init__(self, worker: LocalWorker) -> None:
+        self._worker = worker
         self._turn = threading.Lock()
         self.active = 0
 
@@ -100,8 +100,8 @@ class _Jobs:
         with self._turn:
             self.active += 1
         try:
-            if not self._station.stopping.is_set():
-                return advance(self._station, session_id, job)
+            if not self._worker.stopping.is_set():
+                return advance(self._worker, session_id, job)
             self._put_back(session_id, job)
             return False
         finally:
@@ -110,43 +110,43 @@ class _Jobs:
 
     def _put_back(self, session_id: str, job: int) -> None:
         try:
-            self._station.database.queue.put_back(session_id, job)
+            self._worker.database.queue.put_back(session_id, job)
         except PlaybookError as error:  # then a sweep puts it back
-            self._station.log(session_id, f"not put back: {error.message}")
+            self._worker.log(session_id, f"not put back: {error.message}")
 
 
 class _Sweeper:
     """Puts back what no worker holds any more, and notices when a drain is over."""
 
-    def __init__(self, station: Station, jobs: _Jobs) -> None:
-        self._station, self._jobs = station, jobs
+    def __init__(self, worker: LocalWorker, jobs: _Jobs) -> None:
+        self._worker, self._jobs = worker, jobs
         self._away = False
 
     def run(self, *, drain: bool) -> None:
-        every = min(self._station.term.seconds / 4, _MOST_BETWEEN_SWEEPS)
+        every = min(self._worker.term.seconds / 4, _MOST_BETWEEN_SWEEPS)
         due = 0.0
-        while not self._station.stopping.is_set():
+        while not self._worker.stopping.is_set():
             if due <= 0:
                 self._guarded(self._sweep)
                 due = every
             if drain and not self._jobs.active and self._guarded(self._drained):
-                self._station.stopping.set()
+                self._worker.stopping.set()
                 return
             pause = min(due, _DRAIN_INTERVAL) if drain else due
-            self._station.stopping.wait(pause)
+            self._worker.stopping.wait(pause)
             due -= pause
 
     def _sweep(self) -> bool:
-        swept = self._station.database.sweep(self._station.term.seconds)
+        swept = self._worker.database.sweep(self._worker.term.seconds)
         for session_id in swept.put_back:
-            self._station.tell(session_id, "put back: its worker's lease has lapsed")
+            self._worker.tell(session_id, "put back: its worker's lease has lapsed")
         for session_id in swept.lost:
-            self._station.tell(session_id, "put back: its job was lost")
+            self._worker.tell(session_id, "put back: its job was lost")
         return True
 
     def _drained(self) -> bool:
-        pools, busy = self._station.settings.pools, (State.QUEUED, State.RUNNING)
-        rows = self._station.database.rows(open_only=True)
+        pools, busy = self._worker.settings.pools, (State.QUEUED, State.RUNNING)
+        rows = self._worker.database.rows(open_only=True)
         return not any(row.pool in pools and row.state in busy and row.job for row in rows)
 
     def _guarded(self, look: Callable[[], bool]) -> bool:
@@ -155,11 +155,11 @@ class _Sweeper:
             found = look()
         except PlaybookError as error:
             if not self._away:
-                self._station.tell("", f"{error.message}; trying again")
+                self._worker.tell("", f"{error.message}; trying again")
             self._away = True
             return False
         if self._away:
-            self._station.tell("", "the database is back")
+            self._worker.tell("", "the database is back")
         self._away = False
         return found
 

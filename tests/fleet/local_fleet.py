@@ -16,7 +16,7 @@ from support.scratch_project import Project, remote
 
 from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.fleet.commands.submitting import Submission, submit
-from playbook_supervisor.fleet.engine.advance import Station, advance
+from playbook_supervisor.fleet.engine.advance import LocalWorker, advance
 from playbook_supervisor.fleet.engine.lease import Term
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage.address import of_file
@@ -67,11 +67,11 @@ class Fleet:
         submission = Submission(playbook, args, drive=drive)
         return submit(self.database, submission, cwd=self.project.root).session.id
 
-    def station(self, name: str) -> Station:
+    def worker(self, name: str) -> LocalWorker:
         """What a worker of that name has."""
         own = self.folder / name
         own.mkdir(parents=True, exist_ok=True)
-        return Station(
+        return LocalWorker(
             name,
             self.database,
             self.settings,
@@ -85,13 +85,13 @@ class Fleet:
 
     def advance(self, session: str, worker: str = "one") -> Row:
         """Let a worker take the session's job; the row afterwards."""
-        advance(self.station(worker), session, self.row(session).job)
+        advance(self.worker(worker), session, self.row(session).job)
         return self.row(session)
 
     @contextmanager
     def advancing(self, session: str, worker: str = "one") -> Iterator[None]:
         job = self.row(session).job
-        thread = threading.Thread(target=advance, args=(self.station(worker), session, job))
+        thread = threading.Thread(target=advance, args=(self.worker(worker), session, job))
         thread.start()
         try:
             yield
