@@ -164,7 +164,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-MACHINE": "Provide on this machine what the message names.",
     "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
     # arguments
-    "PB-ARG-USAGE": "See `playbook --help`.",
+    "PB-ARG-USAGE": "See `playbook help --all`.",
     "PB-ARG-INVALID": "Give the arguments as the message shows.",
     "PB-ARG-AGENT": "Use --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
     "PB-ARG-FEATURE": "Name the feature by its number or its folder, as in `013`.",

@@ -231,7 +231,9 @@ def invoke(argv: Sequence[str]) -> int:
         raise KeyboardInterrupt from error
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "playbook"
+        no_command = path == "playbook" and not isinstance(error, click.NoSuchOption)
+        where = "playbook help --all" if no_command else f"{path} --help"
         message = error.format_message().strip().rstrip(".")
         message = message[:1].lower() + message[1:] + _of_group(error)
-        raise ArgumentError("PB-ARG-USAGE", message, guidance=f"See `{path} --help`.") from error
+        raise ArgumentError("PB-ARG-USAGE", message, guidance=f"See `{where}`.") from error
     return code or 0
