@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.records import Record
 
-WORDS_AT_PROMPT = 8
-"""A longer message at an agent's prompt is conversation, never an answer."""
+WORDS_AT_PROMPT = 8  # a longer message at an agent's prompt is conversation, never an answer
 
 _SYNONYMS_OF = {
     Resolution.CONTINUE: (
@@ -65,7 +64,6 @@ _MEANINGS_BY_REASON: dict[GateReason, dict[Resolution, str]] = {
 }
 """Choices with another meaning at a gate of that reason."""
 
-_REFUSALS = frozenset({"no", "n"})
 _POLITE = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
 _BETWEEN_STEPS = (
     Resolution.CONTINUE,
@@ -121,14 +119,20 @@ def read_answer(
         return ParsedAnswer(_in_words(said, clauses, typed_at_prompt=typed_at_prompt))
     asked = Resolution.ALLOW in choices
     settings = _settings(clauses) if Resolution.CONTINUE in choices else None
-    alone = settings is not None and not re.search(_any_of(_BETWEEN_STEPS), said)
-    resolution = _permission(said, clauses) if asked else _resolution(said, clauses)
+    chosen = re.search(_any_of(_BETWEEN_STEPS), said)
+    if asked:
+        resolution = _permission(said, clauses)
+    elif chosen:
+        resolution = _named(_BETWEEN_STEPS, said, clauses)
+    else:
+        resolution = SYNONYMS.get(clauses[0]) if len(clauses) == 1 else None
+    alone = settings is not None and not chosen
     if alone and Resolution.ACCEPT in choices and _settings([clauses[0], clauses[-1]]) is not None:
         resolution = Resolution.CONTINUE  # which checks again
     if resolution is not None:
         taken = settings if resolution is not Resolution.ABORT else None
         return ParsedAnswer(resolution, settings=taken) if resolution in choices else ParsedAnswer()
-    if not asked and len(clauses) == 1 and clauses[0] in _REFUSALS:
+    if not asked and clauses in (["no"], ["n"]):
         return ParsedAnswer(question=_question(choices))
     return ParsedAnswer()
 
@@ -163,12 +167,6 @@ def _permission(said: str, clauses: Sequence[str]) -> Resolution | None:
     if re.match(_DENIAL, said):
         return Resolution.DENY
     return _named(_PERMISSION, said, clauses)
-
-
-def _resolution(said: str, clauses: Sequence[str]) -> Resolution | None:
-    if re.search(_any_of(_BETWEEN_STEPS), said):
-        return _named(_BETWEEN_STEPS, said, clauses)
-    return SYNONYMS.get(clauses[0]) if len(clauses) == 1 else None
 
 
 def _named(words: Sequence[Resolution], said: str, clauses: Sequence[str]) -> Resolution | None:

@@ -39,7 +39,6 @@ class Attempt(Record):
 
     @property
     def own_id(self) -> str:
-        """The id in its own session's journal: `plan#1`."""
         return f"{self.step.id}#{self.number}"
 
     @property
@@ -91,8 +90,6 @@ class Ask(Record):
 
 
 class Finish(Record):
-    """The session has ended."""
-
     status: SessionStatus
 
 
@@ -103,12 +100,9 @@ Directive = Check | Run | Ask | Finish
 
 
 class Answer(StrEnum):
-    """The result of checking a condition."""
-
     HELD = "held"
     NOT_HELD = "not_held"
-    ERROR = "error"
-    """The condition could not be checked, which counts as not held."""
+    ERROR = "error"  # the condition could not be checked, which counts as not held
 
 
 class Probed(Record):
@@ -195,7 +189,6 @@ class Failure(Record):
 
 FIGURES = ("cost_usd", "input_tokens", "output_tokens", "weighed_tokens", "turns", "retries")
 """The keys of a usage record that are numbers."""
-_INFINITY = float("inf")
 
 
 def impossible_figures(usage: Mapping[str, object]) -> tuple[str, ...]:
@@ -211,7 +204,7 @@ def possible_usage(usage: Mapping[str, str | int | float]) -> dict[str, str | in
 def _possible(key: str, value: object) -> bool:
     if not isinstance(value, int | float):
         return key not in FIGURES
-    return abs(value) < _INFINITY and (value >= 0 or key not in FIGURES)
+    return abs(value) < float("inf") and (value >= 0 or key not in FIGURES)
 
 
 class Outcome(Record):
@@ -261,8 +254,6 @@ class Checked(Record):
 
 
 class Returned(Record):
-    """A launched attempt returned."""
-
     at: int
     id: str
     outcome: Outcome

@@ -19,27 +19,20 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 MOST_RETRIES = 10
-DEFAULT = "default"
-"""The key of a map that is no error code."""
+DEFAULT = "default"  # the key of a map that is no error code
 
 _FIRST_WAIT = 1000  # ms before the first retry with backoff; each further wait is twice as long
-_RETRY = "retry:([1-9][0-9]?)"
 _CODE = "PB(-[A-Z0-9]+)+"
 
 
 class Reaction(StrEnum):
     """The reaction to a failure."""
 
-    STOP = "stop"
-    """The session fails."""
-    RETRY = "retry"
-    """The step runs again; after its last retry as `stop`."""
-    GATE = "gate"
-    """A human decides."""
-    CONTINUE = "continue"
-    """The step has failed, and the run goes on."""
-    IGNORE = "ignore"
-    """The step counts as done, and the error as waived."""
+    STOP = "stop"  # the session fails
+    RETRY = "retry"  # the step runs again; after its last retry as `stop`
+    GATE = "gate"  # a human decides
+    CONTINUE = "continue"  # the step has failed, and the run goes on
+    IGNORE = "ignore"  # the step counts as done, and the error as waived
 
 
 class Handling(Record):
@@ -54,7 +47,6 @@ class Handling(Record):
 
     @property
     def word(self) -> str:
-        """The word of a file: `stop`, `retry_once`, `retry:3`."""
         if self.reaction is not Reaction.RETRY:
             return self.reaction.value
         return f"retry:{self.retries}" if self.backoff else "retry_once"
@@ -64,17 +56,15 @@ class Handling(Record):
         return _FIRST_WAIT << (retry - 1) if self.backoff else 0
 
 
-_RETRY_ONCE = Handling(Reaction.RETRY, 1)
 _WORDS: Mapping[str, Handling] = {
     "stop": Handling(Reaction.STOP),
     "fail": Handling(Reaction.STOP),
-    "retry_once": _RETRY_ONCE,
+    "retry_once": Handling(Reaction.RETRY, 1),
     "gate": Handling(Reaction.GATE),
     "continue": Handling(Reaction.CONTINUE),
     "ignore": Handling(Reaction.IGNORE),
 }
-WORDS = (*_WORDS, "retry:N")
-"""All words of a file."""
+WORDS = (*_WORDS, "retry:N")  # all words of a file
 
 
 class ErrorPolicy(Record):
@@ -123,7 +113,7 @@ class ErrorPolicy(Record):
 
 
 ErrorPolicy.STOP = ErrorPolicy(_WORDS["stop"])
-ErrorPolicy.RETRY_ONCE = ErrorPolicy(_RETRY_ONCE)
+ErrorPolicy.RETRY_ONCE = ErrorPolicy(_WORDS["retry_once"])
 ErrorPolicy.GATE = ErrorPolicy(_WORDS["gate"])
 ErrorPolicy.CONTINUE = ErrorPolicy(_WORDS["continue"])
 ErrorPolicy.IGNORE = ErrorPolicy(_WORDS["ignore"])
@@ -133,7 +123,7 @@ def _handling(word: object) -> Handling:
     if isinstance(word, str):
         if known := _WORDS.get(word):
             return known
-        found = re.fullmatch(_RETRY, word)
+        found = re.fullmatch("retry:([1-9][0-9]?)", word)
         if found and int(found[1]) <= MOST_RETRIES:
             return Handling(Reaction.RETRY, int(found[1]), backoff=True)
     raise ValueError(

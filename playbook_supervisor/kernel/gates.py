@@ -36,15 +36,11 @@ from playbook_supervisor.records import replace
 R, G = Resolution, GateReason
 
 _BEFORE = (R.CONTINUE, R.SKIP, R.ABORT)
-_PRECONDITION = (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT)
 _AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 
-LONGEST_ERROR = 240
-"""Characters of an error in a question; the journal has all of it."""
+LONGEST_ERROR = 240  # characters of an error in a question; the journal has all of it
 
 _LONGEST_ITEM = 40  # characters of an item in a question
-
-_ABORTED_TEXT = "aborted while it waited for an answer"
 _REFUSED = {R.RETRY: (SENT_BACK, "sent back"), R.ABORT: (ABORTED, "aborted")}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
@@ -54,7 +50,7 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.TOOLS, Place.BEFORE): _BEFORE,
     (G.CHECKPOINT, Place.BEFORE): _BEFORE,
     (G.CHECKPOINT, Place.AFTER): (R.CONTINUE, R.RETRY, R.ABORT),
-    (G.PRECONDITION_FAIL, Place.BEFORE): _PRECONDITION,
+    (G.PRECONDITION_FAIL, Place.BEFORE): (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT),
     (G.AGREEMENT_BREAKING, Place.BEFORE): (R.ACCEPT, R.CONTINUE, R.SKIP, R.ABORT),
     (G.AGREEMENT_BREAKING, Place.AFTER): (R.ACCEPT, R.CONTINUE, R.RETRY, R.ABORT),
     (G.SUBAGENT_ERROR, Place.AFTER): _AFTER,
@@ -129,7 +125,7 @@ def open_during(state: State, step: Step, asked: Asked, at: int) -> Event:
 
 
 def ask(attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
-    """The directive for an open gate, while other attempts may run."""
+    """The directive for an open gate; `meanwhile` other attempts run."""
     choices = offered(gate.reason, gate.place, gate.request)
     return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request, meanwhile)
 
@@ -160,18 +156,13 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     )
     if resolution is Resolution.ACCEPT:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))
-    entry = replace(
-        entry,
-        gates=(*entry.gates[:-1], gate),
-        human_response=text,
-        resolution=resolution,
-        failing=(),
-    )
+    gates = (*entry.gates[:-1], gate)
+    entry = replace(entry, gates=gates, human_response=text, resolution=resolution, failing=())
     before = gate.place is Place.BEFORE
     match resolution:
         case Resolution.ABORT if gate.place is Place.DURING:
-            aborted = replace(entry, error=_ABORTED_TEXT, error_code=ABORTED)
-            return settle(aborted, EntryStatus.FAILED, at)
+            error = "aborted while it waited for an answer"
+            return settle(replace(entry, error=error, error_code=ABORTED), EntryStatus.FAILED, at)
         case _ if gate.place is Place.DURING:
             return Event(Change.ANSWERED, entry)
         case Resolution.CONTINUE | Resolution.ACCEPT if before:
@@ -270,32 +261,29 @@ def question(
 ) -> str:
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
-    It says what happened, what is asked and how many steps are done. `what`
-    says what the step does, or is the message of a checkpoint; `tools` are those that a person is
-    to allow.
+    `what` says what the step does, or is the message of a checkpoint; `tools` are those that a
+    person is to allow.
     """
     if ask.place is Place.DURING:
         asked = requests.question(ask.request, ask.reason, ask.member.own_id)
         return f"{asked} {progress(done, total)} done."
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
-    step = ask.member.step.id
+    step, item = ask.member.step.id, entry.item
     if is_of_loop(entry):
         step, what = base_of(step), f"{what}, for each of {counted(entry.items)}"
-    elif entry.item:
-        step = f"{step} ({_shortened(entry.item)})"
+    elif item:
+        cut = item if len(item) <= _LONGEST_ITEM else f"{item[: _LONGEST_ITEM - 1]}…"
+        step = f"{step} ({cut})"
     worker = f"The agent failed at {step}" if ask.member.step.needs_agent else f"{step} failed"
+    named = " and ".join(filter(None, (", ".join(tools[:-1]), *tools[-1:])))
     text = _QUESTIONS[ask.reason, ask.place].format(
-        step=step, what=what, error=error, worker=worker, tools=_listed(tools)
+        step=step, what=what, error=error, worker=worker, tools=named
     )
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:
         text = f"Still the case (answer accept to go on anyway): {text}"
     return f"{text.replace('….', '…')} {progress(done, total)} done."
-
-
-def _shortened(item: str) -> str:
-    return item if len(item) <= _LONGEST_ITEM else f"{item[: _LONGEST_ITEM - 1]}…"
 
 
 def parts_of_error(error: str) -> tuple[str, str]:
@@ -317,10 +305,6 @@ def parts_of_error(error: str) -> tuple[str, str]:
 def counted(items: int) -> str:
     """`12 items`."""
     return f"{items} {'item' if items == 1 else 'items'}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def progress(done: int, total: int) -> str:

@@ -286,9 +286,7 @@ def evolve(state: State, event: Event) -> State:
 
 def _with_entry(state: State, entry: Entry) -> State:
     state = state.with_entry(entry)
-    if not phases.complete(state):
-        return state
-    return State(state.playbook, phases.passed(state))
+    return State(state.playbook, phases.passed(state)) if phases.complete(state) else state
 
 
 def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
@@ -327,6 +325,5 @@ def _with_items_of(state: State, entry: Entry) -> State:
 
 def _diverged(entry: Entry, expected: str) -> StateError:
     return StateError(
-        "PB-STATE-DIVERGED",
-        f"the journal records {entry.id} where the playbook expects {expected}",
+        "PB-STATE-DIVERGED", f"the journal records {entry.id} where the playbook expects {expected}"
     )

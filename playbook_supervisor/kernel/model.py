@@ -30,12 +30,9 @@ FIRST_VERSION = "1.0"
 """The version of kai's playbooks, which have slash commands and conditions without parameters."""
 SLASH = "slash"
 """The namespace of a slash command; every other namespace is the first word of `command`."""
-CHECKPOINT = "checkpoint"
-"""The namespace of a step that is a gate and nothing else."""
-PLAYBOOK = "playbook"
-"""The namespace of a step that runs another playbook, its child."""
-MAX_DEPTH = 10
-"""The greatest depth of children, unless the playbook says otherwise."""
+CHECKPOINT = "checkpoint"  # the namespace of a step that is a gate and nothing else
+PLAYBOOK = "playbook"  # the namespace of a step that runs another playbook, its child
+MAX_DEPTH = 10  # the greatest depth of children, unless the playbook says otherwise
 AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
 """The namespaces whose steps an agent carries out; executors carry out all others."""
 
@@ -69,8 +66,7 @@ class Limits(Record):
 
 
 NO_LIMITS = Limits()
-MOST_ITEMS = 100
-"""The most items of a loop, unless it says otherwise."""
+MOST_ITEMS = 100  # the most items of a loop, unless it says otherwise
 
 
 class Reviewers(Record):
@@ -146,7 +142,6 @@ class Step(Record):
 
     @property
     def namespace(self) -> str:
-        """`slash`, or the first word of the command."""
         return SLASH if self.command.startswith("/") else self.command.split(maxsplit=1)[0]
 
     @property
@@ -164,8 +159,6 @@ class Step(Record):
 
         A path names it, too: the file is called as its playbook.
         """
-        if self.namespace != PLAYBOOK:
-            return ""
         file = self.child_reference.rpartition("/")[2]
         return file.rpartition(".")[0] or file
 
@@ -181,7 +174,6 @@ class Step(Record):
 
     @property
     def judging(self) -> tuple[str, ...]:
-        """All that must hold after it has run."""
         return (*self.postconditions, *self.until)
 
     @property
@@ -254,10 +246,7 @@ class Playbook(Record, slots=False):
         return loop is not None and loop.for_each is not None
 
     def values(self, given: Mapping[str, str], step: Step | None = None) -> dict[str, str]:
-        """The value of each declared arg; empty for one that was not given.
-
-        Also what the item stands for that the `step` is.
-        """
+        """Each declared arg's value, empty if not given, and what the item `step` stands for."""
         values = {arg.name: given.get(arg.name, "") for arg in self.args}
         return {**values, **dict(step.item)} if step else values
 

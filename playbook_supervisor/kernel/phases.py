@@ -32,14 +32,9 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 
-_AT_GATE = {
-    Place.BEFORE: Position.GATED,
-    Place.DURING: Position.ASKING,
-    Place.AFTER: Position.HELD,
-}
+_AT_GATE = {Place.BEFORE: Position.GATED, Place.DURING: Position.ASKING, Place.AFTER: Position.HELD}
 _COMPLETE = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED})
 _STARTS = frozenset({Change.LAUNCHED, Change.RETURNED})
-_NOT_STARTED_TEXT = "another step of its group failed first"
 
 
 def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
@@ -113,7 +108,8 @@ def _without_starts(events: Sequence[Event]) -> tuple[Event, ...]:
     kept: list[Event] = []
     about_tools = False
     for event in (event for event in events if event.change not in _STARTS):
-        if _asks_about_tools(event):
+        gate = event.entry.gate
+        if gate is not None and gate.reason is GateReason.TOOLS:
             if about_tools:
                 continue
             about_tools = True
@@ -121,11 +117,6 @@ def _without_starts(events: Sequence[Event]) -> tuple[Event, ...]:
         if event.change is Change.GATE_OPENED and gates.is_of_loop(event.entry):
             break
     return tuple(kept)
-
-
-def _asks_about_tools(event: Event) -> bool:
-    gate = event.entry.gate
-    return gate is not None and gate.reason is GateReason.TOOLS
 
 
 def _none_starts(state: State, events: Sequence[Event], at: int) -> tuple[Event, ...]:
@@ -136,14 +127,15 @@ def _none_starts(state: State, events: Sequence[Event], at: int) -> tuple[Event,
         if event.entry.settled:
             kept.append(event)
         elif attempts and not attempts[-1].settled:
-            entry = replace(attempts[-1], error=_NOT_STARTED_TEXT, error_code=NOT_STARTED)
+            error = "another step of its group failed first"
+            entry = replace(attempts[-1], error=error, error_code=NOT_STARTED)
             kept.append(settle(entry, EntryStatus.FAILED, at))
     return tuple(kept)
 
 
 @cached_query
 def status(state: State) -> SessionStatus:
-    """The session's status, derived from the entries."""
+    """The session's status."""
     if state.pristine:
         return SessionStatus.PENDING
     if _aborted(state):

@@ -32,10 +32,6 @@ from playbook_supervisor.kernel.state import (
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
 from playbook_supervisor.records import replace
 
-_INTERRUPTED_TEXT = "interrupted before it returned"
-_ABORTED_TEXT = "aborted while it ran"
-_UNJUDGED_TEXT = "aborted before it was judged"
-
 
 def count_as_returned(state: State, step: Step, _: Lost, at: int) -> Event:
     """A lost attempt that had finished counts as returned."""
@@ -45,8 +41,8 @@ def count_as_returned(state: State, step: Step, _: Lost, at: int) -> Event:
 
 def break_off(state: State, step: Step, _: Observation, at: int) -> Event:
     """A lost or interrupted attempt fails. Another one follows and uses up no retry."""
-    entry = state.last(step.id)
-    broken_off = replace(entry, error=_INTERRUPTED_TEXT, error_code=INTERRUPTED)
+    error = "interrupted before it returned"
+    broken_off = replace(state.last(step.id), error=error, error_code=INTERRUPTED)
     return settle(broken_off, EntryStatus.FAILED, at)
 
 
@@ -72,8 +68,8 @@ def _aborted(entry: Entry, text: str, at: int) -> Event:
     if entry.launched_at is None:
         return settle(entry, EntryStatus.SKIPPED, at)
     if not entry.error_code:
-        error = _ABORTED_TEXT if entry.returned_at is None else _UNJUDGED_TEXT
-        entry = replace(entry, error=error, error_code=ABORTED)
+        ran = "while it ran" if entry.returned_at is None else "before it was judged"
+        entry = replace(entry, error=f"aborted {ran}", error_code=ABORTED)
     return settle(entry, EntryStatus.FAILED, at)
 
 
@@ -95,9 +91,8 @@ def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     """True if another attempt follows the last, failed one.
 
     It does after a human's `retry`, after an interruption, and where the step is repeated until
-    something holds. Otherwise it does if the policy
-    retries the error, as often in a session as it says, however many attempts humans and crashes
-    have added, and never after an error that the worker reports as lasting.
+    something holds. Otherwise it does if the policy retries the error, as often in a session as it
+    says, however many attempts humans and crashes have added, and never after a lasting error.
     """
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code in (INTERRUPTED, UNTIL):

@@ -12,8 +12,7 @@ from playbook_supervisor.kernel.vocabulary import GateReason
 
 Request = Mapping[str, object]
 
-LONGEST_SUBJECT = 160
-"""Characters of a call in the question; the gate's context has all of it."""
+LONGEST_SUBJECT = 160  # characters of a call in the question; the gate's context has all of it
 
 _VERBS = {
     "Bash": "run",

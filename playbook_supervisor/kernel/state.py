@@ -138,7 +138,6 @@ class Entry(Record):
 
     @property
     def has_returned(self) -> bool:
-        """True if the journal records that this attempt's worker returned."""
         if self.status is EntryStatus.FAILED and self.returned_at is None:
             return self.ran and self.error_code not in {INTERRUPTED, ABORTED}
         return self.returned_at is not None or self.status is EntryStatus.DONE
@@ -152,30 +151,20 @@ class Entry(Record):
 class Position(StrEnum):
     """The position of a step of the due phase, read from the keys of its last entry."""
 
-    DUE = "due"
-    """No attempt has begun, or the last one failed and another follows."""
-    GATED = "gated"
-    """A gate before the step is open."""
-    CLEARED = "cleared"
-    """The gate before the step is answered; its check is due again."""
-    RUNNING = "running"
-    """Launched and not returned."""
-    ASKING = "asking"
-    """Launched and not returned; its agent waits at a gate for the answer of a person."""
-    RETURNED = "returned"
-    """Returned and not judged, or to be judged again after a `continue`."""
-    HELD = "held"
-    """A gate after the step is open."""
+    DUE = "due"  # no attempt has begun, or the last one failed and another follows
+    GATED = "gated"  # a gate before the step is open
+    CLEARED = "cleared"  # the gate before the step is answered; its check is due again
+    RUNNING = "running"  # launched and not returned
+    ASKING = "asking"  # as `RUNNING`; its agent waits at a gate for the answer of a person
+    RETURNED = "returned"  # returned and not judged, or to be judged again after a `continue`
+    HELD = "held"  # a gate after the step is open
     DONE = "done"
     FAILED = "failed"
-    TOLERATED = "tolerated"
-    """Failed, and by its error policy the run goes on."""
+    TOLERATED = "tolerated"  # failed, and by its error policy the run goes on
     SKIPPED = "skipped"
 
 
 class Change(StrEnum):
-    """The effect of an event on its entry."""
-
     SKIPPED = "skipped"
     GATE_OPENED = "gate_opened"
     LAUNCHED = "launched"
@@ -219,7 +208,7 @@ def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
 
 
 def merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """All names in order, without duplicates."""
+    """All names, each once."""
     return tuple(dict.fromkeys((*names, *more)))
 
 
@@ -230,14 +219,11 @@ class Past(Record):
     steps: int = 0
     entries: int = 0
     waived: frozenset[str] = frozenset()
-    latest: int = 0
-    """The latest time in their entries, ms; no later entry has an earlier time."""
+    latest: int = 0  # the latest time in their entries, ms; no later entry has an earlier time
     retried: Mapping[str, int] = field(default_factory=dict)
     """Step → its last attempt, for steps with more than one."""
-    failures: int = 0
-    """The number of steps that failed and were tolerated."""
-    looped: int = 0
-    """The number of settled items of the loop that is due."""
+    failures: int = 0  # the number of steps that failed and were tolerated
+    looped: int = 0  # the number of settled items of the loop that is due
     items: Mapping[str, int] = field(default_factory=dict)
     """Loop → how many items it has, if it has begun."""
     passed: frozenset[str] = frozenset()
@@ -311,7 +297,6 @@ class State(Record, slots=False):
 
     @property
     def waived(self) -> frozenset[str]:
-        """All that a human has accepted in this session."""
         return self.past.waived.union(*(entry.waived for entry in self.entries))
 
     @property

@@ -45,12 +45,9 @@ from playbook_supervisor.records import replace
 
 def skip_earlier(state: State, step: Step, begun: Begun, at: int) -> Event:
     """Skip a step that comes before the one named by `--from`."""
-    entry = replace(
-        state.next_entry(step.id, at),
-        decision=Decision.SKIPPED,
-        human_response=f"--from {begun.start}",
-    )
-    return settle(entry, EntryStatus.SKIPPED, at)
+    entry, said = state.next_entry(step.id, at), f"--from {begun.start}"
+    skipped = replace(entry, decision=Decision.SKIPPED, human_response=said)
+    return settle(skipped, EntryStatus.SKIPPED, at)
 
 
 def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
@@ -66,13 +63,18 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     if required and asks and item_number(step.id):  # before anything is looked at for the items
         return gates.open_gate(entry, required, Place.BEFORE, at)
     not_held = [probed for probed in report.conditions if not probed.held]
-    waived = tuple(each.name for each in not_held if _accepted_for(attempts, each))
+    accepted = {name for each in attempts for name in each.waived}  # for this very step
+    waived = tuple(each.name for each in not_held if each.as_waived and each.name in accepted)
     failing = [probed for probed in not_held if probed.name not in waived]
     if failing:
-        carried = _waived_earlier(state, failing)
+        known = state.waived  # they were accepted, as they are now, for an earlier step only
+        carried = tuple(each.name for each in failing if each.as_waived and each.name in known)
         entry = replace(
             entry,
-            error=_describe_preconditions(failing, carried),
+            error="; ".join(
+                each.line + (" (waived for an earlier step)" if each.name in carried else "")
+                for each in failing
+            ),
             error_code=next((each.code for each in failing if each.code), PRECONDITION),
             evidence=_evidence(report),
         )
@@ -104,22 +106,21 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
 def record_return(state: State, step: Step, returned: Returned, at: int) -> Event:
     """Record what the worker returned, before anything is checked."""
     outcome = returned.outcome
-    entry = state.last(step.id)
     entry = replace(
-        entry,
+        state.last(step.id),
         returned_at=at,
         output=outcome.output,
         agent=outcome.agent,
         cached_from=outcome.cached_from,
     )
-    if outcome.error:
+    if error := outcome.error:
         entry = replace(
             entry,
-            error=outcome.error.message,
-            error_code=outcome.error.code,
-            error_guidance=outcome.error.guidance,
-            error_cause=outcome.error.cause,
-            error_lasts=outcome.error.lasts,
+            error=error.message,
+            error_code=error.code,
+            error_guidance=error.guidance,
+            error_cause=error.cause,
+            error_lasts=error.lasts,
         )
     return Event(Change.RETURNED, entry)
 
@@ -131,12 +132,19 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     rechecked = gates.rechecked(entry)
     erred = entry.erred and not rechecked
     failing, missing = _failing_after(report)
-    findings = _findings_to_raise(step, report)
-    entry = replace(entry, evidence=(*_evidence(report), *_cached(entry)))
+    declared = _declared_triggers(step)
+    accepted = (Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED)
+    findings = [each for each in report.findings if each.trigger in declared]
+    findings = [each for each in findings if (each.trigger, each.standing) != accepted]
+    cached = (f"cached: the output of {entry.cached_from}",) if entry.cached_from else ()
+    entry = replace(entry, evidence=(*_evidence(report), *cached))
     if not (erred or findings or missing) and _another_round(state, step, failing):
         entry = replace(entry, error=_describe_conditions(failing), error_code=UNTIL)
         return settle(entry, EntryStatus.FAILED, at)
-    triggers = _fired_triggers(step, erred=erred, findings=findings, failing=failing)
+    fired = {finding.trigger for finding in findings}
+    fired |= {Trigger.SUBAGENT_ERROR} if erred else set()
+    fired |= {Trigger.POSTCONDITION_FAIL} if failing else set()
+    triggers = [trigger for trigger in Trigger if trigger in fired and trigger in declared]
     if not (triggers or erred or failing or missing):
         if step.checkpoint and not gates.continued((entry,), GateReason.CHECKPOINT):
             return gates.open_gate(entry, GateReason.CHECKPOINT, Place.AFTER, at)
@@ -195,16 +203,6 @@ def _another_round(state: State, step: Step, failing: list[Probed]) -> bool:
     return bool(failing) and rounds < step.rounds and all(each.code == UNTIL for each in failing)
 
 
-def _accepted_for(attempts: tuple[Entry, ...], probed: Probed) -> bool:
-    """True if a human accepted this failing precondition for this very step, as it is now."""
-    return probed.as_waived and any(probed.name in entry.waived for entry in attempts)
-
-
-def _waived_earlier(state: State, failing: list[Probed]) -> tuple[str, ...]:
-    """The conditions that a human accepted, as they are now, for an earlier step only."""
-    return tuple(each.name for each in failing if each.as_waived and each.name in state.waived)
-
-
 def _undecided_breaking_changes(entry: Entry, report: Report) -> list[Finding]:
     """`continue` at a gate of this attempt means "fixed, check again".
 
@@ -225,41 +223,12 @@ def _declared_triggers(step: Step) -> tuple[Trigger, ...]:
     return (*step.escalation_triggers, *implied)
 
 
-def _findings_to_raise(step: Step, report: Report) -> list[Finding]:
-    return [
-        finding
-        for finding in report.findings
-        if finding.trigger in _declared_triggers(step)
-        and (finding.trigger, finding.standing) != (Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED)
-    ]
-
-
-def _fired_triggers(
-    step: Step, *, erred: bool, findings: list[Finding], failing: list[Probed]
-) -> list[Trigger]:
-    """The step's declared triggers that fire, in the order of the vocabulary."""
-    fired = {finding.trigger for finding in findings}
-    if erred:
-        fired.add(Trigger.SUBAGENT_ERROR)
-    if failing:
-        fired.add(Trigger.POSTCONDITION_FAIL)
-    declared = _declared_triggers(step)
-    return [trigger for trigger in Trigger if trigger in fired and trigger in declared]
-
-
 def _names(conditions: list[Probed]) -> tuple[str, ...]:
     return tuple(probed.name for probed in conditions)
 
 
 def _describe_conditions(conditions: list[Probed]) -> str:
     return "; ".join(probed.line for probed in conditions)
-
-
-def _describe_preconditions(failing: list[Probed], carried: tuple[str, ...]) -> str:
-    return "; ".join(
-        each.line + (" (waived for an earlier step)" if each.name in carried else "")
-        for each in failing
-    )
 
 
 def _not_named(findings: list[Finding], failing: list[Probed]) -> list[Finding]:
@@ -274,10 +243,6 @@ def _not_named(findings: list[Finding], failing: list[Probed]) -> list[Finding]:
 
 def _describe_findings(findings: list[Finding]) -> str:
     return "; ".join(f"{finding.trigger.value}: {finding.evidence}" for finding in findings)
-
-
-def _cached(entry: Entry) -> tuple[str, ...]:
-    return (f"cached: the output of {entry.cached_from}",) if entry.cached_from else ()
 
 
 def _evidence(report: Report) -> tuple[str, ...]:

@@ -57,17 +57,12 @@ def allowed(state: State) -> frozenset[str]:
 
 
 def passed_at(step: Callable[[str], Step], entries: Iterable[Entry]) -> frozenset[str]:
-    """The rules allowed at the gates of these entries, as `Past.passed` has them: `tools:Write`.
-
-    `step` finds a step by its id.
-    """
+    """The rules allowed at the gates of these entries, as `Past.passed` has them: `tools:Write`."""
     return frozenset(
         f"{_PREFIX}{rule}"
         for entry in entries
-        if any(
-            gate.reason is GateReason.TOOLS and gate.resolution is Resolution.CONTINUE
-            for gate in entry.gates
-        )
+        for gate in entry.gates
+        if gate.reason is GateReason.TOOLS and gate.resolution is Resolution.CONTINUE
         for rule in step(entry.step_id).tools
     )
 

@@ -52,8 +52,6 @@ class Condition(StrEnum):
 
 
 class ArgType(StrEnum):
-    """The types of an arg."""
-
     STRING = "string"
     NUMBER = "number"
     BOOLEAN = "boolean"
@@ -76,8 +74,6 @@ class OutputFormat(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """The status of a session."""
-
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -89,8 +85,6 @@ ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.
 
 
 class EntryStatus(StrEnum):
-    """The status of a journal entry."""
-
     IN_PROGRESS = "in_progress"
     DONE = "done"
     FAILED = "failed"
@@ -147,7 +141,7 @@ class Place(StrEnum):
 
 
 class Mode(StrEnum):
-    """True if a gate that no trigger raised waits for a human."""
+    """Whether a gate that no trigger raised waits for a human."""
 
     MANUAL = "manual"
     AUTONOMOUS = "autonomous"

@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 
     Literal = str | int | float | bool | None
 
-NAME = "when"
 JSON = "json"
-ARG = "arg"
-"""The fact that is the value of an arg, whose name stands in place of a step's id."""
-FACTS = ("approved", "skipped", JSON)
-"""The facts about a step that an expression may ask for."""
+ARG = "arg"  # the fact that is the value of an arg, whose name stands in place of a step's id
+FACTS = ("approved", "skipped", JSON)  # the facts about a step that an expression may ask for
 
 # They are compiled when an expression is read: most playbooks have none.
 _ARG = r"\$([a-z][a-z0-9_-]*)(?![A-Za-z0-9_.-])"
@@ -75,11 +72,8 @@ def parse(text: str) -> When:
     start = len(text) - len(text.lstrip(" \t"))
     negated = text.startswith("!", start)
     at = begin = start + negated
-    path: tuple[str | int, ...]
-    if arg := re.compile(_ARG).match(text, at):
-        name, fact, path, at = arg[1], ARG, (), arg.end()
-    else:
-        name, fact, path, at = _of_step(text, at)
+    arg = re.compile(_ARG).match(text, at)
+    name, fact, path, at = (arg[1], ARG, (), arg.end()) if arg else _of_step(text, at)
     reference = text[begin:at]
     operator, literal, at = _comparison(text, at)
     if operator and (negated or fact not in (JSON, ARG)):
@@ -106,9 +100,9 @@ def evaluate(expression: str, facts: Facts) -> Probed:
         value = _value(when, facts)
         holds = _holds(when, value)
     except LookupError as missing:
-        return Probed(NAME, Answer.ERROR, str(missing.args[0]), code=DATA)
+        return Probed("when", Answer.ERROR, str(missing.args[0]), code=DATA)
     evidence = f"{when.reference} is {_shown(value)}"
-    return Probed(NAME, Answer.HELD if holds else Answer.NOT_HELD, evidence)
+    return Probed("when", Answer.HELD if holds else Answer.NOT_HELD, evidence)
 
 
 def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
@@ -119,20 +113,16 @@ def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
     fact = re.compile(_FACT).match(text, step.end())
     if fact is None:
         _fail(step.end(), f"one of {', '.join(FACTS)} is expected here")
-    path, at = _path(text, fact.end())
-    if path and fact[0] != JSON:
-        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
-    return step[1], fact[0], path, at
-
-
-def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
     path: list[str | int] = []
+    at = fact.end()
     while key := re.compile(_KEY).match(text, at):
         path.append(key[1] if key[2] is None else int(key[2]))
         at = key.end()
     if text.startswith((".", "["), at):
         _fail(at, "a name such as `.verdict` or a number such as `[0]` is expected here")
-    return tuple(path), at
+    if path and fact[0] != JSON:
+        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
+    return step[1], fact[0], tuple(path), at
 
 
 def _comparison(text: str, at: int) -> tuple[str, Literal, int]:
