@@ -8,21 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
+from playbook_supervisor.formats.located import Data, Document, Path
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 
-if TYPE_CHECKING:
-    from typing import Any, TypeVar
-
-    from playbook_supervisor.formats.located import Data, Document, Path
-
-    Word = TypeVar("Word", bound=str)
-    Number = TypeVar("Number", bound=float | None)
-
-_EVER = float("inf")
-_EMPTY = "Give it a value, or remove the key."
+Word = TypeVar("Word", bound=str)
+Number = TypeVar("Number", bound=float | None)
 
 
 class Problems:
@@ -117,7 +110,7 @@ class Section:
             return default
         value: Any = getattr(self._data[key], "value", None)  # only unquoted scalars have it
         kinds = {int} if whole else {int, float}
-        if type(value) not in kinds or not 0 < value < _EVER:
+        if type(value) not in kinds or not 0 < value < float("inf"):
             self.report(key, f"must be {what} above 0, without quotes")
             return default
         number: Number = value
@@ -147,7 +140,7 @@ class Section:
         if not isinstance(data, str):
             self._problems.add(path, "must be a string")
         elif is_empty(data) or not data.strip():
-            self._problems.add(path, "is empty", _EMPTY)
+            self._problems.add(path, "is empty", "Give it a value, or remove the key.")
         elif printable(data) != data:
             self._problems.add(path, "must be one line without control characters")
         else:

@@ -11,10 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 _NAME = "playbook-directive"
-_QUOTE = "> "
 _NAMED = r"(?i)(playbook)-(directive)"
 _BREAKS = "[\x85\u2028\u2029]"  # which JSON leaves as they are
-_HIDDEN = "…"  # stands for the mark
 
 
 def directive_line(mark: str, shape: str) -> str:
@@ -24,8 +22,7 @@ def directive_line(mark: str, shape: str) -> str:
 
 def defused(text: str, mark: str = "") -> str:
     """The text, which may be any, without the mark; the name is written `playbook\\-directive`."""
-    if mark:
-        text = text.replace(mark, _HIDDEN)
+    text = text.replace(mark, "…") if mark else text
     return re.sub(_NAMED, r"\1\\-\2", text) if _NAME in text.casefold() else text
 
 
@@ -45,7 +42,7 @@ def _escaped(character: str) -> str:
 def quoted(texts: Iterable[str], mark: str = "") -> Iterator[str]:
     """Every line of the texts, marked as quoted."""
     for text in texts:
-        yield from (f"{_QUOTE}{line}" for line in defused(text, mark).splitlines())
+        yield from (f"> {line}" for line in defused(text, mark).splitlines())
 
 
 def sentence(text: str, mark: str = "") -> str:

@@ -51,8 +51,8 @@ class Fields:
         try:
             return words(text)
         except ValueError:
-            allowed = ", ".join(words)
-            raise UnfitError(key, f"{text[:40]!r} is not one of {allowed}") from None
+            why = f"{text[:40]!r} is not one of {', '.join(words)}"
+            raise UnfitError(key, why) from None
 
     def maybe_word(self, key: str, words: type[_Word]) -> _Word | None:
         return self.word(key, words) if self.text(key) else None
@@ -118,9 +118,8 @@ class Fields:
         fields: list[Self] = []
         for number, item in enumerate(self.items(key), 1):
             if not isinstance(item, Mapping):
-                raise UnfitError(
-                    key, f"must have a mapping at position {number}, not {_shape(item)}"
-                )
+                why = f"must have a mapping at position {number}, not {_shape(item)}"
+                raise UnfitError(key, why)
             fields.append(type(self)(item))
         return fields
 

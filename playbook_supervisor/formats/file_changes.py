@@ -9,25 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from playbook_supervisor.formats.sanitize import counted
 
-if TYPE_CHECKING:
-    from typing import Literal
-
-    Kind = Literal["changed", "new", "deleted", "renamed"]
-    LineKind = Literal["added", "removed", "context", "remark"]
+Kind = Literal["changed", "new", "deleted", "renamed"]
+LineKind = Literal["added", "removed", "context", "remark"]
 
 MOST_FILES = 500
 MOST_LINES = 10_000
 MOST_LINES_OF_A_FILE = 2_000
-MOST_CHARACTERS = 1_000_000
-"""In all lines together: markup makes up to five of one."""
-LONGEST_LINE = 400
-"""Characters; a longer line is cut with …."""
-BINARY = "binary"
-"""The note of a file whose lines are not compared."""
+MOST_CHARACTERS = 1_000_000  # in all lines together: markup makes up to five of one
+LONGEST_LINE = 400  # characters; a longer line is cut with …
+BINARY = "binary"  # the note of a file whose lines are not compared
 MODES = {"100755": "executable", "120000": "symbolic link", "160000": "submodule"}
 """Git's modes that a person should know about → a note."""
 
@@ -41,8 +35,7 @@ _CHANGED_MODES = {"100755": "now executable", "100644": "no longer executable"}
 _LINKS = {mode: note for mode, note in MODES.items() if mode != "100755"}
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@", re.ASCII)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
-_ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-_ESCAPED |= {b"v": b"\v"}
+_ESCAPED = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +105,8 @@ def visible(text: str, limit: int = LONGEST_LINE) -> str:
     """
     shown = text[: limit + 1].expandtabs(4)
     if not shown.isprintable():
-        shown = _HIDDEN.sub(_revealed, shown)
+        shown = _HIDDEN.sub(lambda found: f"‹U+{ord(found[0]):04X}›", shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
-
-
-def _revealed(found: re.Match[str]) -> str:
-    return f"‹U+{ord(found[0]):04X}›"
-
-
-# ── git's diff ──────────────────────────────────────────────────────────────────────────────
 
 
 def parse(lines: Iterable[str], listed: Sequence[FileChange] | None = None) -> Changes:
@@ -183,10 +169,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self._sections: list[_Section] = []
-        self._room = MOST_LINES
-        self._characters = MOST_CHARACTERS
-        self._old = self._new = 0
-        self._old_left = self._new_left = 0
+        self._room, self._characters = MOST_LINES, MOST_CHARACTERS
+        self._old = self._new = self._old_left = self._new_left = 0
 
     @property
     def full(self) -> bool:
@@ -195,10 +179,8 @@ class _Reader:
     def by_path(self) -> dict[str, _Section]:
         joined: dict[str, _Section] = {}
         for section in self._sections:
-            if section.path in joined:
+            if joined.setdefault(section.path, section) is not section:
                 joined[section.path].join(section)
-            else:
-                joined[section.path] = section
         return joined
 
     def read(self, line: str) -> None:
@@ -310,9 +292,8 @@ def _unquoted(name: str) -> str:
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
     escaped = found[1]
-    if len(escaped) == 3:
-        return bytes([int(escaped, 8) & 0xFF])
-    return _ESCAPED.get(escaped, escaped)
+    byte = int(escaped, 8) & 0xFF if len(escaped) == 3 else _ESCAPED.get(escaped[0], escaped[0])
+    return bytes([byte])
 
 
 def _file(section: _Section | None, listed: FileChange | None = None) -> FileChange:

@@ -70,8 +70,7 @@ def yaml_values(data: Data) -> Any:
 Data: TypeAlias = "dict[str, Data] | list[Data] | str"
 """Mappings with text keys in the author's order, sequences, and scalars (`str` or `Plain`)."""
 
-Path = tuple[str | int, ...]
-"""Keys and indices that lead to a value."""
+Path = tuple[str | int, ...]  # keys and indices that lead to a value
 
 _Members: TypeAlias = "dict[str, _Node] | list[_Node] | None"
 _Node: TypeAlias = tuple[int, int, int, int, _Members]
@@ -208,12 +207,8 @@ class Builder:
         if self._open and self._open[-1].wants_key:
             self._complex(line, col)
         if len(self._open) >= MAX_DEPTH:
-            self._refuse_hostile(
-                line,
-                col,
-                f"nested deeper than {MAX_DEPTH} levels",
-                "Flatten it; no valid file needs such depth.",
-            )
+            message = f"nested deeper than {MAX_DEPTH} levels"
+            self._refuse_hostile(line, col, message, "Flatten it; no valid file needs such depth.")
         self._open.append(_Mapping(line, col) if mapping else _Sequence(line, col))
 
     def end(self) -> None:
@@ -221,11 +216,9 @@ class Builder:
         self._add(done.data, done.line, done.col, done.members)
 
     def scalar(self, text: str, line: int, col: int) -> None:
-        """A scalar: `Plain` if it is unquoted."""
         if re.search(_UNSTORABLE, text):
-            self._refuse_hostile(
-                line, col, "this text contains a NUL or a lone surrogate", "Remove the escape."
-            )
+            message = "this text contains a NUL or a lone surrogate"
+            self._refuse_hostile(line, col, message, "Remove the escape.")
         top = self._open[-1] if self._open else None
         if isinstance(top, _Mapping) and top.wants_key:
             self._key(top, text, line, col)
@@ -235,9 +228,8 @@ class Builder:
     def _add(self, value: Data, line: int, col: int, members: _Members) -> None:
         self._values_left -= 1
         if self._values_left < 0:
-            self._refuse_hostile(
-                line, col, "too many values for one file", "Split it; no valid file needs so many."
-            )
+            cure = "Split it; no valid file needs so many."
+            self._refuse_hostile(line, col, "too many values for one file", cure)
         if self._open:
             self._open[-1].add(value, line, col, members)
         else:
@@ -249,27 +241,17 @@ class Builder:
         if isinstance(text, Plain) and not text:
             refuse(self._source, line, col, "a value without a key", "Give it a key.")
         if isinstance(text, Plain) and text == "<<":
-            self._refuse_hostile(
-                line, col, "merge keys (`<<`) are not allowed", "Write the keys out."
-            )
+            message = "merge keys (`<<`) are not allowed"
+            self._refuse_hostile(line, col, message, "Write the keys out.")
         if text in top.data:
-            refuse(
-                self._source,
-                line,
-                col,
-                f"the key `{first_line(text, 60)}` appears for the second time "
-                f"(first on line {top.members[text][2]})",
-                "Keep one of the two.",
-            )
+            twice = f"the key `{first_line(text, 60)}` appears for the second time"
+            message = f"{twice} (first on line {top.members[text][2]})"
+            refuse(self._source, line, col, message, "Keep one of the two.")
         top.wants_key, top.key, top.key_line, top.key_col = False, str(text), line, col
 
     def _complex(self, line: int, col: int) -> NoReturn:
-        self._refuse_hostile(
-            line,
-            col,
-            "a key is a list, a mapping or longer than one line",
-            "Write keys as words on one line.",
-        )
+        message = "a key is a list, a mapping or longer than one line"
+        self._refuse_hostile(line, col, message, "Write keys as words on one line.")
 
     def _refuse_hostile(self, line: int, col: int, message: str, guidance: str) -> NoReturn:
         refuse(self._source, line, col, message, guidance, hostile=True)

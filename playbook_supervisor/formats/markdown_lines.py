@@ -9,10 +9,7 @@ _DEEPEST = 1_000  # quotations in quotations
 _FENCE = re.compile(r"[ ]{0,3}(?:(`{3,})[^`]*|(~{3,}).*)\Z", re.DOTALL)
 _BEGIN, _END = "<!--", "-->"
 _COMMENT = re.compile(r"<!--.*?-->")  # only before the last end, so that no search fails
-
-
-Lines = list[tuple[int, str]]
-"""Numbers, from 1, and texts of lines that are not blank."""
+Lines = list[tuple[int, str]]  # numbers, from 1, and texts of lines that are not blank
 
 
 def visible_lines(text: str, first: int = 1, *, unquoted: bool = False) -> tuple[Lines, str]:

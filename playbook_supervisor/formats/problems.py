@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     Severity = Literal["error", "warning", "note"]
 
-MAX_PROBLEMS = 500
-"""At most this many problems of one file are reported."""
+MAX_PROBLEMS = 500  # at most this many problems of one file are reported
 
 
 class Problem(Record):
@@ -36,7 +35,6 @@ class Problem(Record):
 
     @property
     def sentences(self) -> str:
-        """The message and the guidance."""
         end = "" if self.message.endswith("?") else "."
         return f"{self.message}{end} {self.guidance}".rstrip()
 

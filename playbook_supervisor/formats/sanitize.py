@@ -17,14 +17,10 @@ _SEQUENCE = (
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …
     r"|\x1b[ -/]*[0-~]?"
 )
-_BREAK = r"\r\n?"
-_BLANK = r"[\t\n\r]+"
 _UNSEEN = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
     r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_LINE = r"[^\r\n]+"
-_LINE_BREAK = r"[\r\n]+"
 # Beyond these limits the search would take seconds.
 _LONGEST_WORD = 100
 _MOST_WORDS = 200
@@ -38,17 +34,16 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = re.sub(_SEQUENCE, "", text)
-    text = (
-        re.sub(_BREAK, "\n", text).replace("\t", " ")
-        if keep_newlines
-        else re.sub(_BLANK, " ", text)
-    )
+    if keep_newlines:
+        text = re.sub(r"\r\n?", "\n", text).replace("\t", " ")
+    else:
+        text = re.sub(r"[\t\n\r]+", " ", text)
     return re.sub(_UNSEEN, "", text)
 
 
 def first_line(text: str, limit: int = 200) -> str:
     """The first line with visible text, stripped; cut with … at `limit` characters."""
-    for match in re.finditer(_LINE, text):
+    for match in re.finditer(r"[^\r\n]+", text):
         if line := printable(match[0]).strip():
             return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
     return ""
@@ -72,7 +67,7 @@ def last_words(text: str, limit: int = 500) -> str:
     """The last lines with text, at most `limit` characters; a line that was cut begins with …."""
     kept: list[str] = []
     room = limit
-    for line in reversed(re.split(_LINE_BREAK, text)):
+    for line in reversed(re.split(r"[\r\n]+", text)):
         if not (shown := printable(line).strip()):
             continue
         if len(shown) > room:
@@ -82,9 +77,9 @@ def last_words(text: str, limit: int = 500) -> str:
     return "\n".join(kept)
 
 
-def last_line(text: str, limit: int = 200) -> str:
-    """The last line with visible text, stripped; cut with … at `limit` characters."""
-    return first_line(last_words(text).rpartition("\n")[2], limit)
+def last_line(text: str) -> str:
+    """The last line with visible text, stripped; cut with … at 200 characters."""
+    return first_line(last_words(text).rpartition("\n")[2])
 
 
 def counted(number: int, word: str) -> str:

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from playbook_supervisor.formats.located import Builder, Document, Plain, refuse, refuse_conflict
 
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 _BLANK = (" ", "\n", "\t", "\r")
 _BOM = "\ufeff"
-_INDENTED = r"\n([ \t]+)\S"
 _REFUSED = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"  # by the reader, unless escaped
-_UNIT = "  "  # the indentation if the file has none
 
 
 def read_json(text: str, source: str, max_values: int) -> Document:
@@ -32,8 +27,8 @@ def write_json(data: Any, like: bytes) -> bytes:
     Numbers of a document that was read are written as they were typed.
     """
     before = like.decode()
-    indented = re.search(_INDENTED, before)
-    text = _lines(data, indented[1] if indented else _UNIT, "\n")
+    indented = re.search(r"\n([ \t]+)\S", before)
+    text = _lines(data, indented[1] if indented else "  ", "\n")
     text += "\n" if before.endswith("\n") else ""
     text = text.replace("\n", "\r\n") if "\r\n" in before else text
     return f"{_BOM if before.startswith(_BOM) else ''}{text}".encode()
@@ -66,9 +61,8 @@ class _JsonReader:
         self._text, self._source, self._at = text, source, 0
         self._line, self._line_start, self._counted = 1, 0, 0
         self._builder = Builder(source, max_values)
-        self._decoder = json.JSONDecoder(
-            parse_int=str, parse_float=str, parse_constant=self._no_number
-        )
+        constant = self._no_number
+        self._decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=constant)
 
     def read(self) -> Document:
         closers: list[str] = []
@@ -80,7 +74,11 @@ class _JsonReader:
                 closers.pop()
             if not closers:
                 break
-            self._after_value(closers[-1])
+            if self._next() != ",":
+                self._fail(f"a `,` or the closing `{closers[-1]}` is missing here")
+            self._at += 1
+            if closers[-1] == "}":
+                self._key()
         if self._next():
             self._fail("there is more text after the end of the document")
         return self._builder.document
@@ -96,13 +94,6 @@ class _JsonReader:
             if char == "{":
                 self._key()
         self._scalar()
-
-    def _after_value(self, closer: str) -> None:
-        if self._next() != ",":
-            self._fail(f"a `,` or the closing `{closer}` is missing here")
-        self._at += 1
-        if closer == "}":
-            self._key()
 
     def _key(self) -> None:
         if self._next() != '"':

@@ -10,23 +10,12 @@ from __future__ import annotations
 import re
 
 from playbook_supervisor.errors import CheckError, StateError
-from playbook_supervisor.formats.located import (
-    MAX_DEPTH,
-    Builder,
-    Data,
-    Document,
-    Path,
-    Plain,
-    refuse,
-    refuse_conflict,
-)
+from playbook_supervisor.formats.located import Builder, Document, Plain, refuse, refuse_conflict
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load", "load_of_session"]
 
 MAX_BYTES = 1024 * 1024
 # People write more bytes per value; a file of nothing but brackets would take 200 MiB.
@@ -118,32 +107,18 @@ def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Docu
 def decode(data: bytes, source: str, limit: int) -> str:
     """The text of a file without its byte order mark; CheckError as `load`."""
     if len(data) > limit:
-        refuse(
-            source,
-            1,
-            1,
-            f"{len(data):,} bytes; at most {limit:,} are read",
-            "Split it; move long text to other files.",
-            hostile=True,
-        )
+        said = f"{len(data):,} bytes; at most {limit:,} are read"
+        refuse(source, 1, 1, said, "Split it; move long text to other files.", hostile=True)
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as fault:
         before = data[: fault.start].decode("utf-8", "replace").removeprefix("\ufeff")
-        refuse(
-            source,
-            *_end_of(before),
-            f"the byte 0x{data[fault.start]:02x} is not UTF-8",
-            "Save the file as UTF-8.",
-        )
+        said = f"the byte 0x{data[fault.start]:02x} is not UTF-8"
+        refuse(source, *_end_of(before), said, "Save the file as UTF-8.")
     if control := re.search(_CONTROL, text):
-        refuse(
-            source,
-            *_end_of(text[: control.start()]),
-            f"the character U+{ord(control[0]):04X} is not allowed",
-            "Remove it; it is invisible, and YAML readers disagree on its meaning.",
-            hostile=True,
-        )
+        said = f"the character U+{ord(control[0]):04X} is not allowed"
+        cure = "Remove it; it is invisible, and YAML readers disagree on its meaning."
+        refuse(source, *_end_of(text[: control.start()]), said, cure, hostile=True)
     return text
 
 
@@ -204,21 +179,16 @@ class _Strictness:
         if event.anchor is not None:
             self.refuse_anchor(line, col)
         if event.tag is not None or self._text.startswith("!", event.start_mark.index):
-            self._refuse_hostile(
-                line,
-                col,
-                "tags (`!…`) are not allowed",
-                "Remove the tag, or quote a text that begins with `!`.",
-            )
+            cure = "Remove the tag, or quote a text that begins with `!`."
+            self._refuse_hostile(line, col, "tags (`!…`) are not allowed", cure)
         if self._tabbed and re.match(_TAB_INDENT, self._tabbed[line - 1][: col - 1]):
             self._refuse_tab(line, col)
 
     def examine_document(self, event: Any, line: int, col: int) -> None:
         self._documents += 1
         if self._documents > 1:
-            refuse(
-                self._source, line, col, "a second document begins", "Write one document per file."
-            )
+            cure = "Write one document per file."
+            refuse(self._source, line, col, "a second document begins", cure)
         if event.explicit:
             before = re.split(_LINE_END, self._text[: event.end_mark.index])
             for number, written in enumerate(before, start=1):
@@ -226,12 +196,9 @@ class _Strictness:
                     self._refuse_directive(number)
 
     def refuse_anchor(self, line: int, col: int) -> NoReturn:
-        self._refuse_hostile(
-            line,
-            col,
-            "anchors and aliases (`&…`, `*…`) are not allowed",
-            "Write the value out, or quote a text that begins with `&` or `*`.",
-        )
+        message = "anchors and aliases (`&…`, `*…`) are not allowed"
+        cure = "Write the value out, or quote a text that begins with `&` or `*`."
+        self._refuse_hostile(line, col, message, cure)
 
     def explain(self, fault: Any) -> NoReturn:
         """Raise the parser's error in plain words, at the place to correct."""
@@ -256,12 +223,8 @@ class _Strictness:
         refuse(self._source, line, col, message, "Indent with spaces, as YAML requires.")
 
     def _refuse_directive(self, line: int) -> NoReturn:
-        self._refuse_hostile(
-            line,
-            1,
-            "directives (`%…`) are not allowed",
-            "Remove the line; YAML 1.2 is always assumed.",
-        )
+        cure = "Remove the line; YAML 1.2 is always assumed."
+        self._refuse_hostile(line, 1, "directives (`%…`) are not allowed", cure)
 
     def _refuse_hostile(self, line: int, col: int, message: str, guidance: str) -> NoReturn:
         refuse(self._source, line, col, message, guidance, hostile=True)

@@ -9,10 +9,8 @@ def to_time(ms: int) -> str:
     """Milliseconds since the epoch as `2026-02-19T10:20:26.104Z`."""
     seconds, rest = divmod(ms, 1000)
     at = time.gmtime(seconds)
-    return (
-        f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}"
-        f"T{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}.{rest:03}Z"
-    )
+    day = f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}"
+    return f"{day}T{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}.{rest:03}Z"
 
 
 def duration(ms: int) -> str:
@@ -20,9 +18,8 @@ def duration(ms: int) -> str:
     if ms < 9_950:
         return f"{ms / 1000:.1f} s"
     whole = round(ms / 1000)
-    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
     parts: list[str] = []
-    for name, size in units:
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         count, whole = divmod(whole, size)
         if count or parts:
             parts.append(f"{count} {name}" if count else "")
@@ -37,6 +34,5 @@ def from_time(text: str) -> int | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if at.tzinfo is None:
-        return None
-    return (at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+    epoch = datetime.fromtimestamp(0, UTC)
+    return None if at.tzinfo is None else (at - epoch) // timedelta(milliseconds=1)

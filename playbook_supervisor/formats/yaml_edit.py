@@ -63,8 +63,6 @@ class _Editor:
             at = end
         return "".join([*pieces, self._text[at:]]).encode()
 
-    # ── what differs ────────────────────────────────────────────────────────────────────────
-
     def mapping(
         self, node: MappingNode, before: Mapping[str, object], after: Mapping[str, object]
     ) -> None:
@@ -105,10 +103,13 @@ class _Editor:
         for item, old, new in zip(node.value, before, after, strict=False):
             if old != new:
                 self._value(item, old, new)
+        last = node.value[-1]
         for item in after[len(before) :]:
-            self._append(node, item)
-
-    # ── splices ─────────────────────────────────────────────────────────────────────────────
+            if node.flow_style:
+                self._insert(self._tail(last), f", {flow(item)}")
+            else:
+                margin = " " * node.start_mark.column
+                self._insert(self._line_end(last), f"\n{margin}- {flow(item)}")
 
     def _replace(self, node: Node, new: str) -> None:
         end = self._tail(node)
@@ -148,17 +149,8 @@ class _Editor:
             column = node.value[0][0].start_mark.column
             self._insert(self._line_end(anchor), "\n" + pair(key, value, column).rstrip("\n"))
 
-    def _append(self, node: SequenceNode, item: object) -> None:
-        if node.flow_style:
-            self._insert(self._tail(node.value[-1]), f", {flow(item)}")
-        else:
-            margin = " " * node.start_mark.column
-            self._insert(self._line_end(node.value[-1]), f"\n{margin}- {flow(item)}")
-
     def _insert(self, at: int, new: str) -> None:
         self._splices.append((at, at, new))
-
-    # ── places ──────────────────────────────────────────────────────────────────────────────
 
     def _find_empty(self, node: Node) -> None:
         """Find the positions of missing values (`error:`), which ruamel places too late."""

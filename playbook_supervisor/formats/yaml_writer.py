@@ -26,8 +26,6 @@ _ESCAPED = "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\u
 """Not printable in YAML, a line break in YAML 1.1, or a reordering of the visible text."""
 
 _UNSTORABLE = "[\0\ud800-\udfff]"
-
-
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -37,9 +35,10 @@ def scalar(value: object) -> str:
         return _string(str(value))
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return _number(value)
-    return str(value)
+    text = str(value)
+    if isinstance(value, float) and "e" in text and "." not in text:
+        return text.replace("e", ".0e")  # YAML 1.1 requires a point before an exponent
+    return text
 
 
 def _string(text: str) -> str:
@@ -49,12 +48,6 @@ def _string(text: str) -> str:
         return _quoted(text)
     quoted = _quoted(re.sub(_UNSTORABLE, "\ufffd", text))
     return re.sub(_ESCAPED, lambda match: f"\\u{ord(match[0]):04x}", quoted)
-
-
-def _number(value: float) -> str:
-    """YAML 1.1 requires a point in a number with an exponent."""
-    text = repr(value)
-    return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
 def flow(value: object) -> str:
@@ -78,9 +71,6 @@ def pair(key: str, value: object, indent: int) -> str:
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
         return f"{margin}{key}:\n" + "".join(f"{margin}  - {flow(item)}\n" for item in value)
     return f"{margin}{key}: {flow(value)}\n"
-
-
-# ── a whole file for people ─────────────────────────────────────────────────────────────────
 
 
 def yaml_text(data: dict[str, Data]) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.fields import Fields, UnfitError
-from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
+from playbook_supervisor.formats.located import Document
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.system.disk.files import contained, digest, read_bytes

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from playbook_supervisor.errors import CheckError
-from playbook_supervisor.formats.strict_yaml import MAX_BYTES, MAX_DEPTH, Document, Plain, load
+from playbook_supervisor.formats.located import MAX_DEPTH, Document, Plain
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.formats.located import Document
 from playbook_supervisor.formats.problems import Problem, problem_of
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.model import Arg, Playbook
 from playbook_supervisor.project.playbooks.schema import examine_translation, required
 from playbook_supervisor.project.playbooks.secret_detection import refused

@@ -12,9 +12,8 @@ from itertools import chain, islice
 from pathlib import Path as FilePath
 
 from playbook_supervisor.errors import ArgumentError, CheckError
-from playbook_supervisor.formats.located import Data, Path, yaml_values
+from playbook_supervisor.formats.located import Data, Document, Path, Plain, yaml_values
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, once, problem_of, refusal
-from playbook_supervisor.formats.strict_yaml import Document, Plain
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import (
     CHECKPOINT,
