@@ -15,8 +15,7 @@ from pathlib import Path
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 
-HEAD = TAIL = 256 * 1024
-"""Bytes that are kept of the beginning and of the end."""
+HEAD = TAIL = 256 * 1024  # bytes that are kept of the beginning and of the end
 
 _MARK = b"\n[\xe2\x80\xa6 %d bytes left out \xe2\x80\xa6]"
 _MARKED = rb"\n\[\xe2\x80\xa6 (\d{1,20}) bytes left out \xe2\x80\xa6\] *\n"

@@ -25,8 +25,7 @@ from playbook_supervisor.system.process.processes import Worker
 if TYPE_CHECKING:
     from playbook_supervisor.formats.file_changes import Kind
 
-LARGEST = 8 << 20
-"""Bytes of a file; a larger one is not compared."""
+LARGEST = 8 << 20  # bytes of a file; a larger one is not compared
 _READING, _LISTING, _COUNTING, _SHOWING = 5.0, 4.0, 5.0, 3.0  # seconds
 _MOST_LISTED = 1 << 25  # bytes
 _MOST_OF_A_LINE = 1 << 14  # bytes; a header has two paths of up to 4096

@@ -19,8 +19,7 @@ from playbook_supervisor.system.git.git_programs import Runs, command, environme
 from playbook_supervisor.system.git.git_unattended import lock_held
 from playbook_supervisor.system.process.processes import Completed, run
 
-LOCAL = 600.0
-"""Seconds for a command that talks to no remote: a large work tree takes its time."""
+LOCAL = 600.0  # seconds for a command that talks to no remote: a large work tree takes its time
 
 _SETTINGS = (
     *("-c", "core.splitIndex=false"),  # the shared part would be in the repository

@@ -20,8 +20,7 @@ _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 27
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
 SESSIONS_FOLDER = ".playbooks/sessions"
-SESSIONS = f":(exclude,top){SESSIONS_FOLDER}"
-"""The pathspec of everything but sessions' folders."""
+SESSIONS = f":(exclude,top){SESSIONS_FOLDER}"  # the pathspec of everything but sessions' folders
 
 
 def ask(

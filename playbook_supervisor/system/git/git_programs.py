@@ -35,10 +35,7 @@ class Runs(Enum):
     ALL = "what a person's own command runs"
 
 
-_ALWAYS = (
-    *("-c", "core.quotePath=false"),
-    *("-c", "gc.auto=0", "-c", "maintenance.auto=false"),
-)
+_ALWAYS = (*("-c", "core.quotePath=false"), *("-c", "gc.auto=0", "-c", "maintenance.auto=false"))
 _NO_MONITOR = ("-c", "core.fsmonitor=false")
 _ONLY_LOOKS = (
     *("-c", f"core.hooksPath={os.devnull}"),

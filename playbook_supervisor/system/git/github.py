@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.system.process.processes import Completed
 
-DEADLINE = 10.0
-"""Seconds that `gh` has to answer."""
+DEADLINE = 10.0  # seconds that `gh` has to answer
 
 QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
 """The environment in which it asks nothing and prints plain text."""

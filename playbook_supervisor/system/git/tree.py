@@ -342,8 +342,7 @@ def _unreadable(said: str, nested: Sequence[str]) -> Iterator[Unreadable]:
 
 # ── what is ignored ─────────────────────────────────────────────────────────────────────────
 
-_Entry = tuple[str, str, str]
-"""Mode, id and path."""
+_Entry = tuple[str, str, str]  # mode, id and path
 
 
 def _settle(

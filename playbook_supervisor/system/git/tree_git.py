@@ -113,10 +113,7 @@ class TreeGit(Record):
         ensure_folder(self.git_dir / "refs")
 
     def run(
-        self,
-        *commands: Sequence[str],
-        index: Path | None = None,
-        stdin: Path = Path(os.devnull),
+        self, *commands: Sequence[str], index: Path | None = None, stdin: Path = Path(os.devnull)
     ) -> list[tuple[int, str, str]]:
         """Run commands at the same time: exit status, stdout, stderr of each. Errors as `ask`."""
         argvs = [[*self.argv, *arguments] for arguments in commands]

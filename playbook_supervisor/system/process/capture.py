@@ -8,10 +8,8 @@ from collections.abc import Iterable, Sequence
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.process.process_groups import signal_name
 
-_SECRET_LINE = 8
-"""A line of a secret with at least this many characters is redacted by itself."""
-LAST_LINES = 15
-"""How many of a program's last lines a failure quotes as its cause."""
+_SECRET_LINE = 8  # a line of a secret with at least this many characters is redacted by itself
+LAST_LINES = 15  # how many of a program's last lines a failure quotes as its cause
 _MARK = 100  # bytes: the mark of text that was cut before
 
 

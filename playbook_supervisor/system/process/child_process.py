@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
 """Set if git runs us. They are removed for children, so that the working directory decides."""
-_TICK = 0.1
-"""Seconds between two checks of a silent child."""
+_TICK = 0.1  # seconds between two checks of a silent child
 _CHUNK = 1 << 16
 _KILL = 9  # SIGKILL; the import of `signal` takes a while
 _FED_AT_ONCE = 512  # POSIX: a pipe reported writable takes this much without blocking
@@ -32,11 +31,7 @@ _NOT_STARTABLE = "Check its permissions, its arguments and the limit of open fil
 
 
 def spawn(
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    *,
-    stdin: bytes | int,
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, stdin: bytes | int
 ) -> subprocess.Popen[bytes]:
     """Start `argv`. StorageError as `not_startable`.
 

@@ -35,14 +35,10 @@ if TYPE_CHECKING:
     seconds between SIGTERM and SIGKILL, and its deadline. All have ended at the deadline, and are
     asked to end so many seconds earlier."""
 
-GRACE = 2.0
-"""Seconds between asking processes to end and ending them."""
-PATIENCE = 5.0
-"""Seconds to wait for a SIGKILL to take effect."""
-SIZE = 8
-"""Bytes of a number: how long a request is, or a deadline."""
-STOP, DEADLINE = b".", b"="
-"""How a message on `control` begins."""
+GRACE = 2.0  # seconds between asking processes to end and ending them
+PATIENCE = 5.0  # seconds to wait for a SIGKILL to take effect
+SIZE = 8  # bytes of a number: how long a request is, or a deadline
+STOP, DEADLINE = b".", b"="  # how a message on `control` begins
 _LEAVING = 0.5  # seconds that a worker's processes may take to end after it
 _SWEEP = 0.05  # seconds between two sweeps of processes that do not end
 _GLANCE = 1.0  # seconds between two looks at a deadline: `select` does not count suspended time

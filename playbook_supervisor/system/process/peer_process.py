@@ -22,8 +22,7 @@ _PROC: Path = Path("/proc")
 _TABLES = ("net/tcp", "net/tcp6")
 _CLOSED = "0"  # the number of a socket that no process has open any more
 
-Address = tuple[str, int]
-"""A host's number and a port."""
+Address = tuple[str, int]  # a host's number and a port
 
 
 @dataclass(frozen=True, slots=True)

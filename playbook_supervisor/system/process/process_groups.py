@@ -16,10 +16,8 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 
-RUNNER = "driver"
-"""The file that a runner has open, in the folder of its session."""
-MARK = "PLAYBOOK_WORKER"
-"""The variable that names a worker's file in its environment."""
+RUNNER = "driver"  # the file that a runner has open, in the folder of its session
+MARK = "PLAYBOOK_WORKER"  # the variable that names a worker's file in its environment
 _PROC = Path("/proc")
 _DESCRIPTORS = 4_096  # as many as a process of ours may have open
 _NAMED = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
