@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system.disk.files import locked, read_bytes, write_atomically
+from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.process_groups import (
     RUNNER,
     kill_worker,
@@ -228,8 +230,6 @@ def _connected(private: Path, timeout: float) -> Connection | None:
 
 def _drives(private: Path, pid: int) -> bool:
     """Whether that process is the driver: another one may have put its own socket there."""
-    from playbook_supervisor.system.process import ancestry
-
     if ancestry.tells_files():
         return os.path.realpath(private / _LOCK) in ancestry.open_files(pid)
     driver = living(private)
@@ -237,9 +237,6 @@ def _drives(private: Path, pid: int) -> bool:
 
 
 def _not_a_person(here: Checkout, pid: int) -> str:
-    from playbook_supervisor.drivers import own_agents
-    from playbook_supervisor.system.process import ancestry
-
     if pid == 0 or ancestry.process(pid) is None:
         return "its process is unknown"
     return own_agents.above(here, pid)

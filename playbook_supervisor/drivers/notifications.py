@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
@@ -58,8 +59,6 @@ class Notice(Record):
 
 def page_path(key: str, session: str, gate: str = "") -> str:
     """The path of the session's or the gate's page in the inbox; `key` is that of the checkout."""
-    from urllib.parse import quote
-
     if not gate:
         return f"/session/{key}/{quote(session, safe='')}"
     return f"/gate/{key}/{quote(session, safe='')}?id={quote(gate, safe='')}"

@@ -29,6 +29,7 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git.checkout import Checkout
+from playbook_supervisor.system.process import ancestry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,8 +190,6 @@ def launched_attempts(private: Path) -> frozenset[str] | None:
 
 def lives(bound: Binding) -> bool:
     """Whether the client is running."""
-    from playbook_supervisor.system.process import ancestry
-
     return ancestry.lives(bound.pid, bound.born)
 
 
@@ -228,8 +227,6 @@ def _seal(data: Mapping[str, object]) -> str:
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
     """Let that conversation drive the session, supervised by the hooks if it has any."""
-    from playbook_supervisor.system.process import ancestry
-
     client = ancestry.process(binding.pid)
     binding.born = client.born if client else ""
     client_register.forget(binding.session, here.root)  # the client that drove it before

@@ -24,6 +24,7 @@ from playbook_supervisor.system.disk.files import (
     sweep,
     write_atomically,
 )
+from playbook_supervisor.system.process import ancestry
 
 _LOCK = ".lock"
 _FOLDER = CLIENTS.partition("/")[2]
@@ -137,8 +138,6 @@ def _read(file: Path) -> Registration | None:
 
 
 def _lives(pid: int, born: str) -> bool:
-    from playbook_supervisor.system.process import ancestry
-
     return ancestry.lives(pid, born)
 
 

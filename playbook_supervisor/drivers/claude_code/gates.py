@@ -11,6 +11,7 @@ from playbook_supervisor.formats.directive_line import defused, sentence
 from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of, read_answer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution, SessionStatus
+from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -151,7 +152,6 @@ def record_answer(
     asked worked for another driver, which has gone: its attempt is lost, and another one follows.
     """
     from playbook_supervisor.drivers import gate_answer
-    from playbook_supervisor.sessions.files import principal
 
     by = principal.local(hook.here.root, "Claude Code")
     try:

@@ -8,6 +8,7 @@ The `outputs` of a step are postconditions: each is a `file_exists`.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from playbook_supervisor.kernel.model import Playbook, Step
@@ -86,8 +87,6 @@ def _of(playbook: Playbook) -> Iterator[str]:
 
 
 def _naming(name: str) -> re.Match[str] | None:
-    import shlex
-
     word, _, rest = name.partition("=")
     return re.match(_ONE_ARG, shlex.split(rest)[0]) if word in _CHECKS and rest else None
 
@@ -99,8 +98,6 @@ def _bound(names: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 def _filled(name: str, values: Mapping[str, str]) -> str:
     """The canonical text with values; empty if it is not asked."""
-    import shlex
-
     word, _, rest = name.partition("=")
     texts = [
         _program(parameter, values)
@@ -115,7 +112,5 @@ def _filled(name: str, values: Mapping[str, str]) -> str:
 
 def _program(parameter: str, values: Mapping[str, str]) -> str:
     """`cli …` in which a value fills exactly one word, whatever it contains."""
-    import shlex
-
     argv = words(parameter, values)
     return f"{_PROGRAM}{shlex.join(argv)}" if argv else ""

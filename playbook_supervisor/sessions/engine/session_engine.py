@@ -7,6 +7,7 @@ files, and without it if it starts a program. Child sessions are known by their 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -26,7 +27,10 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
+from playbook_supervisor.project.conditions.conditions import Workspace
+from playbook_supervisor.project.settings.checks import Proof
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.session_branch import refusal
 from playbook_supervisor.sessions.publication import branch_admission
 from playbook_supervisor.sessions.steps import beginnings
@@ -147,8 +151,6 @@ class SessionEngine:
         return self.advance(observe)
 
     def _begun(self, opened: OpenSession, start: str, above: Launch | None) -> Begun:
-        from playbook_supervisor.sessions.files import principal
-
         now = self.store.clock()
         first, playbook = start or opened.manifest.driver.start, opened.playbook
         opened.policy.admit_start(playbook, first, lambda: principal.local(self.root).name)
@@ -186,9 +188,6 @@ class SessionEngine:
 
     def keep_proof(self, made: str) -> str:
         """Keep what a person has proved by hand, as JSON; its evidence, empty for anything else."""
-        import json
-
-        from playbook_supervisor.project.settings.checks import Proof
         from playbook_supervisor.sessions.engine.proofs import SessionProofs
 
         try:
@@ -458,7 +457,6 @@ class SessionEngine:
 
     def _workspace(self, known: OpenSession | Snapshot, here: Checkout) -> Workspace:
         from playbook_supervisor.project.conditions import features
-        from playbook_supervisor.project.conditions.conditions import Workspace
 
         feature = known.manifest.feature
         feature = feature or features.current(self.root, here.branch, known.config).name

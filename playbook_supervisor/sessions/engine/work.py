@@ -24,9 +24,11 @@ from playbook_supervisor.project.expressions.references import (
     shown,
     words,
 )
+from playbook_supervisor.project.slash_commands import resolve
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
 from playbook_supervisor.system.disk.files import contained, read_bytes
+from playbook_supervisor.system.process.capture import Capture
 
 _FAULTS = 10  # lines of a failed check that a retry is told
 _LONGEST = 256 * 1024  # bytes of a prompt in a file
@@ -76,8 +78,6 @@ def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -
     step, values = attempt.step, arg_values(snapshot, attempt.step)
     feedback = _feedback(snapshot, attempt)
     if step.namespace == SLASH:
-        from playbook_supervisor.project.slash_commands import resolve
-
         found = resolve(root, step.command, home=Path.home())
         command = found.name if found else step.command
         return Work(attempt, command, interpolate(step.args, values).strip(), feedback)
@@ -108,8 +108,6 @@ def _prompt(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:
 
 def _quoted(reference: str, given: str) -> str:
     """The output of an earlier step as data: in a code block that nothing in it can end."""
-    from playbook_supervisor.system.process.capture import Capture
-
     capture = Capture(_LONGEST_INPUT)
     capture.add(given.encode("utf-8", "replace"))
     text = capture.text().rstrip()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.formats.timestamps import from_time as from_time
 from playbook_supervisor.formats.timestamps import to_time as to_time
 from playbook_supervisor.formats.versions import NEWEST, current
@@ -285,8 +286,6 @@ def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
 
 
 def _load(data: bytes, source: str) -> Document:
-    from playbook_supervisor.formats.strict_yaml import load_of_session
-
     return load_of_session(data, source, limit=MAX_BYTES)
 
 

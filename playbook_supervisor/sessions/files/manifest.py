@@ -14,6 +14,7 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.formats.timestamps import from_time, to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
@@ -210,8 +211,6 @@ def read_manifest(data: bytes, source: str) -> Manifest:
 
     Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place.
     """
-    from playbook_supervisor.formats.strict_yaml import load_of_session
-
     document = load_of_session(data, source)
     try:
         if not isinstance(document.data, dict):

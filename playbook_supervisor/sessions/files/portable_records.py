@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
@@ -121,8 +122,6 @@ def difference(data: bytes, runtime: Runtime) -> str:
 
 def read(data: bytes, source: str) -> Runtime:
     """The records of the file, in a runtime state that knows nothing else."""
-    from playbook_supervisor.formats.strict_yaml import load_of_session
-
     document = load_of_session(data, source)
     try:
         shape = document.data if isinstance(document.data, dict) else {}

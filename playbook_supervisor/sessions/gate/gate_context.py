@@ -17,13 +17,16 @@ from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
+from playbook_supervisor.project import commit_files
+from playbook_supervisor.project.conditions import conditions, features
 from playbook_supervisor.project.conditions.conditions import Workspace, artifacts
 from playbook_supervisor.project.conditions.probes import look
+from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.files import preview
 from playbook_supervisor.sessions.steps import attempt_log
-from playbook_supervisor.sessions.store import session_changes
+from playbook_supervisor.sessions.store import session_changes, settings_in_force
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.git import checkout
 
@@ -161,8 +164,6 @@ def _settings(
     """None for a gate in the middle of a step, whose agent began under those that are kept."""
     if gate.place is Place.DURING:
         return None
-    from playbook_supervisor.sessions.store import settings_in_force
-
     folder = store.folder(manifest.session_id)
     return settings_in_force.change(store.checkout.root, folder, kept)
 
@@ -193,8 +194,6 @@ def _announced(
     store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, gate: Gate
 ) -> tuple[str, ...]:
     """The files that the step is going to commit or publish, if it is one that does."""
-    from playbook_supervisor.project import commit_files
-    from playbook_supervisor.project.expressions import references
 
     step = playbook.step(entry.step_id)
     if gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
@@ -246,15 +245,11 @@ def _verdicts(
 ) -> tuple[Probed, ...]:
     if not judged:
         return ()
-    from playbook_supervisor.project.conditions import conditions
-
     workspace = _workspace(manifest, here, settings)
     return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
 
 
 def _workspace(manifest: Manifest, here: Checkout, settings: Config) -> Workspace:
-    from playbook_supervisor.project.conditions import conditions, features
-
     feature = manifest.feature or features.current(here.root, here.branch, settings).name
     return conditions.Workspace(here.root, feature, here.branch, settings)
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.kernel.directives import Outcome, possible_usage
+from playbook_supervisor.project.settings import checks
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.process.capture import redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +58,6 @@ def keep_words(private: Path, attempt_id: str, text: str, secrets: Iterable[str]
     """Log what a client's agent told us, which is its last message, unless it said nothing."""
     if not text.strip():
         return
-    from playbook_supervisor.system.process.capture import redact
-
     log = new_log(private, attempt_id)
     log.add(redact(printable(text, keep_newlines=True), secrets))
     log.close()
@@ -81,8 +81,6 @@ def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
     """What the log of a failed attempt says of each check that its error names, in few lines."""
     if not (failed := re.findall(_FAILED_CHECK, entry.error)):
         return ()
-    from playbook_supervisor.project.settings import checks
-
     logged, found = last_lines(private, entry.id, _MOST_LINES), list[str]()
     for name in dict.fromkeys(failed):
         begins = [at for at, line in enumerate(logged) if line == f"check {name}:"]

@@ -14,6 +14,7 @@ from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, W
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.local_state import Launch
 from playbook_supervisor.system.disk.files import write_atomically
+from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     A child holds to the ignore rules of its parent, and its changes are those of its parent.
     """
     from playbook_supervisor.project.commit_files import COMMIT
-    from playbook_supervisor.system.git import checkout
     from playbook_supervisor.system.git.uncommitted import uncommitted
 
     head = checkout.find(workspace.root).head

@@ -53,6 +53,7 @@ from playbook_supervisor.sessions.steps import step_data
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.steps.beginnings import tree_of, wants
 from playbook_supervisor.system.disk.files import digest, rewritten
+from playbook_supervisor.system.process.capture import redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -444,7 +445,5 @@ def _shown_item(step: Step) -> str:
     """What the journal says of an item: its first line, without secrets; empty for other steps."""
     if not step.item:
         return ""
-    from playbook_supervisor.system.process.capture import redact
-
     (_, text), *_ = step.item
     return first_line(redact(text, secret_values(os.environ)), _SHOWN)

@@ -40,6 +40,8 @@ from playbook_supervisor.sessions.files.local_state import JOURNAL
 from playbook_supervisor.sessions.steps import output_files
 from playbook_supervisor.sessions.steps.attempt_log import for_journal, secret_values
 from playbook_supervisor.sessions.steps.output_files import LoopData, LoopFile, StepData
+from playbook_supervisor.system.process import capture
+from playbook_supervisor.system.process.capture import Capture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,8 +133,6 @@ def harmless(outcome: Outcome) -> Outcome:
     """Without control characters, and without the values of secret environment variables."""
     if not outcome.output:
         return outcome
-    from playbook_supervisor.system.process import capture
-
     return replace(outcome, output=capture.harmless(outcome.output, secret_values(os.environ)))
 
 
@@ -170,8 +170,6 @@ def _broken(outcome: Outcome, message: str) -> Outcome:
 
 
 def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap: int) -> StepData:
-    from playbook_supervisor.system.process.capture import Capture
-
     has_data = step.has_child and outcome.data is not None  # of one that has failed, too
     has_json = "json" in named and (has_data or (_promises_json(step) and outcome.ok))
     capture = Capture(cap)

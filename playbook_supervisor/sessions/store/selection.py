@@ -10,6 +10,7 @@ because git writes files anew. A session that another tool began is never select
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -169,8 +170,6 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
 
 def _require_home(store: DiskStore, known: Manifest) -> None:
     if place := home_elsewhere(store.checkout, known):
-        import shlex
-
         raise StateError(
             "PB-STATE-ELSEWHERE",
             f"session {known.session_id} lives in another worktree",

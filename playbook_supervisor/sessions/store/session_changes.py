@@ -16,6 +16,7 @@ from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.beginnings import UNCOMMITTED
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import git_process, tree
 from playbook_supervisor.system.git.checkout import NOW
 from playbook_supervisor.system.process.cancellation import within
 
@@ -42,8 +43,6 @@ class SessionChanges(Record):
 
 def never_committed(root: Path, settings: Config) -> tuple[str, str] | tuple[()]:
     """Why the settings ask in vain for sessions to be committed, and the cure; empty if not."""
-    from playbook_supervisor.system.git import git_process
-
     folder = f"{git_process.SESSIONS_FOLDER}/"
     if settings.commit_sessions == "never" or not git_process.is_ignored(root, folder):
         return ()
@@ -75,8 +74,6 @@ def before(store: DiskStore, session_id: str) -> Before:
 
 def base_of(root: Path, begun: Launch | None) -> str:
     """The tree with which the session's changes are compared. GitError with the cure if unknown."""
-    from playbook_supervisor.system.git import tree
-
     if begun is None:
         guidance = "`git log` and `git diff` show what is here."
         raise GitError("PB-GIT-FAILED", _ELSEWHERE, guidance=guidance)
@@ -93,8 +90,6 @@ def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> Se
 
     Git has so many seconds for each.
     """
-    from playbook_supervisor.system.git import git_process, tree
-
     commits, files, unreadable = list[str](), list[str](), list[str]()
     unknown: dict[str, list[str]] = {}
     with _telling(unknown, "commits", seconds):

@@ -15,6 +15,7 @@ from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
+from playbook_supervisor.system.process.child_process import not_startable, read_outputs
 
 _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 27
@@ -37,8 +38,6 @@ def ask(
     `objects` if there is one.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
-    from playbook_supervisor.system.process.child_process import not_startable
-
     argv = [*command(root, Runs.NOTHING), "-C", str(root), *arguments]
     if not root.is_dir():
         raise not_startable(argv, root, FileNotFoundError())
@@ -64,8 +63,6 @@ def outputs(
 
     `arguments` are those of the first one, which an error names. Errors as `ask`.
     """
-    from playbook_supervisor.system.process.child_process import read_outputs
-
     try:
         return read_outputs(argvs, variables, timeout=seconds, cap=_MAX_OUTPUT, stdin=stdin)
     except TimeoutError:

@@ -21,6 +21,7 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process.child_process import read_outputs
 
 
 class Runs(Enum):
@@ -162,8 +163,6 @@ def _without_programs(root: Path | None) -> Iterator[str]:
 
 
 def _listed(root: Path) -> tuple[str, ...]:
-    from playbook_supervisor.system.process.child_process import read_outputs
-
     argv = ["git", "-C", str(root), "config", "--show-scope", "-z", "--get-regexp", _PROGRAM]
     asked = read_outputs([argv], environment(Runs.NOTHING), timeout=_SECONDS, cap=_LARGEST)
     fields = asked[0][1].decode("utf-8", "surrogateescape").split("\0")

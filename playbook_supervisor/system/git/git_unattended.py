@@ -25,6 +25,7 @@ from playbook_supervisor.system.disk.files import (
 )
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
 from playbook_supervisor.system.process.cancellation import uncancellable
+from playbook_supervisor.system.process.processes import run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,8 +105,6 @@ def quiet_ssh(git: Git) -> dict[str, str]:
 
 def fetch(root: Path) -> None:
     """Fetch from every remote as a person does; from one that cannot be reached, nothing comes."""
-
-    from playbook_supervisor.system.process.processes import run
 
     def git(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Completed:
         argv = [*command(root, Runs.ALL), *arguments]

@@ -7,6 +7,7 @@ standard three descriptors. Commands that only read are started together.
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -72,8 +73,6 @@ def read_outputs(
     TimeoutError if they take longer than that many seconds, OSError if one writes more than `cap`
     bytes, and Interrupted if a person asks to stop; they are then ended.
     """
-    import select
-
     ends = time.monotonic() + timeout
     started: list[int] = []
     pipes: dict[int, bytearray] = {}

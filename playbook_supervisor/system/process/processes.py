@@ -7,6 +7,8 @@ its worker file, and its captured output is bounded.
 from __future__ import annotations
 
 import os
+import selectors
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -151,8 +153,6 @@ class Worker:
         idle: float | None = None,
         cap: int = 1_000_000,
     ) -> None:
-        import threading
-
         self._stopped_by: Literal["", "wall", "idle", "stop"] = ""
         self._wall, self._idle, self._cap = wall, idle, cap
         self._stdin = stdin
@@ -273,8 +273,6 @@ class Worker:
         self, splitters: Mapping[Capture, LineSplitter]
     ) -> Iterator[list[tuple[Capture, str]]]:
         """Feed and read the child until it has ended; yield the lines of each round."""
-        import selectors
-
         process = self._process
         unfed = memoryview(self._stdin if isinstance(self._stdin, bytes) else b"")
         last_output = self._started
