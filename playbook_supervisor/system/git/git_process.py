@@ -20,6 +20,7 @@ from playbook_supervisor.system.process.child_process import not_startable, read
 _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 27
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
+_USUAL = ("main", "master")
 SESSIONS_FOLDER = ".playbooks/sessions"
 SESSIONS = f":(exclude,top){SESSIONS_FOLDER}"  # the pathspec of everything but sessions' folders
 
@@ -96,28 +97,32 @@ def branches(root: Path) -> tuple[str, ...]:
 def default_branch(root: Path) -> str:
     """The repository's default branch as far as is known without a network; empty if it is not.
 
-    It is that of `origin`, else git's own setting, else `main` or `master`, if there is such one.
+    It is that of `origin`, else `main` or `master`, whichever there is; git's own setting decides
+    between both, and where there is neither.
     """
-    names: tuple[str, ...] = ()
     try:
         here = checkout.find(root)
-        if reftable := not (here.branch or here.head):  # only git can read it
+        if here.branch or here.head:
+            of_origin = checkout.default_of_origin(here)
+            names = tuple(name for name in _USUAL if checkout.tip(here, name))
+        else:  # only git can read it
             form = "--format=%(symref:lstrip=3)"
             of_origin = ask(root, "for-each-ref", form, "refs/remotes/origin/HEAD").strip()
             names = branches(root)
-        else:
-            of_origin = checkout.default_of_origin(here)
     except PlaybookError:
         return ""
     if of_origin:  # else there is no remote, or it was added by hand
         return of_origin
+    usual = [name for name in _USUAL if name in names]
+    if len(usual) == 1:
+        return usual[0]
     try:
         configured = ask(root, "config", "init.defaultBranch").strip()
     except PlaybookError:
         configured = ""
-    wanted = [name for name in (configured, "main", "master") if name]
-    there = (name for name in wanted if (name in names if reftable else checkout.tip(here, name)))
-    return next(there, "")
+    if configured and (configured in names or checkout.tip(here, configured)):
+        return configured
+    return usual[0] if usual else ""
 
 
 def identity(root: Path) -> str:
