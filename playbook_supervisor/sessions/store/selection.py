@@ -53,9 +53,10 @@ def choose(store: DiskStore, named: str = "") -> SelectedSession:
         if not store.drives(name):
             _require_home(store, store.manifest(name))  # raises if there is none
         return SelectedSession(top_of(store, name))
-    if candidates := open_here(store):
+    driven = _driven_here(store)
+    known = [] if driven else _known(store)
+    if candidates := driven or _open_here(store, known):
         return SelectedSession(candidates[0], tuple(candidates[1:]))
-    known = _known(store)
     failed = [each for each in known if each.status is SessionStatus.FAILED]
     ended = [each for each in known if each.status not in _UNFINISHED]
     here = [each for each in failed if on_branch(store, each.session_id)]
@@ -70,10 +71,17 @@ def open_here(store: DiskStore) -> list[str]:
 
     The first is the one that would be selected.
     """
-    if driven := [name for name in store.driven() if on_branch(store, name)]:
-        return driven if len(driven) < 2 else _in_order(_read(store, driven), driven)
-    known = [each for each in _known(store) if each.status in OPEN]
-    return _of_this_worktree(store, [each for each in known if on_branch(store, each.session_id)])
+    return _driven_here(store) or _open_here(store, _known(store))
+
+
+def _driven_here(store: DiskStore) -> list[str]:
+    driven = [name for name in store.driven() if on_branch(store, name)]
+    return driven if len(driven) < 2 else _in_order(_read(store, driven), driven)
+
+
+def _open_here(store: DiskStore, known: Iterable[Manifest]) -> list[str]:
+    found = (each for each in known if each.status in OPEN)
+    return _of_this_worktree(store, [each for each in found if on_branch(store, each.session_id)])
 
 
 def on_branch(store: DiskStore, session_id: str) -> bool:
