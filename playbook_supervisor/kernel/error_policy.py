@@ -36,10 +36,7 @@ class Reaction(StrEnum):
 
 
 class Handling(Record):
-    """The reaction to an error, and how often the step is retried at most.
-
-    With `backoff` the first retry waits for 1 s, the second for 2 s, the third for 4 s.
-    """
+    """The reaction to an error, and the most retries; with `backoff` after 1 s, 2 s, 4 s, …."""
 
     reaction: Reaction
     retries: int = 0

@@ -131,10 +131,7 @@ def ask(attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
 
 
 def offered(reason: GateReason, place: Place, request: requests.Request) -> tuple[Resolution, ...]:
-    """The choices of a gate; none if there is no such gate.
-
-    What no rule describes cannot be allowed for the whole session.
-    """
+    """The choices of a gate, if it exists; only what has a rule is allowed for the session."""
     choices = CHOICES.get((reason, place), ())
     if reason is G.PERMISSION and not requests.rule_of(request):
         return tuple(choice for choice in choices if choice is not R.ALWAYS)
@@ -196,10 +193,7 @@ def required_before(step: Step, lacking: Sequence[str] = ()) -> GateReason | Non
 
 
 def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
-    """True if a human answered `continue` at a gate with this reason in one of these attempts.
-
-    A gate about the step's tools counts for `gate_always`, which then does not ask, too.
-    """
+    """True if a human continued at a gate with this reason; `tools` counts for `gate_always`."""
     reasons = (reason, G.TOOLS) if reason is G.GATE_ALWAYS else (reason,)
     return any(
         gate.reason in reasons and gate.resolution is Resolution.CONTINUE
@@ -242,10 +236,7 @@ def skips_loop(entry: Entry) -> bool:
 
 
 def answered_during_run(entry: Entry) -> bool:
-    """True if the attempt has asked during its run and has the answer: its agent goes on with it.
-
-    A gate after the run comes later than all of these.
-    """
+    """True if the last gate was during the run and is answered: the agent goes on with it."""
     return bool(entry.gates) and entry.gates[-1].place is Place.DURING and not entry.gates[-1].open
 
 
@@ -287,10 +278,7 @@ def question(
 
 
 def parts_of_error(error: str) -> tuple[str, str]:
-    """The part of an error that a question shows, and the rest, which may be empty.
-
-    It is cut between two of its problems, or else between two words.
-    """
+    """What a question shows of an error, cut between two problems or else words, and the rest."""
     error = " ".join(error.split())
     if len(error) <= LONGEST_ERROR:
         return error, ""

@@ -65,10 +65,7 @@ _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
 
 @cached_query
 def directive(state: State) -> Directive:
-    """The outstanding directive: an open gate first, then running attempts, then a due check.
-
-    A query: the same state always gives the same directive and ids.
-    """
+    """The outstanding directive: an open gate first, then running attempts, then a due check."""
     ended = status(state)
     if ended in ENDED:
         return Finish(ended)
@@ -311,10 +308,7 @@ def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
 
 
 def _with_items_of(state: State, entry: Entry) -> State:
-    """The state, which may learn from an entry how many items the loop that is due has.
-
-    StateError `PB-STATE-DIVERGED` if that cannot be.
-    """
+    """The state, which may learn from an entry how many items its loop has. Errors as `replay`."""
     if entry.items == state.items or not (entry.items or item_number(entry.step_id)):
         return state
     loop = state.loop.for_each if state.loop is not None else None

@@ -38,10 +38,7 @@ AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
 
 
 class Arg(Record):
-    """A declared parameter of a playbook.
-
-    `values` are those of an enum. `default` is text, as a person would give it; None for none.
-    """
+    """A declared parameter. `values` are an enum's; `default` is text as a person would give it."""
 
     name: str
     description: str
@@ -155,10 +152,7 @@ class Step(Record):
 
     @property
     def child(self) -> str:
-        """The name of the playbook that it runs; empty for a step that runs none.
-
-        A path names it, too: the file is called as its playbook.
-        """
+        """The name of the playbook that it runs, which is that of its file; empty without one."""
         file = self.child_reference.rpartition("/")[2]
         return file.rpartition(".")[0] or file
 

@@ -155,10 +155,7 @@ def complete(state: State) -> bool:
 
 
 def passed(state: State) -> Past:
-    """The past in which the due phase, which is complete, is settled.
-
-    Of a loop that has further items, only those that ran together are.
-    """
+    """The past in which the due phase, or the items of a loop that ran together, are settled."""
     past, phase, loop = state.past, state.phase or (), state.loop
     settled = past.looped + len(phase) if loop is not None and state.items else 0
     over = settled >= state.items or any(map(gates.skips_loop, state.entries))
@@ -202,10 +199,7 @@ def current_step(state: State) -> str:
 
 
 def steps_done(state: State) -> int:
-    """The number of steps done, skipped, or failed and tolerated: the `done` of the progress.
-
-    The step at which a session was aborted is none of them. A loop is one step.
-    """
+    """The number of steps done, skipped or tolerated, without an aborted one; a loop is one."""
     if state.items:
         return state.past.steps
     aborted = {entry.step_id for entry in state.entries if entry.resolution is Resolution.ABORT}

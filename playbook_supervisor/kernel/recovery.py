@@ -104,10 +104,7 @@ def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
 
 
 def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
-    """The time at which a retry by the error policy is due, in ms; None if nothing is waited for.
-
-    It depends on the journal alone, so a process that was killed goes on waiting.
-    """
+    """The time at which a retry is due, in ms, from the journal alone; None for no wait."""
     if not attempts or not _failed_in_its_run(attempts[-1]):
         return None
     handling = policy.handling(*attempts[-1].error_codes)
@@ -116,10 +113,7 @@ def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
 
 
 def untried(attempts: tuple[Entry, ...]) -> bool:
-    """True if the step has not run and waits at no gate.
-
-    A step that ran, and whose playbook then lacked outputs, is done as far as it goes.
-    """
+    """True if the step waits at no gate and has not run, or lacked only its playbook's outputs."""
     return all(
         entry.settled and (not entry.ran or entry.error_code == OUTPUT) for entry in attempts
     )

@@ -128,10 +128,7 @@ class Entry(Record):
 
     @property
     def error_codes(self) -> tuple[str, ...]:
-        """The codes by which an error policy can name the error, the most precise one first.
-
-        The cause of a failed child session is the code with which it failed.
-        """
+        """The codes by which an error policy can name the error; that of a failed child first."""
         if self.error_code == CHILD and self.error_cause:
             return (self.error_cause, CHILD)
         return (self.error_code,)
@@ -176,10 +173,7 @@ class Change(StrEnum):
 
 
 class Event(Record):
-    """An accepted fact: the new version of an entry, and what changed it.
-
-    `within` is the attempt whose child session's entry it is: `release#1`; empty for none.
-    """
+    """The new version of an entry, and what changed it; `within` is as in `Attempt`."""
 
     change: Change
     entry: Entry
@@ -324,8 +318,5 @@ class State(Record, slots=False):
 
 
 def last_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Step id → the last entry of the step, from the entries of a whole journal.
-
-    A `State` forgets the entries of settled phases; a journal has all of them.
-    """
+    """Step id → its last entry, from a whole journal: a `State` forgets those of settled phases."""
     return {entry.step_id: entry for entry in entries}

@@ -27,10 +27,7 @@ def _tool(rule: str) -> str:
 
 
 def lacking(step: Step, allowed: Collection[str]) -> tuple[str, ...]:
-    """The rules of the step that are neither read-only nor among the allowed, in its order.
-
-    Who allows `Bash` also allows each part of it.
-    """
+    """The rules of the step that are not read-only, not allowed, and no part of an allowed tool."""
     return tuple(rule for rule in changing(step.tools) if not {rule, _tool(rule)} & {*allowed})
 
 

@@ -288,10 +288,7 @@ def digest(data: bytes) -> str:
 
 
 def sha256(size: int) -> hashlib._Hash:
-    """A hash for `size` bytes. hashlib loads OpenSSL, which pays only for large data.
-
-    The standard library's `random` uses the interpreter's own module for the same reason.
-    """
+    """A hash for `size` bytes: hashlib loads OpenSSL, which pays only for large data."""
     if size <= _SMALL:
         with suppress(ImportError):
             small: hashlib._Hash = __import__(_SHA2_MODULE).sha256()
@@ -334,9 +331,8 @@ def unwritable(what: str, path: Path, error: OSError) -> StorageError:
 def unreadable(path: Path, error: OSError | ValueError) -> StorageError:
     """The error PB-IO-READ for a path that cannot be read."""
     reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
-    return StorageError(
-        "PB-IO-READ", f"cannot read {str(path)!r}: {reason}", where=str(path), cause=reason
-    )
+    said = f"cannot read {str(path)!r}: {reason}"
+    return StorageError("PB-IO-READ", said, where=str(path), cause=reason)
 
 
 # ── locks ─────────────────────────────────────────────────────────────────────────────────────
@@ -403,21 +399,18 @@ class Stamp(Record):
 
     @classmethod
     def of_content(cls, digest: str) -> Stamp:
-        """The stamp of a file on another machine."""
         return cls(0, 0, digest)
 
     @property
     def portable(self) -> bool:
-        """True if only the content is known."""
         return self.inode == 0
 
     def as_list(self) -> list[int | str]:
-        """Its form in JSON: inode, mtime in ns, digest."""
         return [self.inode, self.mtime_ns, self.digest]
 
     @classmethod
     def from_list(cls, values: Sequence[object]) -> Stamp:
-        """The stamp of such a list; StateError PB-STATE-CORRUPT for anything else."""
+        """The stamp of `as_list`; StateError PB-STATE-CORRUPT for anything else."""
         match values:
             case [int() as inode, int() as mtime_ns, str() as of_content]:
                 return cls(inode, mtime_ns, of_content)

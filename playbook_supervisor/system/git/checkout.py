@@ -20,8 +20,7 @@ _SMALL = 1 << 16
 _PACKED = 1 << 26
 _LEVELS = 5  # git follows as many symbolic references
 _IDENTITY_LENGTH = 12
-_MACHINE = Path("/etc/machine-id")
-_COMMIT_LENGTHS = (40, 64)  # hexadecimal digits
+
 _REFERENCE = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
 _ORIGIN = "refs/remotes/origin/"
 _REFTABLE = b"refs/heads/.invalid"
@@ -194,10 +193,7 @@ def others(here: Checkout) -> Iterator[Checkout]:
 
 
 def lost_worktrees(here: Checkout) -> tuple[Checkout, ...]:
-    """The linked worktrees whose folder was removed; git still knows their branch.
-
-    Those that cannot be read are left out: nothing depends on them.
-    """
+    """The linked worktrees whose folder was removed, as far as git still knows their branch."""
     found = []
     for folder, root in _linked(here):
         if not os.path.lexists(root / ".git") and (folder / "HEAD").is_file():
@@ -216,11 +212,8 @@ def _linked(here: Checkout) -> list[tuple[Path, Path]]:
     except OSError as error:
         raise _unreadable(linked, error) from error
     pointers = ((folder, _small(folder / "gitdir")) for folder in folders if folder.is_dir())
-    return [
-        (folder, Path(os.path.realpath((folder / _path(pointer)).parent)))
-        for folder, pointer in pointers
-        if pointer
-    ]
+    known = ((folder, folder / _path(pointer)) for folder, pointer in pointers if pointer)
+    return [(folder, Path(os.path.realpath(place.parent))) for folder, place in known]
 
 
 def _nearest(folder: Path) -> tuple[Path, Path]:
@@ -230,9 +223,8 @@ def _nearest(folder: Path) -> tuple[Path, Path]:
         if git_dir is not None:
             return git_dir, root
         if _is_git_directory(root, root):
-            raise _no_repository(
-                f"{folder} is inside a git directory, where nothing is checked out"
-            )
+            said = f"{folder} is inside a git directory, where nothing is checked out"
+            raise _no_repository(said)
     raise _no_repository(f"{folder} is not in a git repository")
 
 
@@ -251,9 +243,8 @@ def _git_directory(root: Path) -> Path | None:
 
 
 def _is_git_directory(folder: Path, common: Path) -> bool:
-    return (
-        (folder / "HEAD").is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
-    )
+    there = (folder / "HEAD").is_file()
+    return there and (common / "objects").is_dir() and (common / "refs").is_dir()
 
 
 def _checkout(git_dir: Path, root: Path) -> Checkout:
@@ -292,7 +283,7 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
 def _commit(content: bytes) -> str:
     """The commit id that a reference's file contains; empty for anything else."""
     commit = content.rstrip()
-    if len(commit) not in _COMMIT_LENGTHS or commit.strip(b"0123456789abcdef"):
+    if len(commit) not in (40, 64) or commit.strip(b"0123456789abcdef"):
         return ""
     return commit.decode()
 
@@ -322,10 +313,10 @@ def _core(git_dir: Path) -> dict[str, str]:
 
 
 def _machine() -> str:
-    try:
-        return (_small(_MACHINE) or b"").decode("ascii", "replace").strip() or os.uname().nodename
-    except PlaybookError:
-        return os.uname().nodename
+    known = b""
+    with suppress(PlaybookError):
+        known = _small(Path("/etc/machine-id")) or b""
+    return known.decode("ascii", "replace").strip() or os.uname().nodename
 
 
 def _small(path: Path) -> bytes | None:
@@ -345,9 +336,8 @@ def _path(content: bytes) -> str:
 
 
 def _unreadable(start: Path, error: OSError) -> StorageError:
-    return StorageError(
-        "PB-IO-READ", f"cannot read {str(start)!r}: {error.strerror}", where=str(start)
-    )
+    said = f"cannot read {str(start)!r}: {error.strerror}"
+    return StorageError("PB-IO-READ", said, where=str(start))
 
 
 def _no_repository(message: str) -> StateError:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from playbook_supervisor.formats.file_changes import BINARY, MODES, Changes, FileChange, parse
+from playbook_supervisor.formats.file_changes import BINARY, MODES, Changes, FileChange, Kind, parse
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import NOW, Pinned
@@ -22,15 +21,11 @@ from playbook_supervisor.system.git.tree_git import TreeGit
 from playbook_supervisor.system.process.cancellation import Interrupted, within
 from playbook_supervisor.system.process.processes import Worker
 
-if TYPE_CHECKING:
-    from playbook_supervisor.formats.file_changes import Kind
-
 LARGEST = 8 << 20  # bytes of a file; a larger one is not compared
 _READING, _LISTING, _COUNTING, _SHOWING = 5.0, 4.0, 5.0, 3.0  # seconds
 _MOST_LISTED = 1 << 25  # bytes
 _MOST_OF_A_LINE = 1 << 14  # bytes; a header has two paths of up to 4096
 _NOTES = {"": "not counted", "-": BINARY}
-_TOO_LARGE = "too large to compare"
 _LEFT_OUT = "\n[… "  # the mark of a `Capture` that was cut
 _KINDS: dict[str, Kind] = {"A": "new", "D": "deleted", "R": "renamed"}
 _BINARY = ("-c", f"core.bigFileThreshold={LARGEST}")  # above, and is not read
@@ -88,7 +83,7 @@ def _file(field: str, left: Iterator[str]) -> FileChange:
 def _counts(git: TreeGit, where: Sequence[str]) -> tuple[dict[str, tuple[str, str]], bool]:
     """Path → added and removed lines, `-` in binary files, and whether these are all.
 
-    Git prints them when it has counted all files, so if it takes too long, there are none.
+    There are none if it takes too long: git prints them when it has counted all files.
     """
     asked = (*_DIFF, "--numstat", "-z", "--end-of-options", *where)
     fields, complete = _fields(git, asked, _COUNTING)
@@ -105,15 +100,11 @@ def _counts(git: TreeGit, where: Sequence[str]) -> tuple[dict[str, tuple[str, st
 def _counted(file: FileChange, root: Path, added: str, removed: str) -> FileChange:
     if added.isdecimal():
         return replace(file, added=int(added), removed=int(removed))
-    note = _TOO_LARGE if _is_large(root / file.path) else _NOTES[added]
+    note = _NOTES[added]
+    with suppress(OSError):  # deleted
+        if (root / file.path).lstat().st_size > LARGEST:
+            note = "too large to compare"
     return replace(file, notes=(*file.notes, note))
-
-
-def _is_large(file: Path) -> bool:
-    try:
-        return file.lstat().st_size > LARGEST
-    except OSError:  # deleted
-        return False
 
 
 def _patch(git: TreeGit, where: Sequence[str]) -> Generator[str, None, None]:

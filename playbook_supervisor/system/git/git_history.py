@@ -14,7 +14,6 @@ from playbook_supervisor.system.git.git_process import ask
 
 _COMMIT = re.compile(r"([0-9a-f]{40,64}) [0-9]+ [0-9]+")
 _COMMITTED = "committer-time "
-_MOST_BRANCHES = 20
 
 
 def line_times(folder: Path, name: str, chain: str = "") -> tuple[int, ...]:
@@ -83,7 +82,7 @@ def on_branches(root: Path, path: str, since: int) -> Iterator[tuple[str, bytes]
             elif line:
                 branch = re.sub(r"\Arefs/(?:heads|remotes)/", "", line)
         names = {blob: name for name, blob in reversed(blobs.items())}
-        for blob in list(dict.fromkeys(blobs.values()))[:_MOST_BRANCHES]:
+        for blob in list(dict.fromkeys(blobs.values()))[:20]:
             yield names[blob], ask(root, "cat-file", "blob", blob).encode()
     except PlaybookError:
         return

@@ -88,10 +88,9 @@ class Plumbing:
         return checked(self.git_dir, arguments, self(*arguments, **options))
 
     def patiently(self, *arguments: str, **options: Unpack[Options]) -> Completed:
-        """The result of a command that changes references.
+        """The result of a command that changes references, repeated while others hold their locks.
 
-        It is repeated while others hold their locks. A lock that is an hour old was left by a git
-        that was killed, and is removed.
+        A lock that is an hour old was left by a git that was killed, and is removed.
         """
         pause, until = _SHORTEST, time.monotonic() + _PATIENCE
         while True:
@@ -121,15 +120,13 @@ def checked(where: Path, arguments: Sequence[str], done: Completed) -> str:
     if done.returncode != 0:
         raise failure(where, arguments, done.stderr)
     if done.truncated:
-        raise GitError(
-            "PB-GIT-FAILED", f"git {arguments[0]} printed more than can be read", where=str(where)
-        )
+        said = f"git {arguments[0]} printed more than can be read"
+        raise GitError("PB-GIT-FAILED", said, where=str(where))
     return done.stdout
 
 
 def _locked_out(done: Completed) -> bool:
     """True if another git held a lock, or moved a reference first."""
-    if done.returncode == 0 or done.timed_out:
-        return False
     words = ("cannot lock ref", ".lock'", "unable to update local ref", "could not be updated")
-    return any(each in done.stderr for each in words)
+    failed = done.returncode != 0 and not done.timed_out
+    return failed and any(each in done.stderr for each in words)

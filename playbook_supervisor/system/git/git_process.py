@@ -60,10 +60,7 @@ def outputs(
     seconds: float,
     stdin: str = os.devnull,
 ) -> list[tuple[int, bytes, bytes]]:
-    """Run commands at the same time: exit status, stdout and stderr of each.
-
-    `arguments` are those of the first one, which an error names. Errors as `ask`.
-    """
+    """`read_outputs` of git; an error names the `arguments` of the first. Errors as `ask`."""
     try:
         return read_outputs(argvs, variables, timeout=seconds, cap=_MAX_OUTPUT, stdin=stdin)
     except TimeoutError:
@@ -182,12 +179,11 @@ def understood(root: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, LookupError) as error:
+        said = "git's answer cannot be understood"
+        cure = "Look at `which git` and `git --version`: another program may have its name."
+        cause = f"{type(error).__name__}: {first_line(str(error))}"
         raise GitError(
-            "PB-GIT-FAILED",
-            "git's answer cannot be understood",
-            where=str(root),
-            guidance="Look at `which git` and `git --version`: another program may have its name.",
-            cause=f"{type(error).__name__}: {first_line(str(error))}",
+            "PB-GIT-FAILED", said, where=str(root), guidance=cure, cause=cause
         ) from error
 
 
@@ -195,9 +191,6 @@ def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
     """The error of a command that failed, with its last lines: progress and hints come first."""
     lines = [line.strip() for line in printable(stderr, keep_newlines=True).splitlines()]
     lines = [line for line in lines if line] or ["no message"]
-    return GitError(
-        "PB-GIT-FAILED",
-        f"git {arguments[0]} failed: {' / '.join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:]}",
-        where=str(root),
-        cause=" ".join(lines),
-    )
+    words = " / ".join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:]
+    said = f"git {arguments[0]} failed: {words}"
+    return GitError("PB-GIT-FAILED", said, where=str(root), cause=" ".join(lines))

@@ -97,11 +97,8 @@ def variables(runs: Runs) -> dict[str, str | None]:
 
 def environment(runs: Runs) -> dict[str, str]:
     """Our environment with these `variables`."""
-    return {
-        name: value
-        for name, value in {**os.environ, **variables(runs)}.items()
-        if value is not None
-    }
+    around = {**os.environ, **variables(runs)}
+    return {name: value for name, value in around.items() if value is not None}
 
 
 def own_filters(root: Path | None) -> tuple[str, ...]:
@@ -117,9 +114,8 @@ def own_filters(root: Path | None) -> tuple[str, ...]:
 
 def has_hooks(hooks: Path) -> bool:
     """True if there is a hook in this folder that git would run."""
-    if not hooks.is_dir():
-        return False
-    return any(not hook.suffix and os.access(hook, os.X_OK) for hook in hooks.iterdir())
+    found = hooks.iterdir() if hooks.is_dir() else ()
+    return any(not hook.suffix and os.access(hook, os.X_OK) for hook in found)
 
 
 @contextmanager

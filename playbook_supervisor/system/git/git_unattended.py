@@ -72,8 +72,7 @@ def dates(ms: int) -> dict[str, str]:
 
 def under_way(git_dir: Path) -> str:
     """The operation in this checkout that a person has not finished; empty if there is none."""
-    begun = (UNDER_WAY[name] for name in UNDER_WAY if os.path.lexists(git_dir / name))
-    return next(begun, "")
+    return next((what for name, what in UNDER_WAY.items() if os.path.lexists(git_dir / name)), "")
 
 
 def push_remote(git: Git, branch: str) -> str:
@@ -144,7 +143,6 @@ class Refusal(Record):
 
     @property
     def words(self) -> str:
-        """The last lines as one."""
         last = self.lines[-1 if self.lacks_identity else -_LAST_LINES :]
         return " / ".join(last)[-_LAST_WORDS:]
 
@@ -280,9 +278,8 @@ def _settle(git: Git, taken: _Taken, *, late: bool = False) -> bool:
     wrong = {path: blob for blob, path in differing if path in committed or taken.names(path)}
     if late and wrong:
         literal = (f":(top,literal){path}" for path in wrong)
-        for path in _names(
-            git, "diff", "--name-only", "-z", "--no-ext-diff", "HEAD", "--", *literal
-        ):
+        asked = ("diff", "--name-only", "-z", "--no-ext-diff", "HEAD", "--", *literal)
+        for path in _names(git, *asked):
             wrong.pop(path, None)
     lines = (f"{blob}\t{path}\0" for path, blob in wrong.items())
     return _updated(git, ("-z", "--index-info"), "".join(lines))

@@ -6,15 +6,10 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.system.process.processes import run
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.system.process.processes import Completed
+from playbook_supervisor.system.process.processes import Completed, run
 
 DEADLINE = 10.0  # seconds that `gh` has to answer
 

@@ -48,11 +48,8 @@ def repository(root: Path) -> Iterator[Repo]:
     except ImportError as error:  # GitPython's way to say that git is missing
         raise StorageError("PB-IO-PROGRAM", "git is not installed", cause=str(error)) from error
     asked = variables(Runs.NOTHING)
-    surrounding = {
-        name: os.environ.pop(name)
-        for name, value in asked.items()
-        if value is None and name in os.environ
-    }
+    unset = [name for name, value in asked.items() if value is None and name in os.environ]
+    surrounding = {name: os.environ.pop(name) for name in unset}
     _, *options = command(root, Runs.NOTHING)
     try:
         with git.Repo(root, expand_vars=False) as repo:
@@ -90,15 +87,12 @@ def _worktrees(listed: str) -> Iterator[Worktree]:
         known = dict(line.partition(" ")[::2] for line in record.strip("\0").split("\0"))
         if "worktree" in known and "bare" not in known:
             head = known.get("HEAD", "")
-            yield Worktree(
-                path=Path(known["worktree"]),
-                branch=known.get("branch", "").removeprefix("refs/heads/"),
-                head=head if head.strip("0") else "",
-            )
+            branch = known.get("branch", "").removeprefix("refs/heads/")
+            yield Worktree(Path(known["worktree"]), branch, head if head.strip("0") else "")
 
 
 def contents(repo: Repo, names: Sequence[str]) -> Iterator[bytes]:
-    """The content of each object, in the order of the names."""
+    """The content of each object, in order."""
     with TemporaryFile() as requested:
         requested.write("".join(f"{name}\n" for name in names).encode())
         requested.seek(0)

@@ -38,7 +38,6 @@ _ID = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _SHORT = 7
 _MOST_LINES = 12
 _ADD = ("add", "--all", "--ignore-errors", "--", ".", f":(exclude,top){SESSIONS_FOLDER}")
-_MOST_ROUNDS = 100  # levels of nested repositories
 _GITLINK = "160000"
 _RULES = ".gitignore"
 _BELOW = ".playbook-tmp-nested"  # an entry below a folder makes git look into it
@@ -109,7 +108,6 @@ class TreeChanges(Record):
         return f"{counted(len(self.files), 'file')}, +{self.added} \N{MINUS SIGN}{self.removed}"
 
     def those(self, wanted: Callable[[str], bool]) -> TreeChanges:
-        """The changes of the paths that are wanted."""
         return TreeChanges(tuple(file for file in self.files if wanted(file.path)))
 
 
@@ -293,11 +291,8 @@ def _taken(git: TreeGit, heads: tuple[str, ...]) -> Tree:
 def _added(
     git: TreeGit, index: Path, known: _Known, heads: tuple[str, ...]
 ) -> tuple[str, tuple[Unreadable, ...], list[_Entry]]:
-    """Add all files, also those in nested repositories; the tree, and what cannot be read.
-
-    With the entries of the index if they were needed.
-    """
-    for _ in range(_MOST_ROUNDS):
+    """Add all files, also of nested repositories: tree, what is unreadable, entries if known."""
+    for _ in range(100):  # levels of nested repositories
         ((status, _, said),) = git.run(_ADD, index=index)
         nested = re.findall(_NESTED, said)
         unreadable = tuple(_unreadable(said, nested))
@@ -355,11 +350,9 @@ def _settle(
     paths = {path for _, _, path in entries}
     forced, dropped = set(known.forced), set[str]()
     if known.rules != _rules(entries, heads):
-        ignored, *committed = git.asked(
-            ("ls-files", "--cached", "--ignored", "--exclude-standard", "-z"),
-            *(("ls-tree", "-r", "-z", "--name-only", head) for head in heads),
-            index=index,
-        )
+        in_index = ("ls-files", "--cached", "--ignored", "--exclude-standard", "-z")
+        in_heads = (("ls-tree", "-r", "-z", "--name-only", head) for head in heads)
+        ignored, *committed = git.asked(in_index, *in_heads, index=index)
         hidden = set(_split(ignored))
         tracked = {path for listed in committed for path in _split(listed)}
         dropped = hidden - tracked

@@ -23,10 +23,8 @@ from playbook_supervisor.system.git.tree_git import TreeGit
 
 _RAW = r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])"
 _GITLINK = "160000"
-_STAGED = (
-    *("diff-index", "--cached", "--name-only", "-z"),
-    *("--no-renames", "--ignore-submodules=none"),
-)
+_DIFFERING = ("-z", "--no-renames", "--ignore-submodules=none")
+_STAGED = ("diff-index", "--cached", "--name-only", *_DIFFERING)
 
 
 class Uncommitted(Record):
@@ -52,8 +50,8 @@ def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
     tree = tree_of(root, pinned)
     git = TreeGit.of(here, pinned.rules)
     head = here.head or empty_tree(root)
-    compared = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
-    fields = git.ask(*compared, "--ignore-submodules=none", head, tree.id).split("\0")[:-1]
+    compared = ("diff-tree", "-r", "--raw", "--no-abbrev", *_DIFFERING)
+    fields = git.ask(*compared, head, tree.id).split("\0")[:-1]
     found, edited, modules = set[str](), list[str](), dict[str, str]()
     for field, path in zip(fields[::2], fields[1::2], strict=True):
         match = re.fullmatch(_RAW, field)

@@ -118,13 +118,11 @@ def _from_ps(*selection: str) -> dict[int, Process]:
 
     argv = ["ps", *selection, "-o", "pid=,ppid=,state=,lstart=,comm="]
     try:
-        output = run(
-            argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=_TIMEOUT
-        ).stdout
+        done = run(argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=_TIMEOUT)
     except StorageError:
         return {}
     found = {}
-    for line in output.splitlines():
+    for line in done.stdout.splitlines():
         pid, parent, state, *started, program = line.split(None, 8)  # a start time is five words
         if state[0] not in _ENDED:
             name = Path(program.strip()).name

@@ -18,10 +18,8 @@ class Capture:
     failing program says why, with a mark between them."""
 
     def __init__(self, cap: int) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._head_room = cap - cap // 2
-        self._tail_room = cap // 2
+        self._head, self._tail = bytearray(), bytearray()
+        self._head_room, self._tail_room = cap - cap // 2, cap // 2
         self._omitted = 0
 
     @property
@@ -41,8 +39,7 @@ class Capture:
         """The kept bytes as text, invalid UTF-8 replaced."""
         if not self.cut:
             return (self._head + self._tail).decode("utf-8", "replace")
-        head = self._head.decode("utf-8", "replace")
-        tail = self._tail.decode("utf-8", "replace")
+        head, tail = (each.decode("utf-8", "replace") for each in (self._head, self._tail))
         return f"{head}\n[… {self._omitted:,} bytes left out …]\n{tail}"
 
 
@@ -77,8 +74,7 @@ class LineSplitter:
         line = self._line.decode("utf-8", "replace").removesuffix("\r")
         if self._cut:
             line += " [… line cut]"
-        self._line.clear()
-        self._cut = False
+        self._line, self._cut = bytearray(), False
         return line
 
 
@@ -102,9 +98,8 @@ def bad_end(
     program: str, status: int, outputs: Sequence[str], secrets: Iterable[str]
 ) -> tuple[str, str]:
     """The end of a program, in a sentence, and the last lines of the first output with any."""
-    end = (
-        f"was killed by {signal_name(status)}" if status < 0 else f"ended with exit status {status}"
-    )
+    killed = status < 0
+    end = f"was killed by {signal_name(status)}" if killed else f"ended with exit status {status}"
     for text in outputs:
         lines = [first_line(line) for line in harmless(text, secrets).splitlines()]
         if last := [line for line in lines if line][-LAST_LINES:]:
@@ -119,6 +114,5 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         hidden |= {secret, secret.strip()}
         hidden |= {line for line in secret.splitlines() if len(line) >= _SECRET_LINE}
     longest_first = sorted(filter(str.strip, hidden), key=len, reverse=True)
-    if not longest_first:
-        return text
-    return re.sub("|".join(map(re.escape, longest_first)), "[redacted]", text)
+    pattern = "|".join(map(re.escape, longest_first))
+    return re.sub(pattern, "[redacted]", text) if pattern else text

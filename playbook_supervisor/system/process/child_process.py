@@ -34,25 +34,20 @@ _NOT_STARTABLE = "Check its permissions, its arguments and the limit of open fil
 def spawn(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, stdin: bytes | int
 ) -> subprocess.Popen[bytes]:
-    """Start `argv`. StorageError as `not_startable`.
-
-    Its standard input is a descriptor, or a pipe through which the caller feeds the bytes.
-    """
+    """Start `argv`; the caller feeds bytes through its pipe. StorageError as `not_startable`."""
     import subprocess
 
+    pipe = subprocess.PIPE if stdin else subprocess.DEVNULL
     try:
         return subprocess.Popen(
             [*argv] or [""],
             cwd=cwd,
             env=without_pointers(env),
-            stdin=(subprocess.PIPE if stdin else subprocess.DEVNULL)
-            if isinstance(stdin, bytes)
-            else stdin,
+            stdin=pipe if isinstance(stdin, bytes) else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            close_fds=True,
         )
     except (OSError, ValueError) as error:  # ValueError: a NUL, or a lone surrogate
         raise not_startable(argv, cwd, error) from error
@@ -111,9 +106,9 @@ def read_outputs(
 
 
 def spawn_silent(argv: Sequence[str], *, stdin: int) -> int:
-    """Start a program of ours, in a group of its own, that prints nothing. OSError.
+    """Start a program of ours, in a group of its own, that prints nothing and reads `stdin`.
 
-    It inherits our environment, and reads that descriptor as its standard input.
+    OSError if that is impossible.
     """
     actions = [
         (os.POSIX_SPAWN_DUP2, stdin, 0),
@@ -124,9 +119,9 @@ def spawn_silent(argv: Sequence[str], *, stdin: int) -> int:
 
 
 def start_apart(argv: Sequence[str], cwd: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, which outlives us. StorageError as `not_startable`.
+    """Start a program in a session of its own, which outlives us and reads nothing.
 
-    It reads nothing, prints into the file `output`, and has no terminal. The caller waits for it.
+    The caller waits for it. StorageError as `not_startable`.
     """
     import subprocess
 
@@ -155,10 +150,7 @@ def _started(
         (os.POSIX_SPAWN_DUP2, to_stderr, 2),
     ]
     try:
-        return os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setpgroup=0), (
-            stdout,
-            stderr,
-        )
+        process = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setpgroup=0)
     except (OSError, ValueError) as error:
         os.close(stdout)
         os.close(stderr)
@@ -166,6 +158,7 @@ def _started(
     finally:
         os.close(to_stdout)
         os.close(to_stderr)
+    return process, (stdout, stderr)
 
 
 def _ended(process: int) -> int:
@@ -175,16 +168,12 @@ def _ended(process: int) -> int:
 def not_startable(argv: Sequence[str], cwd: Path, error: OSError | ValueError) -> StorageError:
     """PB-IO-PROGRAM, or PB-IO-READ where the folder is gone."""
     if not cwd.is_dir():
-        return StorageError(
-            "PB-IO-READ", f"the folder {cwd} is gone", where=str(cwd), cause=str(error)
-        )
+        said = f"the folder {cwd} is gone"
+        return StorageError("PB-IO-READ", said, where=str(cwd), cause=str(error))
     reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
-    return StorageError(
-        "PB-IO-PROGRAM",
-        f"cannot start {(*argv, '')[0]!r}: {reason}",
-        guidance="" if isinstance(error, FileNotFoundError) else _NOT_STARTABLE,
-        cause=reason,
-    )
+    cure = "" if isinstance(error, FileNotFoundError) else _NOT_STARTABLE
+    said = f"cannot start {(*argv, '')[0]!r}: {reason}"
+    return StorageError("PB-IO-PROGRAM", said, guidance=cure, cause=reason)
 
 
 def without_pointers(env: Mapping[str, str]) -> dict[str, str]:

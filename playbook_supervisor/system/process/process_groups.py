@@ -22,8 +22,6 @@ _PROC = Path("/proc")
 _DESCRIPTORS = 4_096  # as many as a process of ours may have open
 _NAMED = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
 
-# ── groups ──────────────────────────────────────────────────────────────────────────────────
-
 
 def signal_group(group: int, number: int) -> bool:
     """Send a signal to a process group; whether it has a member."""
@@ -70,9 +68,6 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-# ── worker files ────────────────────────────────────────────────────────────────────────────
-
-
 def worker_alive(worker_file: Path) -> bool:
     """True if the worker of that file, or a process that it started, still runs."""
     try:
@@ -81,9 +76,8 @@ def worker_alive(worker_file: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StorageError(
-            "PB-IO-READ", f"cannot read {worker_file}: {error.strerror}", where=str(worker_file)
-        ) from error
+        said = f"cannot read {worker_file}: {error.strerror}"
+        raise StorageError("PB-IO-READ", said, where=str(worker_file)) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -117,18 +111,14 @@ def kill_worker(worker_file: Path) -> None:
 
 
 def _groups(worker_file: Path) -> set[int]:
-    """The groups of the processes that hold the file: a recorded id may have been reused.
-
-    If the system does not list them, the recorded group.
-    """
+    """The groups of the processes that hold the file, or that recorded if no /proc lists them."""
     if not worker_alive(worker_file):
         return set()
     groups: set[int] = set()
     for pid in _holders(worker_file):
         with suppress(ProcessLookupError):
             groups.add(os.getpgid(pid))
-    if not groups:
-        groups = _recorded(worker_file)
+    groups = groups or _recorded(worker_file)
     return {group for group in groups if group > 1 and group != os.getpgrp()}
 
 
@@ -153,17 +143,15 @@ def _recorded(worker_file: Path) -> set[int]:
 def lock_worker_file(worker_file: Path) -> int:
     """A locked descriptor of a new file, to inherit. StateError PB-STATE-DRIVEN, StorageError."""
     if worker_alive(worker_file):
-        raise StateError(
-            "PB-STATE-DRIVEN", f"the worker of {worker_file} still runs", where=str(worker_file)
-        )
+        said = f"the worker of {worker_file} still runs"
+        raise StateError("PB-STATE-DRIVEN", said, where=str(worker_file))
     try:
         worker_file.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(worker_file, flags, 0o644)
     except OSError as error:
-        raise StorageError(
-            "PB-IO-WRITE", f"cannot write {worker_file}: {error.strerror}", where=str(worker_file)
-        ) from error
+        said = f"cannot write {worker_file}: {error.strerror}"
+        raise StorageError("PB-IO-WRITE", said, where=str(worker_file)) from error
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits only for a short `worker_alive`
     return descriptor
 

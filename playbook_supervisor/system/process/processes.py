@@ -182,7 +182,6 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
         return self._leash.worker if self._leash else self._process.pid
 
     @property
@@ -261,13 +260,8 @@ class Worker:
             self._leash.prolong(deadline)
 
     def stop(self) -> None:
-        """End the group: SIGTERM, then SIGKILL after two seconds or the notice of its deadline.
-
-        Any thread may call it.
-        """
+        """End the group: SIGTERM, SIGKILL after 2 s or its notice. Any thread may call it."""
         self._end("stop")
-
-    # ── inside ──────────────────────────────────────────────────────────────────────────────
 
     def _read(
         self, splitters: Mapping[Capture, LineSplitter]
