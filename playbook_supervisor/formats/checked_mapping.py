@@ -57,7 +57,6 @@ class Section:
         return frozenset(self._data)
 
     def report(self, key: str, text: str, cure: str = "", *, at_key: bool = False) -> None:
-        """Report the value under `key`, or the key itself."""
         self._problems.add((*self._path, key), text, cure, key=at_key)
 
     def names(self, form: str, what: str) -> list[str]:

@@ -141,7 +141,6 @@ class Fields:
             raise UnfitError(key, f"in it, {unfit}") from None
 
     def record(self, key: str) -> dict[str, str | int | float]:
-        """A mapping of text and numbers."""
         record: dict[str, str | int | float] = {}
         for name, value in self.mapping(key).items():
             typed = _typed(value)

@@ -98,10 +98,9 @@ class Changes:
 
 
 def visible(text: str, limit: int = LONGEST_LINE) -> str:
-    """The text on one line, cut with … at `limit` characters.
+    """The text on one line, tabs as blanks, cut with … at `limit` characters.
 
-    Tabs become blanks. Characters that control a terminal or could disguise text become their
-    number, ‹U+202E›.
+    Characters that control a terminal or could disguise text become their number, ‹U+202E›.
     """
     shown = text[: limit + 1].expandtabs(4)
     if not shown.isprintable():

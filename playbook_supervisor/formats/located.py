@@ -193,8 +193,7 @@ class _Sequence:
 class Builder:
     """Builds a document from its parts in reading order, without recursion.
 
-    Refuses duplicate, complex and empty keys, merge keys, nesting beyond `MAX_DEPTH`, and
-    characters that no file may contain.
+    Refuses duplicate, complex, empty and merge keys, too deep nesting, and NUL or lone surrogates.
     """
 
     def __init__(self, source: str, max_values: int) -> None:

@@ -19,8 +19,6 @@ MAX_PROBLEMS = 500  # at most this many problems of one file are reported
 
 
 class Problem(Record):
-    """A fault at a place, and how to fix it."""
-
     file: str
     position: TextPosition
     severity: Severity
@@ -30,7 +28,6 @@ class Problem(Record):
 
     @property
     def place(self) -> str:
-        """`file:line:col`."""
         return f"{self.file}:{self.line}:{self.col}"
 
     @property

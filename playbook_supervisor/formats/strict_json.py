@@ -104,7 +104,7 @@ class _JsonReader:
         self._at += 1
 
     def _scalar(self) -> None:
-        start = self._at
+        start, (line, col) = self._at, self._position()
         try:
             value, self._at = self._decoder.raw_decode(self._text, start)
         except json.JSONDecodeError as fault:
@@ -112,9 +112,6 @@ class _JsonReader:
             self._fail("a string, a number, true, false or null is missing or not well formed")
         quoted = self._text[start] == '"'
         typed = "" if value is None else self._text[start : self._at]
-        end, self._at = self._at, start
-        line, col = self._position()
-        self._at = end
         self._builder.scalar(value if quoted else Plain(typed), line, col)
 
     def _next(self) -> str:

@@ -29,8 +29,7 @@ _COMMA = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+(?P<comma>,[ \t]*)")
 def edit_mapping(text: bytes, before: Mapping[str, object], after: Mapping[str, object]) -> bytes:
     """Edit a file whose top level is the mapping `before`, so that it becomes `after`.
 
-    Only keys that differ between the two are replaced, removed, or inserted in the order of
-    `after`. Keys that are in neither are a person's notes.
+    New keys come in the order of `after`. Keys that are in neither are a person's notes.
     """
     editor = _Editor(text.decode())
     editor.mapping(editor.root, before, after)

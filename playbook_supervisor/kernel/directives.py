@@ -65,8 +65,7 @@ class Check(Record):
 class Run(Record):
     """Run these attempts. Their entries are marked as launched, and none has returned.
 
-    `continues` are the ids of those that asked a person while they ran and have the answer: an
-    agent that can goes on with the conversation.
+    `continues` are the ids of those that go on with the answer of a person whom they asked.
     """
 
     members: tuple[Attempt, ...]
@@ -128,13 +127,9 @@ class Probed(Record):
 
     @property
     def line(self) -> str:
-        """`plan_exists: specs/013-x/plan.md, 12 lines`, as the journal keeps it.
-
-        Without the condition's value where the evidence begins with it: `file_exists: dist/x is
-        missing`.
-        """
+        """`plan_exists: specs/013-x/plan.md, 12 lines`, as the journal keeps it."""
         word, _, value = self.name.partition("=")
-        repeated = value and self.evidence.startswith(value)
+        repeated = value and self.evidence.startswith(value)  # `file_exists: dist/x is missing`
         return f"{word if repeated else self.name}: {self.evidence}"
 
 
@@ -175,9 +170,8 @@ class Report(Record):
 class Failure(Record):
     """A structured error, as the journal records it.
 
-    `lasts` is true if another attempt would fail in the same way until a person fixes the cause: a
-    missing permission, a missing program, a used-up limit. Such a step is not retried
-    automatically.
+    `lasts`: another attempt would fail in the same way until a person fixes the cause, such as a
+    missing permission or a used-up limit, so there is no automatic retry.
     """
 
     code: str
@@ -262,8 +256,7 @@ class Returned(Record):
 class Asked(Record):
     """The agent of a running attempt asks a person, and waits: a permission or a question.
 
-    `request` is plain data of JSON, which the gate keeps; the kernel reads only the texts that the
-    question to the person is made of, and the `rule` that `always` allows.
+    `request` is plain data of JSON; the kernel reads only its texts and the `rule` for `always`.
     """
 
     at: int

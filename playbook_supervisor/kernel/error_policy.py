@@ -26,8 +26,6 @@ _CODE = "PB(-[A-Z0-9]+)+"
 
 
 class Reaction(StrEnum):
-    """The reaction to a failure."""
-
     STOP = "stop"  # the session fails
     RETRY = "retry"  # the step runs again; after its last retry as `stop`
     GATE = "gate"  # a human decides

@@ -252,8 +252,7 @@ def question(
 ) -> str:
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
-    `what` says what the step does, or is the message of a checkpoint; `tools` are those that a
-    person is to allow.
+    `what` says what the step does, or is a checkpoint's message; `tools` are to be allowed.
     """
     if ask.place is Place.DURING:
         asked = requests.question(ask.request, ask.reason, ask.member.own_id)

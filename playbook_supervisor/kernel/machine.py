@@ -172,13 +172,14 @@ def _moves(state: State, observation: Observation) -> Moves | None:
         case Returned(id=id_):
             return [] if has_returned(state, id_) else _of_attempt(state, id_, Move.RETURNED)
         case Lost(id=id_, finished=finished):
-            return _lost(state, id_, Move.FINISHED if finished else Move.BROKEN_OFF)
+            moves = _of_attempt(state, id_, Move.FINISHED if finished else Move.BROKEN_OFF) or []
+            # a child session is not lost: it is resumed
+            return [(step, move) for step, move in moves if not step.has_child] or None
         case Answered():
             return _answered(state, asked, observation)
         case TakenUp():
-            return (
-                _with_row(state, Move.TAKEN_UP) if status(state) is SessionStatus.FAILED else None
-            )
+            failed = status(state) is SessionStatus.FAILED
+            return _with_row(state, Move.TAKEN_UP) if failed else None
         case Cancelled(how=Cancellation.INTERRUPT):
             moves = _with_row(state, Move.INTERRUPTED)
             return [(step, move) for step, move in moves if not step.has_child]
@@ -229,12 +230,6 @@ def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:
     if not attempts or attempts[-1].id != attempt_id:
         return None
     return [(state.playbook.step(step_id), move)]
-
-
-def _lost(state: State, attempt_id: str, move: Move) -> Moves | None:
-    """A child session is not lost: it is resumed."""
-    moves = _of_attempt(state, attempt_id, move) or ()
-    return [(step, move) for step, move in moves if not step.has_child] or None
 
 
 def _answered(state: State, asked: Directive, answered: Answered) -> Moves | None:
@@ -289,8 +284,7 @@ def _with_entry(state: State, entry: Entry) -> State:
 def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
     """The state that a journal records.
 
-    Raises StateError `PB-STATE-DIVERGED`, naming the recorded and the expected attempt, if the
-    journal could not have been produced by this playbook.
+    StateError `PB-STATE-DIVERGED` if this playbook could not have produced the journal.
     """
     state = State(playbook)
     for entry in entries:

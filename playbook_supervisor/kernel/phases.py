@@ -142,11 +142,9 @@ def status(state: State) -> SessionStatus:
         return SessionStatus.ABORTED
     if state.phase is None:
         return SessionStatus.COMPLETED
-    if any(not entry.settled for entry in state.entries):
-        return SessionStatus.IN_PROGRESS
-    if Position.FAILED in positions(state).values():
-        return SessionStatus.FAILED
-    return SessionStatus.IN_PROGRESS
+    settled = all(entry.settled for entry in state.entries)
+    failed = settled and Position.FAILED in positions(state).values()
+    return SessionStatus.FAILED if failed else SessionStatus.IN_PROGRESS
 
 
 def complete(state: State) -> bool:

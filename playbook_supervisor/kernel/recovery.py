@@ -76,8 +76,7 @@ def _aborted(entry: Entry, text: str, at: int) -> Event:
 def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
     """True if a lost attempt had finished; each postcondition comes with "changed since launch".
 
-    It had if there are postconditions, all hold, and at least one artifact changed: an artifact
-    that the attempt did not touch is no evidence that it finished.
+    An artifact that the attempt did not touch is no evidence that it finished.
     """
     conditions = tuple(conditions)
     return (

@@ -299,14 +299,9 @@ class State(Record, slots=False):
 
     def next_entry(self, step_id: str, at: int) -> Entry:
         attempts = self.attempts(step_id)
-        return Entry(
-            step_id=step_id,
-            status=EntryStatus.IN_PROGRESS,
-            decision=Decision.AUTO,
-            started_at=at,
-            attempt=attempts[-1].attempt + 1 if attempts else 1,
-            items=self.items if item_number(step_id) else 0,
-        )
+        number = attempts[-1].attempt + 1 if attempts else 1
+        entry = Entry(step_id, EntryStatus.IN_PROGRESS, Decision.AUTO, at, attempt=number)
+        return replace(entry, items=self.items) if item_number(step_id) else entry
 
     def with_entry(self, entry: Entry) -> State:
         """The state with this entry in place of the attempt's previous one, or appended."""

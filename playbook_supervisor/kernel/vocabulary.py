@@ -9,8 +9,6 @@ from enum import StrEnum
 
 
 class Autonomy(StrEnum):
-    """The rule by which a step may run."""
-
     AUTO = "auto"
     GATE_ON_BREAKING = "gate_on_breaking"
     GATE_ALWAYS = "gate_always"

@@ -92,8 +92,7 @@ def look_up(reference: str, facts: Facts) -> object:
 def evaluate(expression: str, facts: Facts) -> Probed:
     """True if the step runs, with the value that decides.
 
-    What is not there, or is neither true nor false where that is asked, is an error with the code
-    PB-STEP-DATA: never simply false.
+    What is missing, or neither true nor false where that is asked, is an error PB-STEP-DATA.
     """
     when = parse(expression)
     try:

@@ -241,10 +241,9 @@ def remove(path: Path) -> None:
 
 
 def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
-    """The content of a regular file of at most `limit` bytes.
+    """The content of a regular file of at most `limit` bytes; a pipe or a device is not waited for.
 
-    FileNotFoundError passes through; anything else is StorageError PB-IO-READ. A pipe or a
-    device is refused without waiting for it.
+    FileNotFoundError passes through; anything else is StorageError PB-IO-READ.
     """
     try:
         descriptor = open_regular(path)
@@ -302,10 +301,7 @@ def sha256(size: int) -> hashlib._Hash:
 
 
 def contained(root: Path, relative: str) -> Path:
-    """The real path of `root/relative`, which need not exist, with symbolic links resolved.
-
-    StorageError PB-IO-ESCAPE if it is outside `root`, or not a path at all.
-    """
+    """The real path of `root/relative`, which may not exist. PB-IO-ESCAPE if it is outside."""
     try:
         base = Path(os.path.realpath(root))
         resolved = Path(os.path.realpath(base / relative))

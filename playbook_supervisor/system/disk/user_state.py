@@ -8,12 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system.disk.files import (
-    ensure_folder,
-    locked,
-    read_bytes,
-    write_atomically,
-)
+from playbook_supervisor.system.disk import files
 
 _ONLY_THE_USER = 0o600
 _LARGEST = 1 << 20
@@ -30,7 +25,7 @@ def path(name: str) -> Path:
 def load(name: str) -> object:
     """The content of the file, None if there is none. StateError as `damaged` if it is no JSON."""
     try:
-        return json.loads(read_bytes(path(name), limit=_LARGEST))
+        return json.loads(files.read_bytes(path(name), limit=_LARGEST))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
@@ -38,16 +33,15 @@ def load(name: str) -> object:
 
 
 def change(name: str, edit: Callable[[object], object]) -> None:
-    """Replace the content of the file with what `edit` makes of it.
+    """Replace the content of the file with what `edit` makes of it, under a lock.
 
-    Two processes do so one after the other; only the user can read the file. Errors as `load`,
-    StorageError if it cannot be written.
+    Only the user can read it. Errors as `load`, StorageError if it cannot be written.
     """
     file = path(name)
-    ensure_folder(file.parent)
-    with locked(file.with_name(f"{name}.lock")):
+    files.ensure_folder(file.parent)
+    with files.locked(file.with_name(f"{name}.lock")):
         text = json.dumps(edit(load(name)), indent=2, ensure_ascii=False)
-        write_atomically(file, f"{text}\n".encode(), permissions=_ONLY_THE_USER)
+        files.write_atomically(file, f"{text}\n".encode(), permissions=_ONLY_THE_USER)
 
 
 def damaged(name: str, why: str) -> StateError:

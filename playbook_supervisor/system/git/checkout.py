@@ -53,8 +53,7 @@ class Checkout(Record):
     def identity(self) -> str:
         """A short id of this checkout on this machine, which a clone or a copy does not share.
 
-        It is not stored, so that it cannot be lost: the machine's id, and where and which folder
-        the git directory is.
+        It is not stored, so that it cannot be lost.
         """
         facts = (_machine(), os.fspath(self.git_dir), str(self.git_dir.stat().st_ino))
         return digest("\n".join(facts).encode())[:_IDENTITY_LENGTH]
@@ -99,7 +98,12 @@ def find(start: Path) -> Checkout:
     try:
         if not start.is_dir():
             raise _no_repository(f"there is no folder {str(start)!r}")
-        return _checkout(*_nearest(Path(os.path.realpath(start))))
+        git_dir, root = _nearest(Path(os.path.realpath(start)))
+        common_dir = _common(git_dir)
+        bare = _core(common_dir).get("bare", "").lower() if git_dir == common_dir else ""
+        if bare in {"true", "yes", "on", "1"}:
+            raise _no_repository(f"{git_dir} is a bare repository, where nothing is checked out")
+        return Checkout(root, git_dir, common_dir, *_head(git_dir, common_dir))
     except OSError as error:
         raise _unreadable(start, error) from error
 
@@ -157,10 +161,9 @@ def rebased(here: Checkout) -> str:
 
 
 def branch_log(here: Checkout) -> Iterator[tuple[int, str, str]]:
-    """The log that git keeps of the branch that is checked out, oldest first.
+    """Git's log of the branch that is checked out, oldest first; nothing where there is none.
 
-    Each entry is its time in ms, the commit before it (zeros where there was none), and its
-    message. There is nothing where git keeps no log of the branch.
+    Each entry is its time in ms, the commit before it (zeros where there was none), its message.
     """
     try:
         with (here.common_dir / "logs/refs/heads" / here.branch).open("rb") as log:
@@ -198,8 +201,8 @@ def lost_worktrees(here: Checkout) -> tuple[Checkout, ...]:
     for folder, root in _linked(here):
         if not os.path.lexists(root / ".git") and (folder / "HEAD").is_file():
             with suppress(OSError, PlaybookError):
-                branch, head = _head(folder, here.common_dir)
-                found.append(Checkout(root, folder, here.common_dir, branch, head))
+                head = _head(folder, here.common_dir)
+                found.append(Checkout(root, folder, here.common_dir, *head))
     return tuple(found)
 
 
@@ -245,15 +248,6 @@ def _git_directory(root: Path) -> Path | None:
 def _is_git_directory(folder: Path, common: Path) -> bool:
     there = (folder / "HEAD").is_file()
     return there and (common / "objects").is_dir() and (common / "refs").is_dir()
-
-
-def _checkout(git_dir: Path, root: Path) -> Checkout:
-    common_dir = _common(git_dir)
-    bare = _core(common_dir).get("bare", "").lower() if git_dir == common_dir else ""
-    if bare in {"true", "yes", "on", "1"}:
-        raise _no_repository(f"{git_dir} is a bare repository, where nothing is checked out")
-    branch, head = _head(git_dir, common_dir)
-    return Checkout(root, git_dir, common_dir, branch, head)
 
 
 def _common(git_dir: Path) -> Path:

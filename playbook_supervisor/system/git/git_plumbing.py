@@ -80,7 +80,6 @@ class Plumbing:
         self._where = (f"--git-dir={git_dir}", *tree)
 
     def __call__(self, *arguments: str, **options: Unpack[Options]) -> Completed:
-        """The result of a command, as of `git`."""
         return git(self._cwd, *self._where, *arguments, **options)
 
     def ask(self, *arguments: str, **options: Unpack[Options]) -> str:

@@ -70,10 +70,9 @@ def outputs(
 
 
 def change(root: Path, *arguments: str, runs: Runs = Runs.NOTHING) -> None:
-    """Run a command that changes something, however long it takes. Errors as `ask`.
+    """Run a command that changes something, and what `runs` says. Errors as `ask`.
 
-    It may run what `runs` says. If we are interrupted, git is asked to end, and so are its hooks:
-    it removes its locks then.
+    It may take any time. An interruption asks git and its hooks to end: it removes its locks then.
     """
     from playbook_supervisor.system.process.processes import run
 

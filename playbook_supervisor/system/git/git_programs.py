@@ -14,12 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.system.disk.files import (
-    ensure_folder,
-    read_bytes,
-    remove,
-    write_atomically,
-)
+from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.child_process import read_outputs
 
@@ -76,7 +71,6 @@ _LFS = r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --ski
 _SECONDS = 5.0
 _MOST_SETTINGS = 1000
 _UNWANTED = "post-index-change"
-_EXECUTABLE = 0o755
 
 
 def command(root: Path | None, runs: Runs) -> list[str]:
@@ -106,7 +100,7 @@ def own_filters(root: Path | None) -> tuple[str, ...]:
     if root is None:
         return ()
     try:
-        config = read_bytes(checkout.shared_settings(root), limit=_LARGEST).lower()
+        config = files.read_bytes(checkout.shared_settings(root), limit=_LARGEST).lower()
         return _listed(root) if any(word in config for word in _MAY_NAME) else ()
     except (PlaybookError, OSError):  # what is asked then fails as well, and says why
         return ()
@@ -127,16 +121,16 @@ def hooks_of_a_commit(hooks: Path, folder: Path) -> Iterator[tuple[str, ...]]:
     if not os.access(hooks / _UNWANTED, os.X_OK):
         yield ()
         return
-    ensure_folder(folder)
+    files.ensure_folder(folder)
     try:
         for hook in hooks.iterdir():
             if hook.name != _UNWANTED and os.access(hook, os.X_OK) and hook.is_file():
                 quoted = "'" + str(hook).replace("'", "'\\''") + "'"
                 script = os.fsencode(f'#!/bin/sh\nexec {quoted} "$@"\n')
-                write_atomically(folder / hook.name, script, durable=False, permissions=_EXECUTABLE)
+                files.write_atomically(folder / hook.name, script, durable=False, permissions=0o755)
         yield ("-c", f"core.hooksPath={folder}")
     finally:
-        remove(folder)
+        files.remove(folder)
 
 
 def _settings_that_stay() -> dict[str, str | None]:

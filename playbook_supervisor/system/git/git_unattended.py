@@ -16,13 +16,7 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import last_words, printable
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.system.disk.files import (
-    ensure_folder,
-    locked,
-    read_bytes,
-    remove,
-    write_atomically,
-)
+from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
 from playbook_supervisor.system.process.cancellation import uncancellable
 from playbook_supervisor.system.process.processes import run
@@ -76,10 +70,7 @@ def under_way(git_dir: Path) -> str:
 
 
 def push_remote(git: Git, branch: str) -> str:
-    """The remote that git would push the branch to; else the only remote, or `origin`.
-
-    Empty if there is none, and if the branch is pushed to another branch of this repository.
-    """
+    """The remote that git would push the branch to, else the only one or `origin`; or nothing."""
     asked = git("for-each-ref", "--format=%(push:remotename)", "--count=1", f"refs/heads/{branch}")
     if named := asked.stdout.strip():
         return "" if named == "." else named
@@ -138,7 +129,6 @@ class Refusal(Record):
 
     @property
     def lacks_identity(self) -> bool:
-        """True if git refuses because it knows no author."""
         return any(_WHO in line for line in self.lines)
 
     @property
@@ -148,7 +138,6 @@ class Refusal(Record):
 
     @property
     def cause(self) -> str:
-        """All lines, as far as an error quotes them."""
         return last_words("\n".join(self.lines), _CAUSE)
 
 
@@ -171,12 +160,11 @@ def remote_tip(
     return tips.get(ref, ""), listed
 
 
-# ── commits of named files alone, `git commit --only` ───────────────────────────────────────
-#
-# Git gives its hooks an index of their own. What they format, add or generate there is committed,
-# but the user's index keeps what was there before, and the next plain commit would put it back. So
-# the index is made to agree with HEAD afterwards, for what was committed; if we are killed in
-# between, the next commit does it, by a record that is written before.
+# Commits of named files alone, `git commit --only`: git gives its hooks an index of their own. What
+# they format, add or generate there is committed, but the user's index keeps what was there before,
+# and the next plain commit would put it back. So the index is made to agree with HEAD afterwards,
+# for what was committed; if we are killed in between, the next commit does it, by a record that is
+# written before.
 
 _FOLDER = "commits"
 _STAGED = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev")
@@ -226,10 +214,10 @@ def committing(
         staged = tuple(path for _, path in _differing(git, before) if not taken.names(path))
         taken = replace(taken, staged=staged)
     record = runtime / _FOLDER / os.urandom(8).hex()
-    ensure_folder(record.parent)
-    with locked(record.with_suffix(".lock")):
+    files.ensure_folder(record.parent)
+    with files.locked(record.with_suffix(".lock")):
         data = (taken.base, taken.named, taken.new, taken.staged)
-        write_atomically(record, json.dumps(data).encode(), durable=False)
+        files.write_atomically(record, json.dumps(data).encode(), durable=False)
         in_order = False
         try:
             yield
@@ -243,22 +231,21 @@ def committing(
 def make_up(git: Git, runtime: Path) -> None:
     """Bring the index in order after commits whose process was killed.
 
-    Only what agrees with HEAD in the checkout is made to agree in the index: a person may have
-    staged something since.
+    A person may have staged something since, so only what agrees with HEAD is made to agree.
     """
     folder = runtime / _FOLDER
     for record in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not record.suffix:
-            with suppress(StateError), locked(record.with_suffix(".lock"), timeout=0):
+            with suppress(StateError), files.locked(record.with_suffix(".lock"), timeout=0):
                 with suppress(ValueError, TypeError):  # it was cut
-                    base, *names = json.loads(read_bytes(record))
+                    base, *names = json.loads(files.read_bytes(record))
                     _settle(git, _Taken(base, *map(tuple, names)), late=True)
                 _discard(record)
 
 
 def _discard(record: Path) -> None:
-    remove(record)
-    remove(record.with_suffix(".lock"))
+    files.remove(record)
+    files.remove(record.with_suffix(".lock"))
 
 
 def _settle(git: Git, taken: _Taken, *, late: bool = False) -> bool:

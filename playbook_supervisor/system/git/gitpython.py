@@ -34,11 +34,10 @@ class Worktree:
 
 @contextmanager
 def repository(root: Path) -> Iterator[Repo]:
-    """The repository whose checkout, or bare folder, is `root`.
+    """The repository whose checkout, or bare folder, is `root`; its commands only look.
 
-    Its commands only look (`Runs.NOTHING`). Until the end of the block, the variables of a
-    surrounding git are unset. GitError PB-GIT-FAILED if git fails, StorageError PB-IO-PROGRAM if
-    git is not installed.
+    The variables of a surrounding git are unset until the end of the block. GitError PB-GIT-FAILED,
+    StorageError PB-IO-PROGRAM if git is not installed.
     """
     if "git" not in sys.modules and root.is_dir():  # its import runs git, without any bounds
         with suppress(StorageError), understood(root):

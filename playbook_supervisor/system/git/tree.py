@@ -23,21 +23,14 @@ from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.records import Record, as_mapping, replace
 from playbook_supervisor.system.disk.files import digest, read_bytes, write_atomically
-from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git import checkout, git_process
 from playbook_supervisor.system.git.checkout import NOW, Pinned
-from playbook_supervisor.system.git.git_process import (
-    SESSIONS,
-    SESSIONS_FOLDER,
-    empty_tree,
-    failure,
-    understood,
-)
 from playbook_supervisor.system.git.tree_git import TreeGit
 
 _ID = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _SHORT = 7
 _MOST_LINES = 12
-_ADD = ("add", "--all", "--ignore-errors", "--", ".", f":(exclude,top){SESSIONS_FOLDER}")
+_ADD = ("add", "--all", "--ignore-errors", "--", ".", git_process.SESSIONS)
 _GITLINK = "160000"
 _RULES = ".gitignore"
 _BELOW = ".playbook-tmp-nested"  # an entry below a folder makes git look into it
@@ -130,7 +123,7 @@ def tree_of(root: Path, pinned: Pinned = NOW) -> Tree:
     here = checkout.find(root)
     git = TreeGit.of(here, pinned.rules)
     heads = tuple(sorted({here.head, pinned.head} - {""}))
-    with understood(root):
+    with git_process.understood(root):
         try:
             return _taken(git, heads)
         except GitError:  # something has damaged our index
@@ -146,8 +139,7 @@ def tree_id(root: Path, pinned: Pinned = NOW) -> str:
 def changes(root: Path, before: str, after: str) -> TreeChanges:
     """The changes between two trees.
 
-    GitError PB-GIT-FAILED if git does not have one of them, as in a clone, or after git has removed
-    what no commit contains.
+    GitError PB-GIT-FAILED if git lacks one of them, as in a clone or after git has removed it.
     """
     for tree in (before, after):
         if not re.fullmatch(_ID, tree):
@@ -162,7 +154,7 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
         git.forget_index()
         names = git.ask(*compared, "--name-only", before, after).split("\0")
         return TreeChanges(tuple(Changed(name) for name in names[:-1]))
-    with understood(root):
+    with git_process.understood(root):
         return TreeChanges(tuple(_counted(listed)))
 
 
@@ -178,7 +170,7 @@ def require(root: Path, tree: str, head: str) -> None:
     if head and re.fullmatch(_ID, head):
         with git.index("rebuilt") as index:
             git.ask("read-tree", head, index=index)
-            sessions = (SESSIONS_FOLDER, "--cached", "--quiet", "--ignore-unmatch")
+            sessions = (git_process.SESSIONS_FOLDER, "--cached", "--quiet", "--ignore-unmatch")
             git.ask("rm", "-r", *sessions, index=index)
             if git.ask("write-tree", "--missing-ok", index=index).strip() == tree:
                 return
@@ -201,15 +193,14 @@ def require_commit(root: Path, commit: str) -> None:
 
 
 def stat(root: Path, since: str, now: str) -> tuple[str, ...]:
-    """The changes between two trees, for people: a line per file, then the totals.
+    """The changes between two trees, for people: at most twelve lines, the totals last.
 
-    `since` may also be a commit, or empty for no files at all. Sessions' folders are left out. At
-    most twelve printable lines. Errors as `changes`.
+    `since` may also be a commit, or empty for no files; sessions are left out. Errors: `changes`.
     """
     git = TreeGit.of(checkout.find(root))
     asked = ("diff", "--stat=80", "--compact-summary", "--find-renames", f"-O{os.devnull}")
-    trees = ("--end-of-options", since or empty_tree(root), now, "--", SESSIONS)
-    lines = list(map(printable, git.ask(*asked, *trees).splitlines()))
+    trees = (since or git_process.empty_tree(root), now, "--", git_process.SESSIONS)
+    lines = list(map(printable, git.ask(*asked, "--end-of-options", *trees).splitlines()))
     if len(lines) > _MOST_LINES:
         left = len(lines) - _MOST_LINES + 1
         lines[_MOST_LINES - 2 : -1] = [f" … and {left} more"]
@@ -297,7 +288,7 @@ def _added(
         nested = re.findall(_NESTED, said)
         unreadable = tuple(_unreadable(said, nested))
         if status not in (0, 1) or (status and not (nested or unreadable or _IGNORED in said)):
-            raise failure(git.root, _ADD, said)
+            raise git_process.failure(git.root, _ADD, said)
         if not nested and known.tree and known.index == _stamp(index):
             return known.tree, unreadable, []
         tree = _written(git, index)
@@ -357,7 +348,7 @@ def _settle(
         tracked = {path for listed in committed for path in _split(listed)}
         dropped = hidden - tracked
         forced = (tracked & hidden) | (tracked - paths)
-        forced = {path for path in forced if not path.startswith(f"{SESSIONS_FOLDER}/")}
+        forced = {path for path in forced if not path.startswith(f"{git_process.SESSIONS_FOLDER}/")}
     left = [entry for entry in entries if entry[2] not in dropped]
     rule_files = set(_hidden_rules(git.root, _folders(left), ()))
     added = sorted((rule_files | {path for path in forced if _is_file(git.root, path)}) - paths)
@@ -413,12 +404,8 @@ def _is_file(root: Path, path: str) -> bool:
 
 def _entries(git: TreeGit, index: Path) -> list[_Entry]:
     listed = _split(git.ask("ls-files", "--stage", "-z", index=index))
-    return [
-        (mode, id_, path)
-        for line in listed
-        for head, _, path in [line.partition("\t")]
-        for mode, id_, _ in [head.split(" ")]
-    ]
+    fields = (line.replace("\t", " ", 1).split(" ", 3) for line in listed)
+    return [(mode, id_, path) for mode, id_, _, path in fields]
 
 
 def _stamp(index: Path) -> str:

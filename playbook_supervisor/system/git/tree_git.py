@@ -16,15 +16,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.disk.files import (
-    TEMPORARY,
-    digest,
-    ensure_folder,
-    read_bytes,
-    remove,
-    unwritable,
-    write_atomically,
-)
+from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git.git_process import ask, failure, outputs
 from playbook_supervisor.system.git.git_programs import Runs, command, environment
 
@@ -80,8 +72,7 @@ class TreeGit(Record):
     def of(cls, here: Checkout, rules: str = "") -> TreeGit:
         """That with these ignore rules, or with those that hold now.
 
-        GitError PB-GIT-FAILED if the rules are not known any more; StorageError if it cannot be
-        written.
+        GitError PB-GIT-FAILED if the rules are gone; StorageError if it cannot be written.
         """
         folder = here.runtime / _FOLDER
         git = cls(here.root, folder / (rules or "none"), folder / "objects")
@@ -108,9 +99,9 @@ class TreeGit(Record):
             (self.git_dir / "HEAD", "ref: refs/heads/none\n"),
         ):
             if _text(file) != text:
-                ensure_folder(file.parent)
-                write_atomically(file, text.encode("utf-8", "surrogateescape"), durable=False)
-        ensure_folder(self.git_dir / "refs")
+                files.ensure_folder(file.parent)
+                files.write_atomically(file, text.encode("utf-8", "surrogateescape"), durable=False)
+        files.ensure_folder(self.git_dir / "refs")
 
     def run(
         self, *commands: Sequence[str], index: Path | None = None, stdin: Path = Path(os.devnull)
@@ -143,22 +134,20 @@ class TreeGit(Record):
         """Run a command that reads what to change in an index. Errors as `ask`."""
         file = index.with_name(f"{index.name}-stdin")
         try:
-            write_atomically(file, stdin.encode("utf-8", "surrogateescape"), durable=False)
+            files.write_atomically(file, stdin.encode("utf-8", "surrogateescape"), durable=False)
             ((status, _, stderr),) = self.run(arguments, index=index, stdin=file)
         finally:
-            remove(file)
+            files.remove(file)
         if status != 0:
             raise failure(self.root, arguments, stderr)
 
     @property
     def argv(self) -> list[str]:
-        """The beginning of a command."""
         where = (f"--git-dir={self.git_dir}", f"--work-tree={self.root}")
         return [*command(None, Runs.NOTHING), "-C", str(self.root), *where]
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of every command."""
         ours = {
             "GIT_COMMON_DIR": str(self.git_dir),
             "GIT_OBJECT_DIRECTORY": str(self.objects),
@@ -177,11 +166,11 @@ class TreeGit(Record):
     def index(self, name: str = "index") -> Iterator[Path]:
         """An index to work with, which takes the place of the last one if all goes well.
 
-        It begins as a link to that: git writes an index beside itself and renames it. So processes
-        do not wait for each other, and one that is killed leaves the last index as it was.
+        It begins as a link to that: git renames what it writes. So processes do not wait for each
+        other, and one that is killed leaves the last index as it was.
         """
         self._remove_abandoned()
-        kept, own = self.git_dir / name, self.git_dir / f"{TEMPORARY}{os.urandom(8).hex()}"
+        kept, own = self.git_dir / name, self.git_dir / f"{files.TEMPORARY}{os.urandom(8).hex()}"
         try:
             with suppress(FileNotFoundError):
                 os.link(kept, own)
@@ -191,7 +180,7 @@ class TreeGit(Record):
                 try:
                     own.replace(kept)
                 except OSError as error:
-                    raise unwritable("cannot write", kept, error) from error
+                    raise files.unwritable("cannot write", kept, error) from error
         finally:
             for left in (own, own.with_name(f"{own.name}.lock")):
                 with suppress(OSError):
@@ -200,7 +189,7 @@ class TreeGit(Record):
     def forget_index(self) -> None:
         """Remove the index: all files are read again, and objects that are gone are written."""
         for index in self.objects.parent.glob("*/index"):
-            remove(index)
+            files.remove(index)
 
     def tidy(self) -> None:
         """Remove objects that nothing has needed for two weeks, if there are many."""
@@ -211,7 +200,7 @@ class TreeGit(Record):
     def _remove_abandoned(self) -> None:
         before = time.time() - _ABANDONED
         with suppress(OSError):
-            for left in self.git_dir.glob(f"{TEMPORARY}*"):
+            for left in self.git_dir.glob(f"{files.TEMPORARY}*"):
                 if left.lstat().st_ctime < before:
                     left.unlink()
 
@@ -226,18 +215,18 @@ def _rules_now(here: Checkout) -> str:
     except PlaybookError:  # it is not set
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
         named = f"{base}/git/ignore"
-    files = (here.root / named, here.common_dir / "info" / "exclude")
-    lines = [line for file in files for line in _text(file).splitlines()]
+    both = (here.root / named, here.common_dir / "info" / "exclude")
+    lines = [line for file in both for line in _text(file).splitlines()]
     return "".join(f"{line}\n" for line in lines if line.strip() and not line.startswith("#"))
 
 
 def _name(rules: str) -> str:
-    return digest(rules.encode("utf-8", "surrogateescape"))[:_RULES]
+    return files.digest(rules.encode("utf-8", "surrogateescape"))[:_RULES]
 
 
 def _text(file: Path) -> str:
     try:
-        return _decoded(read_bytes(file))
+        return _decoded(files.read_bytes(file))
     except (OSError, PlaybookError):
         return ""
 

@@ -28,10 +28,9 @@ _STAGED = ("diff-index", "--cached", "--name-only", *_DIFFERING)
 
 
 class Uncommitted(Record):
-    """Paths that differ from HEAD, in order, and what cannot be read.
+    """Paths that differ from HEAD, in order, and what cannot be read, in the tree of this id.
 
-    `tree` is the id of the tree that was compared. `hidden` are those of the paths that a flag of
-    the index keeps git from committing.
+    `hidden` are those of the paths that a flag of the index keeps git from committing.
     """
 
     paths: tuple[str, ...] = ()
@@ -43,8 +42,7 @@ class Uncommitted(Record):
 def uncommitted(root: Path, pinned: Pinned = NOW) -> Uncommitted:
     """All that is not committed, but for the folders of sessions. Errors as `tree_of`.
 
-    What is in a submodule has its path before it, and counts if it is not committed there, or if
-    HEAD has another commit of the submodule.
+    It names what is in submodules, too, and a submodule of which HEAD has another commit.
     """
     here = checkout.find(root)
     tree = tree_of(root, pinned)

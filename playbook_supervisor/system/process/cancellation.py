@@ -33,7 +33,7 @@ def cancelled_by(check: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def uncancellable() -> Iterator[None]:
-    """Let short programs that clean up run to their end."""
+    """Let programs that clean up run to their end."""
     with cancelled_by(_never):
         yield
 

@@ -117,8 +117,7 @@ class Connection:
     def ask(self, request: bytes, interrupted: Callable[[], bool] | None = None) -> bytes:
         """Send one line; the line that comes back, empty if the listener has closed instead.
 
-        The reply must come promptly, or with `interrupted` at any time: Interrupted once that
-        returns true.
+        It must come promptly, or with `interrupted` at any time: Interrupted once that is true.
         """
         self._socket.sendall(request + b"\n")
         if interrupted is not None:

@@ -29,7 +29,7 @@ Address = tuple[str, int]  # a host's number and a port
 class Peer:
     """The other end. `local`: on this machine. `processes` have its socket open, `user` owns it.
 
-    A local socket without processes belongs to another user, or to a process that hides or has just
+    A local socket without processes is of another user, or of a process that hides or has just
     ended. `user` is -1 if the socket is closed.
     """
 

@@ -51,11 +51,6 @@ def detach() -> None:
     os.closerange(3, _DESCRIPTORS)
 
 
-def group_alive(group: int) -> bool:
-    """True if the group has a member."""
-    return signal_group(group, 0)
-
-
 def until(condition: Callable[[], bool], seconds: float) -> bool:
     """Wait at most `seconds` for the condition; whether it came true."""
     deadline = time.monotonic() + seconds
@@ -88,10 +83,9 @@ def worker_alive(worker_file: Path) -> bool:
 
 
 def kill_worker(worker_file: Path) -> None:
-    """End the worker of that file and all that it started: SIGTERM, then SIGKILL.
+    """End the worker of that file and all that it started: SIGTERM, time for its leash, SIGKILL.
 
-    Between the two, its leash has the time to end what has left the groups. StateError
-    PB-STATE-BUSY if a process survives both.
+    StateError PB-STATE-BUSY if a process survives both.
     """
     from signal import SIGKILL, SIGTERM
 

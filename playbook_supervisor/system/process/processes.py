@@ -34,7 +34,6 @@ from playbook_supervisor.system.process.child_process import (
 from playbook_supervisor.system.process.process_groups import (
     MARK,
     detach,
-    group_alive,
     kill_worker,
     signal_group,
     until,
@@ -155,9 +154,8 @@ class Worker:
     ) -> None:
         self._stopped_by: Literal["", "wall", "idle", "stop"] = ""
         self._wall, self._idle, self._cap = wall, idle, cap
-        self._stdin = stdin
+        self._stdin, self._worker_file = stdin, worker_file
         self._stdout, self._stderr = Capture(cap), Capture(cap)
-        self._worker_file = worker_file
         self._process: subprocess.Popen[bytes] | Leash
         self._leash: Leash | None = None
         self._ending = threading.Lock()
@@ -337,7 +335,7 @@ class Worker:
             grace = self._leash.grace + patience if self._leash else leash_process.GRACE
             # Reap the leader first: as a zombie it would count as a living member.
             if not until(
-                lambda: self._process.poll() is not None and not group_alive(group), grace
+                lambda: self._process.poll() is not None and not signal_group(group, 0), grace
             ):
                 signal_group(group, SIGKILL)
                 until(lambda: self._process.poll() is not None, patience)
