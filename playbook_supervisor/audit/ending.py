@@ -81,7 +81,7 @@ def _completed(context: AuditContext, session: LooseSession) -> Iterator[Problem
 
 
 def _projection(context: AuditContext, session: LooseSession, state: State) -> Iterator[Problem]:
-    status = machine.status(state)
+    status = phases.status(state)
     if session.status is not status:
         # a wrong `completed`, and work after the end, are reported with their entries
         if session.status is not SessionStatus.COMPLETED and not _at_work(context, session):
@@ -92,7 +92,7 @@ def _projection(context: AuditContext, session: LooseSession, state: State) -> I
     if session.current_step != current:
         message = f"by the journal, the current step is {current or 'none'}"
         yield found("AUD-CURRENT", message, session, "current_step")
-    failures, waived = machine.failures(state), tuple(sorted(state.waived))
+    failures, waived = phases.failures(state), tuple(sorted(state.waived))
     if session.failures not in (0, failures) or session.waived not in ((), waived):  # older: none
         names = ", ".join(map(first_line, waived)) or "nothing"
         message = f"by the journal, {counted(failures, 'step')} failed and {names} was waived"

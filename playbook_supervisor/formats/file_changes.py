@@ -123,12 +123,8 @@ def parse(lines: Iterable[str], listed: Sequence[FileChange] | None = None) -> C
     sections = reader.by_path()
     files = [_file(sections.pop(file.path, None), file) for file in listed or ()]
     files += [_file(section) for section in sections.values()]
-    return Changes(
-        tuple(files[:MOST_FILES]),
-        sum(file.added for file in files),
-        sum(file.removed for file in files),
-        max(0, len(files) - MOST_FILES),
-    )
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return Changes(tuple(files[:MOST_FILES]), added, removed, max(0, len(files) - MOST_FILES))
 
 
 @dataclass(slots=True)

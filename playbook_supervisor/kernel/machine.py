@@ -32,7 +32,7 @@ from playbook_supervisor.kernel.directives import (
     in_words,
 )
 from playbook_supervisor.kernel.model import Playbook, Step, cached_query, item_number
-from playbook_supervisor.kernel.phases import attempt, failures, positions, status, steps_done
+from playbook_supervisor.kernel.phases import attempt, positions, status
 from playbook_supervisor.kernel.recovery import untried
 from playbook_supervisor.kernel.state import Entry, Event, Position, State
 from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
@@ -44,17 +44,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Moves: TypeAlias = list[tuple[Step, Move]]
-
-__all__ = [
-    "decide",
-    "describe",
-    "directive",
-    "evolve",
-    "failures",
-    "replay",
-    "status",
-    "steps_done",
-]
 
 _AT_A_GATE = frozenset({Position.GATED, Position.ASKING, Position.HELD})
 _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})

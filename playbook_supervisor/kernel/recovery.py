@@ -79,11 +79,8 @@ def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
     An artifact that the attempt did not touch is no evidence that it finished.
     """
     conditions = tuple(conditions)
-    return (
-        bool(conditions)
-        and all(probed.held for probed, _ in conditions)
-        and any(changed for _, changed in conditions)
-    )
+    all_hold = all(probed.held for probed, _ in conditions)
+    return all_hold and any(changed for _, changed in conditions)
 
 
 def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
@@ -127,9 +124,6 @@ def tolerated(entry: Entry, policy: ErrorPolicy) -> bool:
 
 def _failed_in_its_run(entry: Entry) -> bool:
     """A gate that was passed before the run makes no difference."""
-    return (
-        entry.ran
-        and entry.status is EntryStatus.FAILED
-        and entry.resolution not in (Resolution.RETRY, Resolution.ABORT)
-        and entry.error_code not in (INTERRUPTED, OUTPUT, UNTIL)
-    )
+    decided = entry.resolution in (Resolution.RETRY, Resolution.ABORT)
+    counts = not decided and entry.error_code not in (INTERRUPTED, OUTPUT, UNTIL)
+    return entry.ran and entry.status is EntryStatus.FAILED and counts

@@ -31,19 +31,12 @@ from playbook_supervisor.kernel.directives import (
     Run,
     Standing,
     TakenUp,
+    describe,
 )
 from playbook_supervisor.kernel.gates import CHOICES
-from playbook_supervisor.kernel.machine import (
-    decide,
-    describe,
-    directive,
-    evolve,
-    failures,
-    replay,
-    status,
-)
+from playbook_supervisor.kernel.machine import decide, directive, evolve, replay
 from playbook_supervisor.kernel.model import Step, base_of, item_number
-from playbook_supervisor.kernel.phases import positions
+from playbook_supervisor.kernel.phases import failures, positions, status
 from playbook_supervisor.kernel.state import (
     INTERRUPTED,
     ITEMS,

@@ -20,8 +20,8 @@ from kernel.world import (
 )
 from playbook_supervisor.kernel.directives import Cancellation, Failure, Report
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.machine import evolve, failures, replay, steps_done
-from playbook_supervisor.kernel.phases import current_step
+from playbook_supervisor.kernel.machine import evolve, replay
+from playbook_supervisor.kernel.phases import current_step, failures, steps_done
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,

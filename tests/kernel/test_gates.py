@@ -17,8 +17,8 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import CHOICES, question
-from playbook_supervisor.kernel.machine import steps_done
 from playbook_supervisor.kernel.model import Loop
+from playbook_supervisor.kernel.phases import steps_done
 from playbook_supervisor.kernel.state import Change, Gate
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,

@@ -8,8 +8,8 @@ from kernel.world import AGENT_FAILED, Scene, book, missing, step
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Begun, Cancellation, Outcome, Returned
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.machine import steps_done
 from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.phases import steps_done
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,

@@ -19,8 +19,9 @@ from playbook_supervisor.kernel.directives import (
     Returned,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.machine import decide, failures, replay, require_known, steps_done
+from playbook_supervisor.kernel.machine import decide, replay, require_known
 from playbook_supervisor.kernel.model import Loop, Step, item_number
+from playbook_supervisor.kernel.phases import failures, steps_done
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,

@@ -33,18 +33,11 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     Run,
     Standing,
+    describe,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.machine import (
-    decide,
-    describe,
-    directive,
-    evolve,
-    replay,
-    require_known,
-    steps_done,
-)
-from playbook_supervisor.kernel.phases import current_step
+from playbook_supervisor.kernel.machine import decide, directive, evolve, replay, require_known
+from playbook_supervisor.kernel.phases import current_step, steps_done
 from playbook_supervisor.kernel.state import Change, Entry, State, last_entries
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,

@@ -12,8 +12,8 @@ from kernel import laws
 from kernel.laws import Known, Moment, moment
 from kernel.world import POLICIES, POST, PRE, Journal, any_legal, book, step
 from playbook_supervisor.kernel.directives import Checked
-from playbook_supervisor.kernel.machine import status, steps_done
 from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.phases import status, steps_done
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 

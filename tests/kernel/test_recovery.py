@@ -17,7 +17,8 @@ from playbook_supervisor.kernel.directives import (
     Returned,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.machine import directive, replay, steps_done
+from playbook_supervisor.kernel.machine import directive, replay
+from playbook_supervisor.kernel.phases import steps_done
 from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import (

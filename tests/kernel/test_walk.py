@@ -50,9 +50,9 @@ from kernel.world import (
 from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import Report
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
-from playbook_supervisor.kernel.machine import decide, directive, status
+from playbook_supervisor.kernel.machine import decide, directive
 from playbook_supervisor.kernel.model import Loop, Playbook, Step
-from playbook_supervisor.kernel.phases import position, positions
+from playbook_supervisor.kernel.phases import position, positions, status
 from playbook_supervisor.kernel.state import OUTPUT, UNTIL, Entry, Position, State
 from playbook_supervisor.kernel.table import TABLE, Move
 from playbook_supervisor.kernel.vocabulary import (

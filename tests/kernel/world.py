@@ -37,9 +37,9 @@ from playbook_supervisor.kernel.directives import (
     TakenUp,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.machine import decide, directive, evolve, status
+from playbook_supervisor.kernel.machine import decide, directive, evolve
 from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_id, item_number
-from playbook_supervisor.kernel.phases import attempt, positions
+from playbook_supervisor.kernel.phases import attempt, positions, status
 from playbook_supervisor.kernel.state import Entry, Event, Gate, Position, State
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,

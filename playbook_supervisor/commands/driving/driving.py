@@ -29,7 +29,7 @@ from playbook_supervisor.drivers.observers import (
 from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel import phases
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
@@ -220,7 +220,7 @@ def resume(
     authorization.refuse_living_client(store.runtime(session_id))
     store.moving = on_this_branch
     with store.open(session_id) as opened:
-        status, children = machine.status(opened.state), opened.pinned.tightened_children
+        status, children = phases.status(opened.state), opened.pinned.tightened_children
     tree = SessionTree(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over:

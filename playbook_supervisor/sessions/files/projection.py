@@ -28,7 +28,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
 
     kai's own tools ended sessions without a journal entry; those remain ended.
     """
-    status = machine.status(state)
+    status = phases.status(state)
     if manifest.legacy and manifest.status in ENDED and status not in ENDED:
         return manifest
     asked = machine.directive(state)
@@ -44,7 +44,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
         current_step=phases.current_step(state),
         completed_at=state.latest if status in ENDED else None,
         gate=waiting,
-        failures=machine.failures(state) if completed else 0,
+        failures=phases.failures(state) if completed else 0,
         waived=tuple(sorted(state.waived)) if completed else (),
     )
 
@@ -59,7 +59,7 @@ def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
         what = message_of(step, values)
     else:
         what = step.title.rstrip(".") or f"Run {shown(step.command, values)}"
-    entry, done = state.last(step.id), machine.steps_done(state)
+    entry, done = state.last(step.id), phases.steps_done(state)
     asks_for = tools.lacking(step, tools.allowed(state))
     return gates.question(asked, entry, what, done=done, total=total, tools=asks_for)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel import machine, phases
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Directive, Run
 from playbook_supervisor.kernel.gates import progress
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
@@ -59,7 +59,7 @@ class Snapshot(Record):
     @property
     def done(self) -> int:
         """How many steps are done or skipped."""
-        return machine.steps_done(self.state)
+        return phases.steps_done(self.state)
 
     @property
     def total(self) -> int:
