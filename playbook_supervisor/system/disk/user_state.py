@@ -10,7 +10,6 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system.disk import files
 
-_ONLY_THE_USER = 0o600
 _LARGEST = 1 << 20
 
 
@@ -41,7 +40,7 @@ def change(name: str, edit: Callable[[object], object]) -> None:
     files.ensure_folder(file.parent)
     with files.locked(file.with_name(f"{name}.lock")):
         text = json.dumps(edit(load(name)), indent=2, ensure_ascii=False)
-        files.write_atomically(file, f"{text}\n".encode(), permissions=_ONLY_THE_USER)
+        files.write_atomically(file, f"{text}\n".encode(), permissions=0o600)
 
 
 def damaged(name: str, why: str) -> StateError:

@@ -41,7 +41,6 @@ PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 """A push of what is named, and of nothing else."""
 
 _LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
-_FETCHING = 60.0  # seconds for each remote
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
 _LOCK = r"'(/[^'\n]{1,4096}\.lock)'"  # a hook may mention a `yarn.lock`
 _WHO = "git config --global user.email"  # what git advises in any language
@@ -99,7 +98,7 @@ def fetch(root: Path) -> None:
     def git(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Completed:
         argv = [*command(root, Runs.ALL), *arguments]
         around = {**environment(Runs.ALL), **(env or {})}
-        return run(argv, cwd=root, env=around, stdin=stdin, timeout=_FETCHING)
+        return run(argv, cwd=root, env=around, stdin=stdin, timeout=60.0)  # for each remote
 
     quietly = quiet_ssh(git)
     for remote in git("remote").stdout.splitlines():

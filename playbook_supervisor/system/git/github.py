@@ -21,7 +21,6 @@ _OFFLINE = (
     "error connecting to|no such host|connection refused|network is unreachable|i/o timeout"
     "|TLS handshake timeout|context deadline exceeded|check your internet connection"
 )
-_ELSEWHERE = "none of the git remotes|no git remotes found"
 _ADDRESS = r"https?://\S+/(\d{1,18})"
 
 
@@ -43,7 +42,7 @@ def listing(branch: str, state: str, *fields: str) -> list[str]:
 
 def is_elsewhere(done: Completed) -> bool:
     """True if it failed because no remote of the repository is on a forge that it knows."""
-    return re.search(_ELSEWHERE, done.stderr) is not None
+    return re.search("none of the git remotes|no git remotes found", done.stderr) is not None
 
 
 def is_logged_out(done: Completed) -> bool:

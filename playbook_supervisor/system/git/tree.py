@@ -28,7 +28,6 @@ from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.git.tree_git import TreeGit
 
 _ID = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-_SHORT = 7
 _MOST_LINES = 12
 _ADD = ("add", "--all", "--ignore-errors", "--", ".", git_process.SESSIONS)
 _GITLINK = "160000"
@@ -47,7 +46,6 @@ _UNREADABLE = r"""(?xms)
 """
 _NESTED = r"(?ms)^error: '(.*?)/?' does not have a commit checked out$"
 _IGNORED = "paths are ignored by one of your .gitignore files"  # the sessions' folder
-_GONE = "No such file or directory"
 
 
 class Unreadable(Record):
@@ -209,7 +207,7 @@ def stat(root: Path, since: str, now: str) -> tuple[str, ...]:
 
 def short(tree: str) -> str:
     """An id as people read it: `9f31c2a`."""
-    return tree[:_SHORT]
+    return tree[:7]
 
 
 def _counted(listed: str) -> Iterator[Changed]:
@@ -322,7 +320,7 @@ def _unreadable(said: str, nested: Sequence[str]) -> Iterator[Unreadable]:
         why = why or ("git allows no such name" if match["invalid"] else "git does not say why")
         found.setdefault(path, why)
     for path, why in found.items():
-        if why != _GONE and path.rstrip("/") not in nested:
+        if why != "No such file or directory" and path.rstrip("/") not in nested:
             yield Unreadable(path, why)
 
 

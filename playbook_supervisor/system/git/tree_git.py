@@ -160,8 +160,6 @@ class TreeGit(Record):
         }
         return environment(Runs.NOTHING) | ours
 
-    # ── its index ───────────────────────────────────────────────────────────────────────────
-
     @contextmanager
     def index(self, name: str = "index") -> Iterator[Path]:
         """An index to work with, which takes the place of the last one if all goes well.
@@ -203,9 +201,6 @@ class TreeGit(Record):
             for left in self.git_dir.glob(f"{files.TEMPORARY}*"):
                 if left.lstat().st_ctime < before:
                     left.unlink()
-
-
-# ── ignore rules ────────────────────────────────────────────────────────────────────────────
 
 
 def _rules_now(here: Checkout) -> str:

@@ -16,9 +16,7 @@ from playbook_supervisor.records import Record
 
 _PROC: Path = Path("/proc")
 _ENDED = frozenset({"Z", "X"})  # zombie, dead
-_TERMINAL = "/dev/tty"
 _MAX_DEPTH = 1_000  # ancestors; more than there ever are
-_TIMEOUT = 5.0
 
 
 class Process(Record):
@@ -69,7 +67,7 @@ def lives(pid: int, born: str) -> bool:
 def has_terminal() -> bool:
     """True if this process has a controlling terminal, where a person may sit."""
     try:
-        os.close(os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
         return False
     return True
@@ -118,7 +116,7 @@ def _from_ps(*selection: str) -> dict[int, Process]:
 
     argv = ["ps", *selection, "-o", "pid=,ppid=,state=,lstart=,comm="]
     try:
-        done = run(argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=_TIMEOUT)
+        done = run(argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=5.0)
     except StorageError:
         return {}
     found = {}

@@ -19,7 +19,6 @@ from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.ancestry import Process
 
 _PROC: Path = Path("/proc")
-_TABLES = ("net/tcp", "net/tcp6")
 _CLOSED = "0"  # the number of a socket that no process has open any more
 
 Address = tuple[str, int]  # a host's number and a port
@@ -48,7 +47,7 @@ def find(other: Address | None, own: Address | None) -> Peer | None:
     if not (_PROC / "self" / "net" / "tcp").exists():
         return None
     ends = (_plain(other), _plain(own))
-    for table in _TABLES:
+    for table in ("net/tcp", "net/tcp6"):
         for line in _lines(table):
             fields = line.split()
             if len(fields) > 9 and (_end(fields[1]), _end(fields[2])) == ends:
