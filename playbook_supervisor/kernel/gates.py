@@ -142,8 +142,8 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     """Close the open gate with one of its choices: a rule of the table."""
     resolution, text = answered.resolution, answered.text
     entry = state.last(step.id)
-    by = {"by": answered.by, "via": answered.via, "role": answered.role}
-    gate = replace(entry.gates[-1], answered_at=at, text=text, resolution=resolution, **by)
+    gate = replace(entry.gates[-1], answered_at=at, text=text, resolution=resolution)
+    gate = replace(gate, by=answered.by, via=answered.via, role=answered.role)
     if resolution is Resolution.ACCEPT:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))
     gates = (*entry.gates[:-1], gate)
