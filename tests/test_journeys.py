@@ -126,7 +126,7 @@ def test_spec_to_pr_while_the_developer_does_something_else(project: Project) ->
 
 def test_every_duration_is_what_its_timestamps_say(project: Project) -> None:
     """kai FR13, FR37: to the millisecond."""
-    from playbook_supervisor.sessions.files.journal import from_time
+    from playbook_supervisor.formats.timestamps import from_time
 
     name, agent = playbook(project, *STEPS[:3]), project.script(WORK)
     assert project.playbook("run", name, "013", "--agent", agent).code == 0

@@ -462,7 +462,7 @@ class Runner:
         if request.what == "abort":
             self._stop_workers()
             self.tree.end_workers()  # those of an earlier runner
-            return self.tree.abort(request.text, Principal(request.by, "request")), None
+            return self.tree.abort(request.text, Principal(request.by)), None
         if request.what == "proof":
             if evidence := self.tree.engine.keep_proof(request.text):
                 self.observer.on_notice(evidence)

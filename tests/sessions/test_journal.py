@@ -13,6 +13,7 @@ from support.hypothesis_strategies import TRICKY, entries, times
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import UnfitError
+from playbook_supervisor.formats.timestamps import from_time, to_time
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import (
     Decision,
@@ -30,10 +31,8 @@ from playbook_supervisor.sessions.files.journal import (
     durations,
     emit_entry,
     entry_mapping,
-    from_time,
     parse_journal,
     read_entry,
-    to_time,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journals"

@@ -141,12 +141,6 @@ def test_sessions_follow_the_clock_that_they_are_given(scene: Scene, other: int)
     assert entry["duration_seconds"] == pytest.approx(60, abs=5)
 
 
-def test_files_are_compared_with_the_machines_own_time(scene: Scene) -> None:
-    clock = scene.store.clock
-    clock.follow(scene.clock.now - HOUR)
-    assert clock.machine_time(clock()) == pytest.approx(scene.clock.now, abs=1000)
-
-
 def test_a_new_session_owes_nothing_to_an_earlier_journal(scene: Scene) -> None:
     first = scene.create("a")
     scene.clock.now += HOUR

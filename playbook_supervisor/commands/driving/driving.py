@@ -508,4 +508,4 @@ def _require_no_other(store: DiskStore, session_id: str) -> None:
 
 
 def _person(store: DiskStore) -> Principal:
-    return principal.local(store.checkout.root, "a command")
+    return principal.local(store.checkout.root)

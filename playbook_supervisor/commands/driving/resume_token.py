@@ -85,7 +85,7 @@ def _decide(store: DiskStore, session_id: str, text: str, *, approve: bool) -> S
                 tree.require_branch()
             known.put(replace(token, decision=decision))
     if approve and token.gate and _gate(snapshot) == token.gate:
-        by = principal.local(store.checkout.root, "a token")
+        by = principal.local(store.checkout.root)
         try:
             word = _approval(snapshot)
             return tree.answer(token.gate, word, f"{word}, by token", by)

@@ -178,7 +178,7 @@ def _resume(typed: TypedCommand) -> HookReply:
         if not (failed and retry):
             gate_answer.require_open(snapshot)
         if moves and typed.interactive:
-            tree.move_here(principal.local(tree.root, "Claude Code"))
+            tree.move_here(principal.local(tree.root))
         tree.require_branch()
         if not (failed or snapshot.pending):
             _recover(tree, snapshot, former, typed)
@@ -197,7 +197,7 @@ def _settings(typed: TypedCommand, tree: SessionTree, *, accepts: bool) -> Itera
     pinned, missed = settings_in_force.pin_missing(store, session_id)
     told, shown = settings_in_force.difference(tree.root, pinned)
     if told and accepts and typed.interactive:
-        by = principal.local(tree.root, "Claude Code")
+        by = principal.local(tree.root)
         settings_in_force.accept(store, session_id, by, shown)
         told = f"{told}; accepted"
     elif told:
@@ -250,7 +250,7 @@ def _abort(typed: TypedCommand) -> HookReply:
     tree = _open_session(typed, "", or_failed=True)
     with binding.exclusive(tree.private):
         former = typed.former(tree.private)
-        by = principal.local(tree.root, "Claude Code")
+        by = principal.local(tree.root)
         asked = gates.asked_in(tree.look())
         snapshot = gate_answer.abort(tree, " ".join(typed.words), by)
         ours = former is not None and former.pid == typed.pid

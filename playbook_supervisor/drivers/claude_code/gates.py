@@ -153,7 +153,7 @@ def record_answer(
     """
     from playbook_supervisor.drivers import gate_answer
 
-    by = principal.local(hook.here.root, "Claude Code")
+    by = principal.local(hook.here.root)
     try:
         before = gate_answer.record(hook.tree, gate, reply, text, by)
     except (PolicyError, *_NOT_SEEN) as refused:

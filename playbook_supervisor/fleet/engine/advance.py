@@ -346,8 +346,7 @@ class _Child:
         asked = snapshot.directive
         if not isinstance(asked, Ask) or asked.id != answer.gate:
             return ""  # it is in the journal already
-        vouching = f"the database role {answer.role}"
-        person = Principal(answer.by, vouching, via=answer.via or "fleet", role=answer.role)
+        person = Principal(answer.by, via=answer.via or "fleet", role=answer.role)
         try:
             decided = gate_answer.resolution(answer.text, asked.choices, snapshot.question)
             tree.answer(asked.id, decided, answer.text, person, answer.at)

@@ -66,7 +66,7 @@ def answer(row: Row, given: Submission, who: Answerer) -> Recorded:
         session=session_id,
         gate=given.gate,
         cwd=root,
-        person=Principal(name, "a browser of the inbox", "inbox"),
+        person=Principal(name, via="inbox"),
     )
     return Recorded(snapshot, _resume(row, snapshot))
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.steps.open_session import OpenSession
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
-MOST = 64
-"""Proofs that a session keeps; the oldest are dropped."""
+_MOST = 64  # proofs that a session keeps; the oldest are dropped
 _MOST_NAMED = 3  # changed files
 _SHORT = 40  # characters of names in a line about something else
 _PATIENCE = 5.0  # seconds for git, as a hook may wait
@@ -46,12 +45,10 @@ class SessionProofs(Record):
     session_id: str
 
     def lookup(self, key: str, tree: str) -> Proof | None:
-        """The proof of the check with this key for that tree."""
         with self.store.open(self.session_id) as opened:
             return find(opened.runtime, key, tree)
 
-    def keep(self, proof: Proof) -> None:
-        """Keep it; it is on the disk when this returns."""
+    def keep(self, proof: Proof) -> None:  # it is on the disk when this returns
         with self.store.open(self.session_id) as opened:
             add(opened.runtime, proof)
             opened.save()
@@ -69,18 +66,16 @@ def find(runtime: Runtime, key: str, tree: str) -> Proof | None:
 
 
 def add(runtime: Runtime, proof: Proof) -> None:
-    """Note the proof, instead of an older one of the same check and tree."""
+    """Keep the proof, instead of an older one of the same check and tree."""
     others = [
         each for each in runtime.proofs if (each["key"], each["tree"]) != (proof.key, proof.tree)
     ]
-    runtime.proofs = [*others, dict(as_mapping(proof))][-MOST:]
+    runtime.proofs = [*others, dict(as_mapping(proof))][-_MOST:]
 
 
 def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> None:
-    """Note of which tree the reports speak whose verdicts a step needed that is done now.
-
-    A verdict is kept as a proof whose key is that of no check.
-    """
+    """Note of which tree the reports speak whose verdicts a step needed that is done now. A verdict
+    is kept as a proof whose key is that of no check."""
     for event in events:
         names = verdicts(opened.playbook.step(event.entry.step_id).postconditions)
         if not names:
@@ -96,10 +91,8 @@ def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> N
 def since_verdicts(
     runtime: Runtime | None, names: Iterable[str], root: Path, *, seconds: float
 ) -> dict[str, str]:
-    """For each verdict what has changed since its report was judged: `code.py changed since`.
-
-    Those of which nothing is known, or since which nothing has changed, are left out.
-    """
+    """What has changed since the reports of these verdicts were judged: `code.py changed since`,
+    for each of which something is known and has changed."""
     dated = [each for each in known(runtime) if is_verdict(each)] if runtime else []
     wanted = set(names)
     latest = {each.check: each for each in dated if each.check in wanted}
@@ -130,12 +123,10 @@ class Standing(Record):
 
     @property
     def holds(self) -> bool:
-        """Whether it holds for the tree that is there now."""
         return self.changed == ()
 
     @property
     def named(self) -> str:
-        """The first of the files that differ, and how many more there are."""
         changed = self.changed or ()
         some = ", ".join(map(first_line, changed[:_MOST_NAMED]))
         more = len(changed) - _MOST_NAMED
@@ -159,8 +150,7 @@ def standings(
     proofs: Iterable[Proof], root: Path, pinned: Pinned = NOW, *, seconds: float
 ) -> tuple[Standing, ...]:
     """For each check that has passed the proof that says most: that for the tree that is there now,
-    else the last one. If git takes longer than `seconds`, what is there now is not known.
-    """
+    else the last one. If git takes longer than `seconds`, what is there now is not known."""
     passed = [proof for proof in proofs if proof.status == 0]
     latest = {proof.key: proof for proof in passed}
     if not latest:
@@ -181,8 +171,6 @@ def _differing(root: Path, before: str, now: str) -> tuple[str, ...] | None:
         return None
 
 
-# ── running a check ───────────────────────────────────────────────────────────────────────────────
-
 Shown = AbstractContextManager[Callable[[str], None]]
 Watch = Callable[["Attempt", str], Shown]
 """Entered while a check runs for an attempt, with the check's name; it is given the lines."""
@@ -192,11 +180,8 @@ Watch = Callable[["Attempt", str], Shown]
 def checking(
     proofs: SessionProofs, attempt: Attempt, worker_file: Path, watch: Watch
 ) -> Iterator[Checking]:
-    """What a condition of the attempt needs to run a check. Do not hold the session's lock.
-
-    All that the check prints goes to the attempt's log. What an earlier process left of it is ended
-    first: its leash may take a moment.
-    """
+    """What a condition of the attempt needs to run a check. Do not hold the session's lock. What an
+    earlier process left of it is ended first: its leash may take a moment."""
     log = new_log(proofs.store.runtime(proofs.session_id), attempt.id)
 
     def shown(check: str) -> Shown:

@@ -39,14 +39,11 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.git.checkout import Checkout
 
 FORMAT = 1
-MOST_BYTES = 2_000_000
-"""Of one recorded output; a larger one is not recorded."""
+MOST_BYTES = 2_000_000  # of one recorded output; a larger one is not recorded
 MOST_RECORDS = 200
-OLDEST = 30 * 24 * 3600
-"""Seconds after which a record no longer counts."""
+OLDEST = 30 * 24 * 3600  # seconds after which a record no longer counts
 _MOST_FILES, _MOST_READ = 5_000, 64 * 1024 * 1024  # of one key; beyond that the step runs
 _SOURCE = r"[0-9]{8}-[a-z0-9]{3}/[^/#\s]{1,200}#[1-9][0-9]{0,5}"
-_NOT_FILES = frozenset({".git"})
 
 
 def folder(here: Checkout) -> Path:
@@ -55,10 +52,8 @@ def folder(here: Checkout) -> Path:
 
 
 def launched(opened: OpenSession, here: Checkout, event: Event, at: int) -> Returned | None:
-    """The recorded return of an attempt that is launched; None if it has to run.
-
-    Only a first attempt takes a recorded output: who retries wants a run.
-    """
+    """The recorded return of an attempt that is launched; None if it has to run. Only a first
+    attempt takes a recorded output: who retries wants a run."""
     entry, step = event.entry, opened.playbook.step(event.entry.step_id)
     if event.change is not Change.LAUNCHED or step.cache is None:
         return None
@@ -78,15 +73,9 @@ def returned(opened: OpenSession, seen: Returned) -> None:
         if not key:
             return
         outcome = step_data.harmless(seen.outcome)
-        data = json.dumps(
-            {
-                "schema": FORMAT,
-                "key": key,
-                "from": f"{opened.manifest.session_id}/{seen.id}",
-                "output": outcome.output,
-                "data": outcome.data,
-            }
-        ).encode()
+        shape = {"schema": FORMAT, "key": key, "from": f"{opened.manifest.session_id}/{seen.id}"}
+        shape |= {"output": outcome.output, "data": outcome.data}
+        data = json.dumps(shape).encode()
         if outcome.ok and len(data) <= MOST_BYTES:
             write_atomically(pending, data, durable=False)
         else:
@@ -120,7 +109,7 @@ def _text(file: Path) -> str:
 
 
 def _recorded(file: Path, key: str) -> Outcome | None:
-    """What a record says; None if there is none, or none that counts."""
+    """What a record says; None if there is none that counts."""
     try:
         if time() - file.stat().st_mtime > OLDEST:
             return None
@@ -138,14 +127,10 @@ def _recorded(file: Path, key: str) -> Outcome | None:
 
 
 def _sweep(records: Path) -> None:
-    """Remove what is too old, and the oldest where there are too many."""
     known = sorted(((file.stat().st_mtime, file) for file in records.glob("*.json")), reverse=True)
     for number, (written, file) in enumerate(known):
         if number >= MOST_RECORDS or time() - written > OLDEST:
             remove(file)
-
-
-# ── the key ─────────────────────────────────────────────────────────────────────────────────
 
 
 class _TooMuchError(Exception):
@@ -189,7 +174,6 @@ def _files(root: Path, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _named(patterns: tuple[str, ...]) -> Iterator[str]:
-    """The patterns that name one path."""
     return (each for each in patterns if not re.search(r"[*?]|/\Z", each))
 
 
@@ -206,6 +190,6 @@ def _matching(root: Path, patterns: tuple[str, ...]) -> Iterator[str]:
             if seen > 10 * _MOST_FILES:
                 raise _TooMuchError
             if path.is_dir() and not path.is_symlink():
-                folders += [path] if path.name not in _NOT_FILES else []
+                folders += [path] if path.name != ".git" else []
             elif matches_any(wide, relative := path.relative_to(root).as_posix()):
                 yield relative

@@ -61,19 +61,13 @@ Observe = Callable[[OpenSession], Observation | None]
 """Makes the observation once the session is open."""
 
 
-def _unwatched(_attempt: Attempt, _check: str) -> AbstractContextManager[Callable[[str], None]]:
-    return nullcontext(lambda _: None)
-
-
 class EngineOptions(Record):
-    """What the driver of a session does itself, and what it can wait for.
-
-    `exports`: it gives `environment` to its workers. `runs_programs` and `runs_checks`: it may wait
-    for programs that conditions start, and for the project's own checks, which may take an hour; a
-    check that it cannot wait for is left outstanding. `copies`: keep copies of the files with each
-    change; a long drive makes them when it waits. `commits`: commit the session's folder where the
-    settings call for it; git then runs the hooks and filters of the repository.
-    """
+    """What the driver of a session does itself, and what it can wait for. `exports`: it gives
+    `environment` to its workers. `runs_programs` and `runs_checks`: it may wait for programs that
+    conditions start, and for the project's own checks, which may take an hour; a check that it
+    cannot wait for is left outstanding. `copies`: keep copies of the files with each change; a long
+    drive makes them when it waits. `commits`: commit the session's folder where the settings call
+    for it; git then runs the hooks and filters of the repository."""
 
     exports: bool = True
     runs_programs: bool = True
@@ -86,11 +80,8 @@ DEFAULT_OPTIONS = EngineOptions()
 
 
 class SessionEngine:
-    """Accepts observations of one session and answers its checks.
-
-    `depth` sessions are above it, and `max_depth` may be, as the top playbook says; 0: this is the
-    top.
-    """
+    """Accepts observations of one session and answers its checks. `depth` sessions are above it,
+    and `max_depth` may be, as the top playbook says; 0: this is the top."""
 
     def __init__(
         self,
@@ -104,8 +95,8 @@ class SessionEngine:
         self.store, self.id, self.options = store, session_id, options
         self.depth, self.max_depth = depth, max_depth
         self.root = store.checkout.root
-        self.watch: Watch = _unwatched
-        """Entered while a check of the project runs."""
+        # entered while a check of the project runs
+        self.watch: Watch = lambda _attempt, _check: nullcontext(lambda _: None)
 
     @property
     def private(self) -> Path:
@@ -124,20 +115,15 @@ class SessionEngine:
             return take_snapshot(self.store, opened)
 
     def begin(self, start: str, above: Launch | None) -> Snapshot:
-        """Begin a pending session, at a later step if a person asked for it (`--from`).
-
-        A person may have asked for it when the session was created, in a process that died.
-        `above` is the beginning of its parent.
-        """
+        """Begin a pending session, at a later step if a person asked for it (`--from`), now or in a
+        process that died. `above` is the beginning of its parent."""
         return self.advance(lambda opened: self._begun(opened, start, above))
 
     def go_on(
         self, start: str, above: Launch | None, *, retry: bool, driver: Driver | None
     ) -> Snapshot:
-        """Begin a pending session, resume a failed one if `retry`, else answer the due checks.
-
-        It is noted how the session is driven, so that `resume` needs no arguments.
-        """
+        """Begin a pending session, resume a failed one if `retry`, else answer the due checks. It
+        is noted how the session is driven, so that `resume` needs no arguments."""
 
         def observe(opened: OpenSession) -> Observation | None:
             status = opened.manifest.status
@@ -154,7 +140,9 @@ class SessionEngine:
         now = self.store.clock()
         first, playbook = start or opened.manifest.driver.start, opened.playbook
         opened.policy.admit_start(playbook, first, lambda: principal.local(self.root).name)
-        self._record_begin(opened, now, above)
+        workspace = self._workspace(opened, self._checkout())
+        with suppress(TimeoutError), self._looking():
+            beginnings.begin(opened, workspace, now, above)
         return Begun(now, first)
 
     def lose(self, attempt: Attempt) -> Snapshot:
@@ -202,10 +190,8 @@ class SessionEngine:
     def record(
         self, *observations: Observation, commits: bool = True, anywhere: bool = False
     ) -> Snapshot:
-        """Journal them, and judge and launch nothing yet; `commits`: also commit the session.
-
-        What ends something may be journaled `anywhere`, on another branch too.
-        """
+        """Journal them, and judge and launch nothing yet; `commits`: also commit the session. What
+        ends something may be journaled `anywhere`, on another branch too."""
         events: tuple[Event, ...] = ()
         with self.store.open(self.id) as opened:
             for seen in observations:
@@ -230,17 +216,14 @@ class SessionEngine:
 
     @property
     def git_timeout(self) -> float:
-        """Seconds that git may take to commit and push."""
         return _GIT_TIMEOUT if self.options.runs_programs else _GIT_TIMEOUT_IN_HOOK
 
     def advance(
         self, observe: Observation | Observe | None = None, events: tuple[Event, ...] = ()
     ) -> Snapshot:
-        """Accept an observation, journal it, and answer checks until a driver must act.
-
-        One that starts a program is answered without the lock. Another process may do so meanwhile,
-        so the session is opened again, and what is due then counts.
-        """
+        """Accept an observation, journal it, and answer checks until a driver must act. One that
+        starts a program is answered without the lock. Another process may do so meanwhile, so the
+        session is opened again, and what is due then counts."""
         with self.store.open(self.id) as opened:
             seen = observe(opened) if callable(observe) else observe
             here = branch_admission.admit(self.store, opened, seen)
@@ -289,10 +272,8 @@ class SessionEngine:
 
     def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
         """Answer the checks that only look at files; what follows from them is one write.
-
-        `observed`: an observation was accepted and is not written. It is written before any file
-        is looked at, because a worker's outcome must not be lost.
-        """
+        `observed`: an observation was accepted and is not written. It is written before any file is
+        looked at, because a worker's outcome must not be lost."""
         events: tuple[Event, ...] = ()
         with suppress(TimeoutError), self._looking():
             while isinstance(asked := machine.directive(opened.state), Check):
@@ -317,10 +298,8 @@ class SessionEngine:
         return events
 
     def _looking(self) -> AbstractContextManager[None]:
-        """Bounds the time that git may take, where that matters: TimeoutError.
-
-        The check then stays outstanding, and `playbook next --wait` answers it.
-        """
+        """Bounds the time that git may take, where that matters: TimeoutError. The check then stays
+        outstanding, and `playbook next --wait` answers it."""
         return nullcontext() if self.options.runs_programs else within(_LOOKING_IN_HOOK)
 
     def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
@@ -351,7 +330,6 @@ class SessionEngine:
         return events
 
     def _date_verdicts(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
-        """Note of which tree the reports speak that made a step done."""
         done = [event for event in events if event.change is Change.DONE]
         if any(opened.playbook.step(event.entry.step_id).postconditions for event in done):
             from playbook_supervisor.sessions.engine import proofs
@@ -361,10 +339,8 @@ class SessionEngine:
     def _recorded(
         self, opened: OpenSession, events: tuple[Event, ...], at: int
     ) -> tuple[Event, ...]:
-        """The returns of attempts that need not run; what is done is recorded for later ones.
-
-        The launch and the return are one write, so no driver sees the attempt in between.
-        """
+        """The returns of attempts that need not run; what is done is recorded for later ones. The
+        launch and the return are one write, so no driver sees the attempt in between."""
         from playbook_supervisor.sessions.engine import result_cache
         from playbook_supervisor.sessions.steps import step_data
 
@@ -379,22 +355,18 @@ class SessionEngine:
 
     def _with_child_sessions(self, opened: OpenSession, checked: Checked) -> Checked:
         """The answer with the id of a new session for each launch whose work is a child session.
-
-        The launch and the link to the child are one write, so that no child is begun twice.
-        """
+        The launch and the link to the child are one write, so that no child is begun twice. The id
+        is empty where the child would be too deep."""
         if not any(step.has_child for step in opened.state.phase or ()):
             return checked
         reports = dict(checked.reports)
+        too_deep = self.depth >= (self.max_depth or opened.playbook.max_depth)
         for event in machine.decide(opened.state, checked):
             name = event.entry.step_id
             if event.change is Change.LAUNCHED and opened.playbook.step(name).has_child:
-                reports[name] = replace(reports[name], session=self._reserved(opened))
+                session = "" if too_deep else self.store.reserve()
+                reports[name] = replace(reports[name], session=session)
         return replace(checked, reports=reports)
-
-    def _reserved(self, opened: OpenSession) -> str:
-        """The id of a child session that is to be created; empty if there may be none."""
-        too_deep = self.depth >= (self.max_depth or opened.playbook.max_depth)
-        return "" if too_deep else self.store.reserve()
 
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
         asked = machine.directive(opened.state)
@@ -405,12 +377,6 @@ class SessionEngine:
             opened.policy.admit(step, asked.reason, decided, answered.by, answered.role)
             entry = opened.entry(asked.member.id)
             evidence.answered(opened.runtime, entry, answered.resolution)
-
-    def _record_begin(self, opened: OpenSession, at: int, above: Launch | None) -> None:
-        """Keep what is there when the session begins; `above` is the beginning of its parent."""
-        workspace = self._workspace(opened, self._checkout())
-        with suppress(TimeoutError), self._looking():
-            beginnings.begin(opened, workspace, at, above)
 
     def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
         """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""

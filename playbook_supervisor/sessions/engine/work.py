@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.model import SLASH, Arg
 from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL, Entry
 from playbook_supervisor.kernel.tools import READ_ONLY
-from playbook_supervisor.kernel.vocabulary import Place, Resolution
+from playbook_supervisor.kernel.vocabulary import Mode, Place, Resolution
 from playbook_supervisor.project.expressions.references import (
     fill,
     interpolate,
@@ -36,11 +36,9 @@ _LONGEST_INPUT = 64 * 1024  # bytes of an earlier step's output in a prompt, whi
 
 
 class Work(Record):
-    """One launched attempt, ready for a worker: the installed command and its arguments.
-
-    `feedback` is what a retry is told beside the command. A step that brings a prompt of its own
-    has it in `text`, and in `tools` those that its agent may use.
-    """
+    """One launched attempt, ready for a worker: the installed command and its arguments. `feedback`
+    is what a retry is told beside the command. A step that brings a prompt of its own has it in
+    `text`, and in `tools` those that its agent may use."""
 
     attempt: Attempt
     command: str
@@ -51,7 +49,6 @@ class Work(Record):
 
     @property
     def typed(self) -> str:
-        """What a person would type."""
         return self.text or f"{self.command} {self.args}".rstrip()
 
     @property
@@ -70,11 +67,9 @@ class Work(Record):
 
 
 def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -> Work:
-    """The attempt's installed command and interpolated arguments (kai FR23), or its prompt.
-
-    `given` is what the step reads of an earlier one (tyr 19): a prompt ends with it. CheckError or
-    StorageError if the step's prompt cannot be made.
-    """
+    """The attempt's installed command and interpolated arguments (kai FR23), or its prompt, which
+    ends with `given`, what the step reads of an earlier one (tyr 19). CheckError or StorageError if
+    the step's prompt cannot be made."""
     step, values = attempt.step, arg_values(snapshot, attempt.step)
     feedback = _feedback(snapshot, attempt)
     if step.namespace == SLASH:
@@ -89,10 +84,8 @@ def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -
 
 
 def _prompt(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:
-    """The text of a `prompt` or `markdown` step, with values in place of its references.
-
-    It never begins with a slash, which would make it a command of the client.
-    """
+    """The text of a `prompt` or `markdown` step, with values in place of its references. It never
+    begins with a slash, which would make it a command of the client."""
     step, values = attempt.step, arg_values(snapshot, attempt.step)
     options = json.loads(step.options or "{}")
     args = snapshot.state.playbook.args
@@ -116,11 +109,8 @@ def _quoted(reference: str, given: str) -> str:
 
 
 def prompt_file(root: Path, words: Sequence[str]) -> str:
-    """The text of the file that a `markdown` step names.
-
-    CheckError PB-CHECK-RULE if it names none, or one that is not there; errors of `contained` and
-    `read_bytes`.
-    """
+    """The text of the file that a `markdown` step names. CheckError PB-CHECK-RULE if it names none,
+    or one that is not there; errors of `contained` and `read_bytes`."""
     guidance = "Name one Markdown file of the repository, from its top level."
     if len(words) != 1:
         raise CheckError("PB-CHECK-RULE", "`markdown` takes one file", guidance=guidance)
@@ -135,23 +125,16 @@ def prompt_file(root: Path, words: Sequence[str]) -> str:
 def filled_prompt(
     template: str, step_id: str, values: Mapping[str, str], args: Iterable[Arg]
 ) -> str:
-    """The text of a prompt with values in place of its references.
-
-    CheckError PB-CHECK-RULE if it contains a secret or an unknown reference, or is empty.
-    """
+    """The text with values in place of its references. CheckError PB-CHECK-RULE if it contains a
+    secret or an unknown reference, or is empty."""
     if secret_names(template, args):
-        raise CheckError(
-            "PB-CHECK-RULE",
-            f"the prompt of {step_id} contains a secret",
-            guidance="A prompt leaves this machine: give a secret to a program, in `env`.",
-        )
+        cure = "A prompt leaves this machine: give a secret to a program, in `env`."
+        message = f"the prompt of {step_id} contains a secret"
+        raise CheckError("PB-CHECK-RULE", message, guidance=cure)
     text = interpolate(template, values).strip()
     if not text:
-        raise CheckError(
-            "PB-CHECK-RULE",
-            f"the prompt of {step_id} is empty",
-            guidance="Write what the agent is to do, in `with: text` or in the Markdown file.",
-        )
+        cure = "Write what the agent is to do, in `with: text` or in the Markdown file."
+        raise CheckError("PB-CHECK-RULE", f"the prompt of {step_id} is empty", guidance=cure)
     return text
 
 
@@ -165,18 +148,13 @@ def _feedback(snapshot: Snapshot, attempt: Attempt) -> str:
     return feedback(attempts, printed)
 
 
-# ── what people said at gates ─────────────────────────────────────────────────────────────────────
-
 _MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
-_AUTONOMOUS = "autonomous"
 
 
 def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
     """What did not hold at the last attempt, and the words of people; empty for a first attempt.
-
     `attempts` are those of one step, oldest first; the last one is about to run. `printed` are
-    lines of the checks that failed at the one before.
-    """
+    lines of the checks that failed at the one before."""
     if len(attempts) < 2:
         return ""
     former = attempts[-2]
@@ -229,7 +207,7 @@ def _words(attempts: Sequence[Entry]) -> Iterator[str]:
         lines = printable(gate.text, keep_newlines=True)[:_MOST_WORDS].split("\n")
         said = [line.rstrip() for line in lines if line.strip()]
         only_a_choice = "".join(said).casefold() in ("", gate.resolution)
-        if only_a_choice or gate.place is Place.DURING or gate.by == _AUTONOMOUS:
+        if only_a_choice or gate.place is Place.DURING or gate.by == Mode.AUTONOMOUS:
             continue
         if len(said) == 1:
             yield f"A person said: {said[0]}"

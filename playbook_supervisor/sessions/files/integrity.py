@@ -26,25 +26,19 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 
-RECORDS = "records.yaml"
-"""The file that follows from the local state, so that no copy of it is needed."""
-CHILDREN = "playbooks"
-"""The folder of the child playbooks that the session can reach, as they were when it began."""
+RECORDS = "records.yaml"  # follows from the local state, so that no copy of it is needed
+CHILDREN = "playbooks"  # folder of the child playbooks that the session can reach, as they were
+OUTPUTS = "outputs"  # folder of what later steps read of the output of steps (`step_data.py`)
 PINNED = ("playbook.yaml", session_policy.FILE, session_settings.FILE)
-"""The files that say how the session runs, but for its children; a policy only where there is one.
-"""
-OUTPUTS = "outputs"
-"""The folder of what later steps read of the output of steps (`step_data.py`)."""
+"""The files that say how the session runs, but for its children; not each has a policy."""
 FILES = ("session.yaml", "journal.yaml", *PINNED, RECORDS)
 """The files of a session. The git directory has copies of all but the last."""
 
 
 def journal_difference(recorded: State, chained: str, entries: Sequence[Entry], copy: Path) -> str:
-    """The first difference between the entries and what was recorded of them; empty if none.
-
-    Of settled phases only the digest `chained` is recorded; the copy of the journal, if there is
-    one, helps to name the entry.
-    """
+    """The first difference between the entries and what was recorded of them; empty if none. Of
+    settled phases only the digest `chained` is recorded; the copy of the journal, if there is one,
+    helps to name the entry."""
     past = recorded.past.entries
     if chain("", entries[:past]) != chained:
         return _settled_difference(entries, copy) or f"one of the first {past} entries was changed"
@@ -77,10 +71,8 @@ def tampered(message: str, source: str) -> StateError:
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """Read a file of the session, which must not be a symbolic link.
-
-    StorageError PB-IO-ESCAPE, PB-IO-READ; StateError if it is missing.
-    """
+    """A file of the session, which must not be a symbolic link. StorageError PB-IO-ESCAPE,
+    PB-IO-READ; StateError if it is missing."""
     path = folder / name
     if path.is_symlink() or path.parent.is_symlink():
         place = shown(folder, name)
@@ -101,9 +93,7 @@ def shown(folder: Path, name: str) -> str:
 
 def missing(folder: Path, copied: Iterable[str] = ()) -> list[str]:
     """The session's files that are not there, or empty, as a crash of the machine can leave one.
-
-    `copied` are outputs of steps and child playbooks that should be there.
-    """
+    `copied` are outputs of steps and child playbooks that should be there."""
     return [name for name in (*FILES, *copied) if not _has_content(folder / name)]
 
 
@@ -180,10 +170,8 @@ def copy_all(private: Path, folder: Path, names: Iterable[str]) -> None:
 
 
 def bring(private: Path, folder: Path, names: Iterable[str], away: Mapping[str, str]) -> None:
-    """Write what was recorded while another branch was checked out, over what `away` names.
-
-    It is repeated after a crash. A file that is neither is left: something else has changed it.
-    """
+    """Write what was recorded while another branch was checked out, over what `away` names. It is
+    repeated after a crash. A file that is neither is left: something else has changed it."""
     for name, former in away.items():
         if _has_content(folder / name):
             found = read_file(folder, name)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.strict_yaml import load_of_session
-from playbook_supervisor.formats.timestamps import from_time as from_time
-from playbook_supervisor.formats.timestamps import to_time as to_time
+from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import pair
 from playbook_supervisor.kernel.state import Entry, Gate
@@ -41,17 +40,12 @@ EMPTY = b"schema: 1\nentries: []\n"
 
 
 def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
-    """The entry with the keys of the journal, in order, without empty values (kai FR37).
-
-    `duration_seconds` is `completed_at - started_at` to the millisecond. `time` formats an instant.
-    """
+    """The entry with the keys of the journal, in order, without empty values (kai FR37)."""
 
     def maybe(ms: int | None) -> str | int | None:
         return None if ms is None else time(ms)
 
-    duration = None
-    if entry.completed_at is not None:
-        duration = (entry.completed_at - entry.started_at) / 1000
+    lasted = None if entry.completed_at is None else entry.completed_at - entry.started_at
     return valued(
         step_id=entry.step_id,
         status=entry.status,
@@ -60,7 +54,7 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         launched_at=maybe(entry.launched_at),
         returned_at=maybe(entry.returned_at),
         completed_at=maybe(entry.completed_at),
-        duration_seconds=duration,
+        duration_seconds=None if lasted is None else lasted / 1000,
         attempt=entry.attempt if entry.attempt > 1 else None,
         items=entry.items or None,
         item=entry.item,
@@ -86,10 +80,7 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
 
 def valued(**pairs: object) -> dict[str, object]:
     """These pairs without empty values."""
-    return {key: value for key, value in pairs.items() if value not in _ABSENT}
-
-
-_ABSENT: tuple[object, ...] = (None, "", [], {})
+    return {key: value for key, value in pairs.items() if value not in (None, "", [], {})}
 
 
 def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
@@ -118,12 +109,10 @@ def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
 
 
 def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
-    """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
-
-    Values are those of `strict_yaml` or of JSON; unknown keys are a person's notes. In a `legacy`
-    entry (kai's own) empty strings are absent values, an open entry without a gate before its step
-    counts as launched, and `decision` may be missing.
-    """
+    """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key. Values
+    are those of `strict_yaml` or of JSON; unknown keys are a person's notes. In a `legacy` entry
+    (kai's own) empty strings are absent values, an open entry without a gate before its step counts
+    as launched, and `decision` may be missing."""
     return entry_of(Fields(mapping), legacy=legacy)
 
 
@@ -191,13 +180,11 @@ def _gate_of(fields: Fields, number: int) -> Gate:
 
 
 class ParsedJournal(Record):
-    """A journal's entries and where each is in its bytes.
-
-    `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the next
-    dash. So a comment between two entries belongs to the first, and every byte from the first entry
-    to `end` belongs to exactly one. The next entry goes to `end`; `indent` is the column of the
-    dashes.
-    """
+    """A journal's entries and where each is in its bytes. `spans` are byte offsets: an entry's text
+    goes from the line of its dash to the line of the next dash. So a comment between two entries
+    belongs to the first, and every byte from the first entry to `end` belongs to exactly one. The
+    next entry goes to `end`; `indent` is the column of the dashes. `hollow` is the value of an
+    empty journal (`[]`), which is removed before the first entry is added."""
 
     entries: tuple[Entry, ...]
     spans: tuple[tuple[int, int], ...]
@@ -205,11 +192,9 @@ class ParsedJournal(Record):
     end: int
     indent: int = 2
     hollow: tuple[int, int] = (0, 0)
-    """The value of an empty journal (`[]`), which is removed before the first entry is added."""
 
 
-MAX_BYTES = 16 * 1024 * 1024
-"""About 40,000 entries."""
+MAX_BYTES = 16 * 1024 * 1024  # about 40,000 entries
 
 _BREAK = rb"\r\n?|\n"
 _ENTRIES = (
@@ -223,10 +208,8 @@ _DOCUMENT_END = rb"(?m)^\.\.\.(?=\s|\Z)"
 
 def parse_journal(data: bytes, source: str) -> ParsedJournal:
     """The entries of a journal.yaml (kai D-J), read by the strict rules of all our files.
-
-    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place. In a legacy journal,
-    repeated entries of a step are numbered as its attempts, and a failed one counts as retried.
-    """
+    StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place. In a legacy journal, repeated
+    entries of a step are numbered as its attempts, and a failed one counts as retried."""
     lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
     document = _load(data, source)
     top, items = _entries(document)
@@ -250,10 +233,8 @@ def parse_journal(data: bytes, source: str) -> ParsedJournal:
 
 
 def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
-    """Number the entries of each step as attempts; a failed one before another was retried.
-
-    Entries that state their attempt were added later by this program, with their resolution.
-    """
+    """Number the entries of each step as attempts; a failed one before another was retried. Entries
+    that state their attempt were added later by this program, with their resolution."""
     last: dict[str, int] = {}
     counted: list[Entry] = []
     for entry, is_stated in zip(entries, stated, strict=True):
@@ -271,9 +252,7 @@ def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
 
 def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
     """(index, seconds) of every entry that states its duration, which may contradict its times.
-
-    None for a legacy journal, where durations are estimates. Errors as for `parse_journal`.
-    """
+    None for a legacy journal, where durations are estimates. Errors as for `parse_journal`."""
     document = _load(data, source)
     top, items = _entries(document)
     for index, item in enumerate(items if "schema" in top else ()):
@@ -352,33 +331,24 @@ _TEXTS = (
 
 
 def request_of(fields: Fields) -> dict[str, object]:
-    """The request of a gate, empty if it has none; keys that are not ours are left out.
-
-    UnfitError names what does not fit.
-    """
+    """The request of a gate, empty if it has none; keys that are not ours are left out."""
     request = Fields(fields.mapping("request"))
     try:
         texts = {key: text for key in _TEXTS if (text := request.text(key))}
         asked = [_question(each) for each in request.each("questions")]
     except UnfitError as unfit:
         raise UnfitError("request", f"in it, {unfit}") from None
-    return {**texts, **({"questions": asked} if asked else {})}
+    return texts | valued(questions=asked)
 
 
 def _question(fields: Fields) -> Mapping[str, object]:
     header, multiple = fields.text("header"), fields.flag("multiple")
-    options = [_option(each) for each in fields.each("options")]
-    return {
-        "question": fields.required("question"),
-        **({"header": header} if header else {}),
-        **({"options": options} if options else {}),
-        **({"multiple": True} if multiple else {}),
-    }
-
-
-def _option(fields: Fields) -> Mapping[str, str]:
-    said = fields.text("description")
-    return {"label": fields.required("label"), **({"description": said} if said else {})}
+    options = [
+        {"label": each.required("label")} | valued(description=each.text("description"))
+        for each in fields.each("options")
+    ]
+    asked = {"question": fields.required("question")}
+    return asked | valued(header=header, options=options, multiple=multiple or None)
 
 
 # ── the bytes of journal.yaml ─────────────────────────────────────────────────────────────────────
@@ -386,10 +356,8 @@ def _option(fields: Fields) -> Mapping[str, str]:
 
 class JournalText(Record):
     """`due` is the text of each entry of the due phase; `past` is all before, `rest` all after.
-
     `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has its
-    value (`[]`), which is removed with the first entry.
-    """
+    value (`[]`), which is removed with the first entry."""
 
     past: bytes = EMPTY
     due: tuple[bytes, ...] = ()
@@ -437,21 +405,15 @@ class JournalText(Record):
         return replace(self, past=_ended(past), due=(new,), hollow=(0, 0))
 
     def settled(self) -> JournalText:
-        """The same bytes with all entries settled."""
         return replace(self, past=b"".join((self.past, *self.due)), due=())
 
     def places(self) -> dict[str, Any]:
         """The lengths and places as JSON, for the runtime state."""
-        return {
-            "past": len(self.past),
-            "due": [len(text) for text in self.due],
-            "indent": self.indent,
-            "hollow": self.hollow,
-        }
+        lengths = {"past": len(self.past), "due": [len(text) for text in self.due]}
+        return {**lengths, "indent": self.indent, "hollow": self.hollow}
 
     @classmethod
     def placed(cls, data: bytes, places: Mapping[str, Any]) -> JournalText:
-        """The inverse of `places`."""
         at: int = places["past"]
         past, due = data[:at], []
         for length in places["due"]:

@@ -28,16 +28,13 @@ FORMAT = NEWEST["runtime"]
 NAME = "runtime"
 JOURNAL = "journal.yaml"
 
-Artifacts = dict[str, Stamp | None]
-"""Repository-relative path → the file's stamp, None if there was no file."""
+Artifacts = dict[str, Stamp | None]  # repository-relative path → stamp, None without a file
 
 
 class Launch(Record):
-    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty.
-
-    `tree` is the id of all that was in the work tree; empty where no postcondition needs it, or
-    where git could not tell. `rules` stand for the ignore rules at the session's beginning.
-    """
+    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty. `tree`
+    is the id of all that was in the work tree; empty where no postcondition needs it, or where git
+    could not tell. `rules` stand for the ignore rules at the session's beginning."""
 
     at: int
     head: str
@@ -46,8 +43,7 @@ class Launch(Record):
     rules: str = ""
 
     @property
-    def pinned(self) -> Pinned:
-        """What a session that began so holds to."""
+    def pinned(self) -> Pinned:  # what a session that began so holds to
         return Pinned(self.rules, self.head)
 
     def as_json(self) -> dict[str, Any]:
@@ -68,45 +64,40 @@ class Runtime(Record, frozen=False):
     """The runtime state of one session in one worktree.
 
     `digests` holds for each file of the session the digests of what we wrote: the last one, and
-    the one before it, which is still on the disk after a crash between the two writes. Everything
-    from `state` on belongs to the last journal; `former` is the JSON of the same for the journal
-    before it, so that such a crash has no effect.
+    the one before it, which is still on the disk after a crash between the two writes. `away` are
+    the files that lack what was written while another branch was checked out, with their digests
+    in the work tree of the session's branch. Neither these nor `proofs` belong to a journal.
+
+    Everything from `state` to `head` belongs to the last journal; `former` is the JSON of the same
+    for the journal before it, so that such a crash has no effect. `chain` is a digest over the data
+    of entries of settled phases, `settled` the size of the lines that have these data. `launches`
+    are by attempt, for the due phase; `failing` maps each condition or trigger to the digest of its
+    evidence when it last failed there; `waivers` maps conditions to that of the evidence that a
+    human waived; `findings` maps digests of reports to `answered` or `accepted`. `head` is what was
+    checked out when the session was last written on its branch.
     """
 
     digests: dict[str, list[str]] = field(default_factory=dict)
     begun: Launch | None = None
-    proofs: list[dict[str, Any]] = field(default_factory=list)
-    """What checks of the project have proved (`proofs.py`); it belongs to no journal."""
+    proofs: list[dict[str, Any]] = field(default_factory=list)  # of checks (`proofs.py`)
 
     state: dict[str, Any] = field(default_factory=dict)
     text: dict[str, Any] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     chain: str = ""
-    """A digest over the data of entries of settled phases."""
     settled: int = 0
-    """The size of the lines that have these data (`settled_entries.py`)."""
     launches: dict[str, Launch] = field(default_factory=dict)
-    """Attempt id → what was on the disk at its launch, for the due phase."""
     failing: dict[str, str] = field(default_factory=dict)
-    """Condition or trigger → digest of its evidence when it last failed, in the due phase."""
     waivers: dict[str, str] = field(default_factory=dict)
-    """Condition → digest of the evidence that a human waived."""
     findings: dict[str, str] = field(default_factory=dict)
-    """Digest of a report → `answered` or `accepted`."""
-
     head: str = ""
-    """The commit that was checked out when the session was last written on its branch."""
 
     away: dict[str, str] = field(default_factory=dict)
-    """File → its digest in the work tree of the session's branch, which lacks what was written
-    while another branch was checked out; it belongs to no journal."""
-
     former: dict[str, Any] = field(default_factory=dict)
     _saved: dict[str, Any] = field(default_factory=dict)
 
     @property
     def pinned(self) -> Pinned:
-        """What the session holds to from its beginning."""
         return self.begun.pinned if self.begun else NOW
 
     def first_launch(self, step_id: str) -> Launch | None:
@@ -155,11 +146,8 @@ class Runtime(Record, frozen=False):
 
     @classmethod
     def load(cls, place: ABFile) -> Runtime | None:
-        """The runtime state, or None if this worktree has none.
-
-        StateError `PB-STATE-CORRUPT` if something else wrote it, `PB-STATE-NEWER` if a newer
-        version of this program did.
-        """
+        """The runtime state, or None if this worktree has none. StateError `PB-STATE-CORRUPT` if
+        something else wrote it, `PB-STATE-NEWER` if a newer version of this program did."""
         written = place.read()
         return None if written is None else cls.parse(written, place)
 
@@ -209,9 +197,8 @@ class Runtime(Record, frozen=False):
         self.manifest = snapshot["manifest"]
         self.chain = snapshot["chain"]
         self.settled = snapshot.get("settled", 0)
-        self.launches = {
-            name: Launch.from_json(launch) for name, launch in snapshot["launches"].items()
-        }
+        launches = snapshot["launches"].items()
+        self.launches = {name: Launch.from_json(launch) for name, launch in launches}
         self.failing = dict(snapshot["failing"])
         self.waivers = dict(snapshot["waivers"])
         self.findings = dict(snapshot["findings"])
@@ -235,10 +222,8 @@ _NAME = "settled.jsonl"
 
 
 class History(Record):
-    """All entries of a session, and what was known when it began, here or elsewhere.
-
-    `begun` is None if nothing records it. `runtime` is what this worktree knows, if it knows any.
-    """
+    """All entries of a session, and what was known when it began, here or elsewhere. `begun` is
+    None if nothing records it. `runtime` is what this worktree knows, if it knows any."""
 
     entries: tuple[Entry, ...]
     begun: Launch | None
@@ -251,10 +236,8 @@ def chain(former: str, settled: Iterable[Entry]) -> str:
 
 
 def keep_settled(private: Path, runtime: Runtime, settled: Iterable[Entry]) -> None:
-    """Add entries that have been settled to the lines and to the digest in the runtime state.
-
-    Lines behind those that the runtime state counts do not matter: it may never be saved.
-    """
+    """Add entries that have been settled to the lines and to the digest in the runtime state. Lines
+    behind those that the runtime state counts do not matter: it may never be saved."""
     from playbook_supervisor.system.disk.log_file import put
 
     lines = [_line(entry) for entry in settled]
@@ -268,9 +251,7 @@ def journal_entries(
     data: bytes, source: str, private: Path, runtime: Runtime | None
 ) -> tuple[Entry, ...]:
     """The entries of this journal, without parsing it if it is as the runtime state knows it.
-
-    StateError as `parse_journal`.
-    """
+    StateError as `parse_journal`."""
     if runtime is not None and runtime.latest(JOURNAL, digest(data)):
         settled = _read(private, runtime)
         if settled is not None:

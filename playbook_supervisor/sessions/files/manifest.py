@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA = NEWEST["session.yaml"]
 
-LIMITS = ("max_turns", "max_tool_calls", "max_cost_usd", "max_tokens")
-"""The limits of an agent's budget that a session remembers."""
-
+LIMITS = ("max_turns", "max_tool_calls", "max_cost_usd", "max_tokens")  # of an agent's budget
 SESSION_ID = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 """`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
 
@@ -47,12 +45,10 @@ class Waiting(Record):
 
 
 class Driver(Record):
-    """How a session is driven: what a bare `resume` uses, on any machine.
-
-    `agent` is a value of `--agent`, empty for the default one. `limits` are names and values of
-    the agent's budget, `wall` and `idle` a step's deadlines in seconds. `start` is the step to
-    begin at, until the session begins (`--from`).
-    """
+    """How a session is driven: what a bare `resume` uses, on any machine. `agent` is a value of
+    `--agent`, empty for the default one. `limits` are names and values of the agent's budget,
+    `wall` and `idle` a step's deadlines in seconds. `start` is the step to begin at, until the
+    session begins (`--from`)."""
 
     agent: str = ""
     mode: Mode = Mode.MANUAL
@@ -63,7 +59,6 @@ class Driver(Record):
 
     @property
     def as_mapping(self) -> dict[str, str | float]:
-        """The keys of `driver` that have a value."""
         words = {"agent": self.agent, "mode": self.mode, "from": self.start}
         numbers = {"timeout": self.wall, "idle_timeout": self.idle, **self.limits}
         return {
@@ -134,19 +129,15 @@ class Manifest(Record):
 
     @property
     def ending(self) -> str:
-        """The status, with what a completed session went on after: `completed with 1 failure`,
-        `completed with 2 failures and 1 waiver`.
-        """
+        """The status, with what a completed session went on after: `completed with 1 waiver`."""
         exceptions = (counted(self.failures, "failure"), counted(len(self.waived), "waiver"))
         happened = " and ".join(each for each in exceptions if not each.startswith("0 "))
         return f"{self.status} with {happened}" if happened else self.status.value
 
     @property
     def subject(self) -> str:
-        """What the session is about: its feature, or its arguments if none of them is a feature.
-
-        Without that argument, `feature` is only the name of the branch.
-        """
+        """What the session is about: its feature, or its arguments if none of them is a feature:
+        `feature` is then only the name of the branch."""
         if self.feature and (not self.args or "feature" in self.args):
             return self.feature
         return ", ".join(f"{name}={value}" for name, value in self.args.items() if value)
@@ -208,9 +199,7 @@ def update_manifest(data: bytes, old: Manifest, new: Manifest) -> bytes:
 
 def read_manifest(data: bytes, source: str) -> Manifest:
     """A session.yaml, ours or one of kai's own tools (no `schema`, empty strings, no `branch`).
-
-    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place.
-    """
+    StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place."""
     document = load_of_session(data, source)
     try:
         if not isinstance(document.data, dict):
@@ -288,12 +277,8 @@ def _read_gate(fields: Fields) -> Waiting | None:
         return None
     gate = Fields(mapping)
     try:
-        return Waiting(
-            id=gate.required("id"),
-            reason=gate.required("reason"),
-            question=gate.text("question"),
-            opened_at=gate.time("opened_at"),
-        )
+        name, reason = gate.required("id"), gate.required("reason")
+        return Waiting(name, reason, gate.text("question"), gate.time("opened_at"))
     except UnfitError as unfit:
         raise UnfitError("gate", f"in it, {unfit}") from None
 
@@ -326,10 +311,8 @@ def manifest_from_json(data: dict[str, Any]) -> Manifest:
 
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────────
 
-REF = "refs/playbook/sessions/{id}"
-"""The reference of a session's snapshots at a remote."""
-FALLBACK_REF = "refs/heads/playbook-sessions/{id}"
-"""Where a session is if the forge refuses the namespace of `REF`."""
+REF = "refs/playbook/sessions/{id}"  # of a session's snapshots at a remote
+FALLBACK_REF = "refs/heads/playbook-sessions/{id}"  # if the forge refuses the namespace of `REF`
 REF_FOLDERS = (REF.removesuffix("{id}"), FALLBACK_REF.removesuffix("{id}"))
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -338,9 +321,7 @@ _TWO_DAYS = 2 * 86_400  # seconds
 
 def reserve_id(ids: Path, now: int, taken: Callable[[str], bool]) -> str:
     """Reserve an id that no worktree of the repository has; mkdir in `ids` decides collisions.
-
-    `now` is ms since the epoch.
-    """
+    `now` is ms since the epoch."""
     day = to_time(now)[:10].replace("-", "")
     ensure_folder(ids)
     while True:

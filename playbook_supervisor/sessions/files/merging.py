@@ -29,12 +29,10 @@ from playbook_supervisor.sessions.files.manifest import (
     update_manifest,
 )
 
-Files = Mapping[str, bytes]
-"""The path of a file, relative to the session's folder → its content."""
+Files = Mapping[str, bytes]  # path, relative to the session's folder → content
 
 _MANIFEST = "session.yaml"
-_RECORDED = (RECORDS, "outputs/")
-"""What this program alone writes beside the journal, without notes of a person."""
+_RECORDED = (RECORDS, "outputs/")  # what this program alone writes beside the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +44,17 @@ class Merge:
 
     @property
     def empty(self) -> bool:
-        """Whether the copy already holds everything."""
         return not self.writes and not self.conflicts
 
 
-class _ConflictError(ValueError):
-    """Two files that cannot be merged, in a sentence."""
+class _ConflictError(ValueError):  # two files that cannot be merged, in a sentence
+    pass
 
 
 def merge(ours: Files, theirs: Files, known: Callable[[str, bytes], bool]) -> Merge:
-    """What has to be written into the copy `theirs`, so that it holds all of `ours`.
-
-    `known` says whether these bytes are an earlier version of our file, so that nothing in them
-    is a person's that ours lacks.
-    """
+    """What has to be written into the copy `theirs`, so that it holds all of `ours`. `known` says
+    whether these bytes are an earlier version of our file, so that nothing in them is a person's
+    that ours lacks."""
     writes, conflicts = {}, []
     try:
         ahead = _is_ahead(ours.get(JOURNAL, b""), theirs.get(JOURNAL, b""))
@@ -111,9 +106,6 @@ def _data(content: bytes, name: str) -> object:
         return load_of_session(content, name).data
     except StateError as error:
         raise _ConflictError(_unreadable(error)) from error
-
-
-# ── the journal ─────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +201,6 @@ def _same_lines(one: bytes, other: bytes) -> bool:
 
 def _ended(text: bytes) -> bytes:
     return text if not text or text.endswith(b"\n") else text + b"\n"
-
-
-# ── session.yaml ────────────────────────────────────────────────────────────────────────────
 
 
 def _merged_manifest(older: bytes, newer: bytes) -> bytes:

@@ -53,11 +53,9 @@ class PinnedChild(Record):
 
 
 class Pinned(Record, slots=False):
-    """What a session runs: the playbook, tightened by the policies, and the settings.
-
-    `children` are the playbooks that its steps can reach, by name, as their authors wrote them.
-    `files` are the bytes of the pinned files by name.
-    """
+    """What a session runs: the playbook, tightened by the policies, and the settings. `children`
+    are the playbooks that its steps can reach, by name, as their authors wrote them. `files` are
+    the bytes of the pinned files by name."""
 
     playbook: Playbook
     policy: Policy
@@ -83,12 +81,10 @@ class Pinned(Record, slots=False):
 
 
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
-    """What the session runs.
-
-    Each is parsed once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if its data
-    have changed, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`; CheckError for
-    a file that this worktree reads for the first time and that is not valid.
-    """
+    """What the session runs. Each is parsed once and kept compiled in `private`. StateError
+    `PB-STATE-TAMPERED` if its data have changed, `PB-STATE-NO-PLAYBOOK` if there is no playbook,
+    `PB-STATE-CORRUPT`; CheckError for a file that this worktree reads for the first time and that
+    is not valid."""
     files: dict[str, bytes] = {}
     playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime, files)
     policy: Policy = _optional(_POLICY, folder, private, runtime, files) or Policy()
@@ -120,11 +116,9 @@ def pin(
     children: Mapping[str, bytes] = NO_CHILDREN,
     inherited: bytes | None = None,
 ) -> Pinned:
-    """Write what a new session begins with, and return it as `load` will.
-
-    `playbook` is what `text` says; None if it is still to be read. `children` are the texts of
-    those that it can reach, by name; `inherited` are the settings of a parent.
-    """
+    """Write what a new session begins with, and return it as `load` will. `playbook` is what `text`
+    says; None if it is still to be read. `children` are the texts of those that it can reach, by
+    name; `inherited` are the settings of a parent."""
     playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
     files = write(folder, text, policy, inherited)
     settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
@@ -156,10 +150,8 @@ def write(
 
 
 def substitute(root: Path, folder: Path, manifest: Manifest) -> PlaybookFile | None:
-    """The project's playbook for a session of kai's own tools, which pin none.
-
-    None also if the project has no playbook of that name.
-    """
+    """The project's playbook for a session of kai's own tools, which pin none; None also if the
+    project has none of that name."""
     if not manifest.legacy or os.path.lexists(folder / _PLAYBOOK.file):
         return None
     from playbook_supervisor.project.playbooks import library
@@ -197,10 +189,8 @@ def pinned_children(folder: Path) -> dict[str, Playbook]:
 def replace_settings(
     folder: Path, private: Path, runtime: Runtime, data: bytes, save: Callable[[], None]
 ) -> Config:
-    """Pin these settings. `save` writes the runtime state.
-
-    Until the file is written, the former settings apply, also after a crash; then save again.
-    """
+    """Pin these settings. `save` writes the runtime state. Until the file is written, the former
+    settings apply, also after a crash; then save again."""
     name = _SETTINGS.file
     settings = session_settings.read_settings(data, config.FILE)
     write_atomically(private / name, data)
@@ -215,7 +205,6 @@ def replace_settings(
 def _optional(
     kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime, files: dict[str, bytes]
 ) -> Any:
-    """What the file says, or None for a session that has none."""
     if kind.file not in runtime.digests:
         if not os.path.lexists(folder / kind.file):
             return None
@@ -282,17 +271,12 @@ def _require_unchanged(
     for known in runtime.digests[kind.file]:
         recorded = _compiled(kind, private, runtime, known)
         if recorded is None:
-            copy = _copy(private / kind.file)
+            copy = b""
+            with suppress(FileNotFoundError):
+                copy = read_bytes(private / kind.file)
             recorded = _read(kind, copy, runtime, source) if digest(copy) == known else None
         if recorded != found:
             raise tampered(_changed(kind), source)
-
-
-def _copy(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except FileNotFoundError:
-        return b""
 
 
 def _changed(kind: _PinnedKind) -> str:
@@ -301,7 +285,6 @@ def _changed(kind: _PinnedKind) -> str:
 
 
 def _compiled(kind: _PinnedKind, private: Path, runtime: Runtime, written: str) -> Any:
-    """The compiled value of the bytes with this digest; None if we have written none."""
     try:
         made = read_bytes(private / kind.compiled)
         if not runtime.latest(kind.compiled, digest(made)):

@@ -24,8 +24,8 @@ from playbook_supervisor.system.disk.files import Stamp, digest
 
 _HEADER = "# Digests of what the steps found at their launch, for a resume on another machine.\n"
 _DIGESTS = ("failing", "waivers", "findings")
+# what we wrote last, and what a hook of git, say, has made of it: that is not written again
 _FORMATTED = f"{RECORDS}, formatted"
-"""What we wrote last, and what a hook of git, say, has made of it: that is not written again."""
 
 
 def emit(runtime: Runtime) -> bytes:
@@ -52,10 +52,8 @@ def as_mapping(runtime: Runtime) -> dict[str, object]:
 
 
 def adopt(folder: Path, runtime: Runtime, attempts: Iterable[str]) -> None:
-    """Take the records from the file, if there is one; launches only of these attempts.
-
-    StateError PB-STATE-CORRUPT or -NEWER.
-    """
+    """Take the records from the file, if there is one; launches only of these attempts. StateError
+    PB-STATE-CORRUPT or -NEWER."""
     data = _content(folder)
     if not data:
         return
@@ -85,9 +83,7 @@ def keep_stamps(runtime: Runtime, former: Runtime) -> None:
 
 def load(folder: Path, runtime: Runtime) -> None:
     """Compare the file with the runtime state, which is then to be written if the file is old.
-
-    StateError PB-STATE-TAMPERED if something else changed its data.
-    """
+    StateError PB-STATE-TAMPERED if something else changed its data."""
     data, source = _content(folder), integrity.shown(folder, RECORDS)
     written = digest(data)
     if not data:
@@ -138,7 +134,6 @@ def read(data: bytes, source: str) -> Runtime:
 
 
 def _emitted(data: bytes, runtime: Runtime) -> bytes:
-    """The file as we would write it."""
     found = read(data, RECORDS)
     found.digests = runtime.digests
     return emit(found)

@@ -24,10 +24,8 @@ from playbook_supervisor.system.disk.files import digest
 
 
 def project(manifest: Manifest, state: State) -> Manifest:
-    """The manifest with what it repeats of the journal.
-
-    kai's own tools ended sessions without a journal entry; those remain ended.
-    """
+    """The manifest with what it repeats of the journal. kai's own tools ended sessions without a
+    journal entry; those remain ended."""
     status = phases.status(state)
     if manifest.legacy and manifest.status in ENDED and status not in ENDED:
         return manifest

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.files.manifest import Manifest
 
 _DAMAGED, _MISSING = "damaged", "missing"
-_TRACES = (JOURNAL, "claude.json")
-"""Files of the local folder that are written only after a runtime state."""
+_TRACES = (JOURNAL, "claude.json")  # local files that are written only after a runtime state
 
 
 def recorded(place: ABFile) -> Runtime | None:
@@ -39,11 +38,9 @@ def recorded(place: ABFile) -> Runtime | None:
 
 
 def doubt(here: Checkout, place: ABFile, folder: Path, manifest: Callable[[], Manifest]) -> str:
-    """What is wrong with the runtime state: it is `missing` or `damaged`; empty if nothing is.
-
-    It is damaged if the journal is newer than what can be read of it. A killed writer leaves the
-    journal that the readable half knows.
-    """
+    """What is wrong with the runtime state: it is `missing` or `damaged`; empty if nothing is. It
+    is damaged if the journal is newer than what can be read of it. A killed writer leaves the
+    journal that the readable half knows."""
     runtime = recorded(place)
     if runtime is not None:
         return _DAMAGED if place.damaged and not _knows_journal(runtime, folder) else ""
@@ -54,18 +51,13 @@ def doubt(here: Checkout, place: ABFile, folder: Path, manifest: Callable[[], Ma
 
 def unconfirmed(session_id: str, doubted: str, private: Path) -> StateError:
     """The error until a person has looked at the session."""
-    return StateError(
-        "PB-STATE-UNCONFIRMED",
-        f"the runtime state of session {session_id} is {doubted}, so nothing proves its files",
-        where=str(private),
-    )
+    said = f"the runtime state of session {session_id} is {doubted}, so nothing proves its files"
+    return StateError("PB-STATE-UNCONFIRMED", said, where=str(private))
 
 
 def require_newest(here: Checkout, folder: Path) -> None:
     """StateError PB-STATE-OLDER if a branch has a journal that continues the one in the folder.
-
-    What its newer entries settled would be done again.
-    """
+    What its newer entries settled would be done again."""
     from playbook_supervisor.sessions.files.merging import is_older
     from playbook_supervisor.system.git.git_history import on_branches
 
@@ -74,11 +66,8 @@ def require_newest(here: Checkout, folder: Path) -> None:
     since = earliest_beginning(folder.name)
     for branch, theirs in on_branches(here.root, f":(top,literal){relative}", since):
         if theirs != ours and is_older(ours, theirs):
-            raise StateError(
-                "PB-STATE-OLDER",
-                f"session {folder.name} is further on branch {first_line(branch)}",
-                where=relative,
-            )
+            said = f"session {folder.name} is further on branch {first_line(branch)}"
+            raise StateError("PB-STATE-OLDER", said, where=relative)
 
 
 def _knows_journal(runtime: Runtime, folder: Path) -> bool:

@@ -75,16 +75,10 @@ def _shape(value: object) -> object:
 
 def playbook_from_json(shape: Json) -> Playbook:
     """The inverse of `playbook_to_json`, for its own output only: it must be fast, so no `Fields`.
-
-    ValueError for an unknown word, KeyError and TypeError for another structure.
-    """
-    return Playbook(
-        **_restored(shape)
-        | {
-            "args": tuple(Arg(**_restored(arg)) for arg in shape["args"]),
-            "steps": tuple(Step(**_restored(step)) for step in shape["steps"]),
-        }
-    )
+    ValueError for an unknown word, KeyError and TypeError for another structure."""
+    args = tuple(Arg(**_restored(arg)) for arg in shape["args"])
+    steps = tuple(Step(**_restored(step)) for step in shape["steps"])
+    return Playbook(**_restored(shape) | {"args": args, "steps": steps})
 
 
 def _restored(shape: Json) -> Json:
@@ -165,12 +159,10 @@ _WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED")
 
 
 def outcome_from_json(shape: object) -> Outcome:
-    """The content of `report --output FILE`: `{"error": …, "output": "…", "agent": {…}}`.
-
-    All keys are optional. `error` is a sentence, or an error object with a worker's code
-    (`PB-AGENT-…`, `PB-STEP-…`). Text is made printable. Anything else is an ArgumentError
-    `PB-ARG-INVALID`, so that a misspelt `error` never counts as success.
-    """
+    """The content of `report --output FILE`: `{"error": …, "output": "…", "agent": {…}}`. All keys
+    are optional. `error` is a sentence, or an error object with a worker's code (`PB-AGENT-…`,
+    `PB-STEP-…`). Text is made printable. Anything else is an ArgumentError `PB-ARG-INVALID`, so
+    that a misspelt `error` never counts as success."""
     try:
         if not isinstance(shape, Mapping):
             raise UnfitError("outcome", "must be a JSON object")  # noqa: TRY301 - one way to say it
@@ -224,10 +216,8 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
 
 class WorkItem(Record):
     """What a client needs to run one attempt: the installed command and its final arguments.
-
     `prompt` is the subagent's whole prompt. It is left out of the JSON if it is empty, as in the
-    line that a model reads.
-    """
+    line that a model reads."""
 
     command: str
     args: str
@@ -266,12 +256,7 @@ def run_to_json(
 
 
 def ask_to_json(
-    ask: Ask,
-    scene: SessionHeader,
-    question: str,
-    context: Json,
-    *,
-    outstanding: bool = False,
+    ask: Ask, scene: SessionHeader, question: str, context: Json, *, outstanding: bool = False
 ) -> Json:
     """The directive to ask a human at this gate; `context` are the keys that help to answer."""
     gate = {
@@ -289,10 +274,8 @@ def ask_to_json(
 def wait_to_json(
     steps: Sequence[str], scene: SessionHeader, command: str = "", *, until: str = ""
 ) -> Json:
-    """The directive to wait for running work, or `until` the time of a retry.
-
-    `command` is what to run for that, if anything.
-    """
+    """The directive to wait for running work, or `until` the time of a retry. `command` is what to
+    run for that, if anything."""
     waited = valued(command=command, until=until)
     return {**_opening("wait", scene), "steps": list(steps), **waited}
 

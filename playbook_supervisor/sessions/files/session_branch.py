@@ -25,11 +25,9 @@ SECOND = 1000  # ms: git logs whole seconds
 
 
 class Standing(Record):
-    """Whether the session's branch is checked out.
-
-    `branch` is its present name, empty for a session that has none. `instead` says what is checked
-    out if it is not: `main is checked out`. `rebasing`: git is about to move the branch.
-    """
+    """Whether the session's branch is checked out. `branch` is its present name, empty for a
+    session that has none. `instead` says what is checked out if it is not: `main is checked out`.
+    `rebasing`: git is about to move the branch."""
 
     branch: str = ""
     instead: str = ""
@@ -37,11 +35,9 @@ class Standing(Record):
 
 
 def standing(here: Checkout, known: Manifest, runtime: Runtime | None, began: int) -> Standing:
-    """How the checkout, as it is now, stands to a session.
-
-    `runtime` is None where nothing is recorded of the session: its files then came with the commit
-    that is checked out. `began` is the session's beginning by the machine's clock, in ms.
-    """
+    """How the checkout, as it is now, stands to a session. `runtime` is None where nothing is
+    recorded of the session: its files then came with the commit that is checked out. `began` is the
+    session's beginning by the machine's clock, in ms."""
     branch = known.branch
     if branch in ("", here.branch):
         return Standing(branch)
@@ -71,10 +67,8 @@ def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
 
 
 def contains(here: Checkout, commit: str) -> bool:
-    """Whether the commit that is checked out contains this one.
-
-    What cannot be told, as in a shallow clone, is no.
-    """
+    """Whether the commit that is checked out contains this one. What cannot be told, as in a
+    shallow clone, is no."""
     from playbook_supervisor.system.git.git_process import is_ancestor
 
     if not commit or not here.head or commit == here.head:

@@ -17,8 +17,7 @@ from pathlib import Path
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 
-Clock = Callable[[], int]
-"""Milliseconds since the epoch."""
+Clock = Callable[[], int]  # milliseconds since the epoch
 
 NAME = "clock.json"
 _TOLERANCE = 1000  # ms: what threads and small corrections of a clock make of two times
@@ -32,10 +31,8 @@ def system_clock() -> int:
 
 
 class SessionClock:
-    """The time of the sessions in one checkout, in ms since the epoch.
-
-    `folder` is the checkout's folder in its git directory.
-    """
+    """The time of the sessions in one checkout, in ms since the epoch. `folder` is the checkout's
+    folder in its git directory."""
 
     def __init__(self, folder: Path, machine: Clock = system_clock) -> None:
         self._file = folder / NAME
@@ -47,17 +44,12 @@ class SessionClock:
 
     @property
     def machine(self) -> Clock:
-        """The machine's own clock."""
         return self._machine
 
     @property
     def ahead(self) -> int:
         """How far the sessions' time is ahead of the machine's, in ms; negative if it is behind."""
         return self._read()[0]
-
-    def machine_time(self, at: int) -> int:
-        """What the machine's clock showed at a time of the sessions: to compare with files."""
-        return at - self.ahead
 
     def keep_up_with(self, latest: int) -> None:
         """Count on from `latest`, a time in a journal, if that is later than now."""
@@ -67,10 +59,8 @@ class SessionClock:
             self._keep(ahead + behind, ahead_of_all)
 
     def follow(self, now: int) -> None:
-        """Let sessions have the time of another clock, which shows `now`, from now on.
-
-        It has not to be exact: a second is no difference. StorageError if it cannot be kept.
-        """
+        """Let sessions have the time of another clock, which shows `now`, from now on. It has not
+        to be exact: a second is no difference. StorageError if it cannot be kept."""
         ahead = now - self._machine()
         if abs(ahead) <= _TOLERANCE:
             return

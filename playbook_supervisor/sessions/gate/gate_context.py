@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.project import commit_files
 from playbook_supervisor.project.conditions import conditions, features
-from playbook_supervisor.project.conditions.conditions import Workspace, artifacts
+from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.conditions.probes import look
 from playbook_supervisor.project.expressions import references
 from playbook_supervisor.project.policies.session_policy import Policy
@@ -32,14 +32,12 @@ from playbook_supervisor.system.git import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.project.conditions.conditions import Workspace
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.engine.proofs import Standing
     from playbook_supervisor.sessions.files.local_state import History, Runtime
     from playbook_supervisor.sessions.files.manifest import Manifest
     from playbook_supervisor.sessions.store.disk_store import DiskStore
     from playbook_supervisor.sessions.store.settings_in_force import SettingsChange
-    from playbook_supervisor.system.git.checkout import Checkout
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
 _LOGGED_LINES = 4
@@ -50,10 +48,8 @@ _POLICY = "the error policy"
 
 
 class Waiver(Record):
-    """What counts although it failed: conditions, triggers and error codes, at which attempt.
-
-    `by` is the person who accepted it, or the error policy `ignore`.
-    """
+    """Conditions, triggers and error codes that count although they failed. `by` is the person who
+    accepted them, or the error policy `ignore`."""
 
     names: tuple[str, ...]
     attempt: str
@@ -62,7 +58,7 @@ class Waiver(Record):
 
 
 class Words(Record):
-    """The last words of an attempt's agent or program; empty if there are none."""
+    """The last words of an attempt's agent or program."""
 
     attempt: str = ""
     text: str = ""
@@ -116,10 +112,8 @@ def gate_context(snapshot: Snapshot) -> GateContext | None:
 def context_of(
     store: DiskStore, manifest: Manifest, playbook: Playbook, policy: Policy, settings: Config
 ) -> GateContext | None:
-    """The context of the manifest's gate, read without the session's lock.
-
-    None if it is not open now.
-    """
+    """The context of the manifest's gate, read without the session's lock; None if it is not
+    open."""
     history = store.journal(manifest.session_id)
     entries = history.entries
     gate_id = manifest.gate.id if manifest.gate else ""
@@ -129,7 +123,11 @@ def context_of(
         return None
     private, ended = store.runtime(manifest.session_id), gate.place is Place.AFTER
     here = checkout.refreshed(store.checkout)
-    judged = _verdicts(_judged(playbook, entry, entries), manifest, here, settings)
+    feature = manifest.feature or features.current(here.root, here.branch, settings).name
+    workspace = Workspace(here.root, feature, here.branch, settings)
+    names = conditions.verdicts(_judged(playbook, entry, entries))
+    judged = tuple(conditions.probe(name, workspace) for name in names)
+    usual = entry.error_guidance == CODES.get(entry.error_code)
     begun = session_changes.beginning(store, manifest.session_id)
     since = session_changes.changes_since(here, begun, seconds=_PATIENCE)
     return GateContext(
@@ -140,10 +138,10 @@ def context_of(
             *_preview(store, manifest, playbook, entry, gate, history),
             *_announced(store, manifest, playbook, entry, gate),
         ),
-        guidance=_guidance(entry),
+        guidance="" if usual else entry.error_guidance,
         printed=attempt_log.faults(private, entry, _MOST_FAULTS) if ended else (),
         said=_own_words(playbook, entry, private) if ended else _last_words(playbook, entries),
-        reported=_reported(judged, gate, _workspace(manifest, here, settings)),
+        reported=_reported(judged, gate, workspace),
         verdicts=judged,
         dated=_dated(judged, history.runtime, here.root),
         proved=_proved(history.runtime, here.root),
@@ -204,13 +202,8 @@ def _announced(
     return commit_files.announced(store.checkout.root, step.namespace, options, step.also, before)
 
 
-def _guidance(entry: Entry) -> str:
-    """The guidance of this very error, which its code does not give."""
-    return "" if entry.error_guidance == CODES.get(entry.error_code) else entry.error_guidance
-
-
 def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
-    """Of a step that has run, from its log if its result had no words."""
+    """From the log of the attempt if its result had no words."""
     text = entry.output
     if not text and not entry.recovered:
         lines = attempt_log.last_lines(private, entry.id, _LOGGED_LINES)
@@ -220,7 +213,6 @@ def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
 
 
 def _last_words(playbook: Playbook, entries: Sequence[Entry]) -> Words:
-    """Of the last agent that has run."""
     agents = {step.id for step in playbook.steps if step.needs_agent}
     speakers = [
         each
@@ -240,28 +232,11 @@ def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[
     return [*named, *playbook.step(entry.step_id).preconditions]
 
 
-def _verdicts(
-    judged: Sequence[str], manifest: Manifest, here: Checkout, settings: Config
-) -> tuple[Probed, ...]:
-    if not judged:
-        return ()
-    workspace = _workspace(manifest, here, settings)
-    return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
-
-
-def _workspace(manifest: Manifest, here: Checkout, settings: Config) -> Workspace:
-    feature = manifest.feature or features.current(here.root, here.branch, settings).name
-    return conditions.Workspace(here.root, feature, here.branch, settings)
-
-
 def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> tuple[str, ...]:
     """What the reports say against the work: those that do not pass, and the gate's own."""
     names = [each.name for each in verdicts if not each.held]
     if gate.reason in (GateReason.VERDICT_FAIL, GateReason.AGREEMENT_BREAKING):
         names.append(gate.reason.value)
-    if not names:
-        return ()
-
     return against(names, workspace, _MOST_FAULTS_REPORTED)
 
 
@@ -318,12 +293,9 @@ _HEADING = r" {0,3}#{1,6}\s"
 
 
 def against(names: Sequence[str], workspace: Workspace, most: int) -> tuple[str, ...]:
-    """The lines of the reports of these conditions and triggers that name faults, indented below
-    the report's path; for a report that names none, the lines around its verdict.
-
-    At most `most` lines of each report.
-    """
-    paths = dict.fromkeys(path for name in names for path in artifacts(name, workspace))
+    """The lines of the reports of these conditions and triggers that name faults, at most `most` of
+    each, indented below its path; if there are none, the lines around its verdict."""
+    paths = dict.fromkeys(path for name in names for path in conditions.artifacts(name, workspace))
     found: list[str] = []
     for path in paths:
         report = look(path, workspace.root)

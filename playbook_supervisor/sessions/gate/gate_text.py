@@ -56,14 +56,11 @@ def lines(
     width: int = _WIDTH,
     steps_shown: bool = False,
 ) -> list[str]:
-    """What to show below the question; empty where no gate is open.
-
-    First what speaks against, in its own words, and how to mend it; then who may answer, what the
-    step is going to be given, what the agent said and what holds; then what each step left, and the
-    changes in the repository. If there is more than fits, steps and changed
-    files are left out and counted. The first lines are wrapped, the others cut.
-    `steps_shown`: a list right above has the steps already.
-    """
+    """What to show below the question: what speaks against, in its own words, and how to mend it;
+    who may answer; what the step is going to be given; what the agent said and what holds; what
+    each step left (not with `steps_shown`: a list right above has that); changes in the repository.
+    Steps and changed files that do not fit are counted. The first lines are wrapped, the others
+    cut."""
     if context is None:
         return []
     head = list(_wrapped([line.words for line in _head(context)], width))
@@ -74,11 +71,13 @@ def lines(
     head = _fitting(head, room - min(len(steps), 1), str)
     steps = _last_fitting(steps, room - len(head), str)
     tail = _fitting(tail, most - len(head) - len(steps), str)
-    return [*head, *(line for step in steps for line in _step_lines(step, width)), *tail]
+    for step in steps:  # one with an address is left whole
+        head += _wrapped([step], width) if "://" in step else [_cut(step, width)]
+    return [*head, *tail]
 
 
 def parts(context: GateContext) -> tuple[ContextLine, ...]:
-    """The same for a page, which wraps the lines itself and shows the changed files elsewhere."""
+    """As `lines`, for a page, which wraps them itself and shows the changed files elsewhere."""
     files = 1 + len(context.unknown) + len(context.commits) + bool(context.more_commits)
     tail = [ContextLine(line) for line in list(_repository(context))[:files]]
     head, steps = _head(context), list(_steps(context))
@@ -197,7 +196,6 @@ def _further_problems(context: GateContext) -> list[str]:
 
 
 def _asked_about(context: GateContext) -> str:
-    """The error in the question."""
     return "" if context.gate.reason in PLANNED else context.entry.error
 
 
@@ -257,10 +255,6 @@ def _repository(context: GateContext) -> Iterator[str]:
     yield from (f"  {line.strip()}" for line in context.changes if line.strip() not in total)
 
 
-def _step_lines(line: str, width: int) -> Iterator[str]:
-    return _wrapped([line], width) if "://" in line else iter([_cut(line, width)])
-
-
 def _cut(line: str, width: int) -> str:
     """The line, harmless and not too long; an indented one stays so."""
     indent = "  " if line.startswith("  ") else ""
@@ -276,15 +270,11 @@ def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
         while rest:
             room = width - len(indent)
             at = rest.rfind(" ", room // 4, room + 1) if len(rest) > room else len(rest)
-            at = _end_of_word(rest, room) if at < 0 else at
+            if at < 0:  # a text without a blank; an address is left whole
+                word = rest.split(" ", 1)[0]
+                at = len(word) if "://" in word else room
             yield indent + rest[:at]
             rest, indent = rest[at:].lstrip(), indent[:2] + "  "
-
-
-def _end_of_word(text: str, room: int) -> int:
-    """Where to break a text without a blank; an address is left whole."""
-    word = text.split(" ", 1)[0]
-    return len(word) if "://" in word else room
 
 
 def _harmless(line: ContextLine) -> ContextLine:

@@ -38,10 +38,8 @@ _NONCE = 16  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, and what became of it. `gate` is empty if it stands for the session.
-
-    `decision` is `approve` or `deny` once one is recorded; it is `used` once its request has ended.
-    """
+    """`gate` is empty if it stands for the session. `decision` is `approve` or `deny` once one is
+    recorded; the token is `used` once its request has ended."""
 
     text: str
     gate: str = ""
@@ -71,7 +69,6 @@ class Tokens:
     known: list[Token] = field(default_factory=list)
 
     def live(self, session: str, gate: str) -> Token:
-        """The token that may still decide this; made if there is none."""
         for each in self.known:
             if each.gate == gate and not each.decision:
                 return each
@@ -82,10 +79,8 @@ class Tokens:
         return made
 
     def find(self, text: str) -> Token:
-        """StateError PB-STATE-TOKEN-FOREIGN if it was not made here, -USED if it has decided.
-
-        All tokens are compared, each in constant time.
-        """
+        """StateError PB-STATE-TOKEN-FOREIGN if it was not made here, -USED if it has decided. All
+        tokens are compared, each in constant time."""
         found = [each for each in self.known if compare_digest(each.text, text)]
         if not found:
             raise foreign()
@@ -94,7 +89,6 @@ class Tokens:
         return found[0]
 
     def put(self, token: Token) -> None:
-        """Record what became of a token."""
         self.known = [token if each.text == token.text else each for each in self.known]
 
 

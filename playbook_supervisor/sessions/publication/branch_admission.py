@@ -33,12 +33,10 @@ _SWITCHES = re.compile(r"\bgit\b.*\b(?:switch|checkout)\b", re.DOTALL)
 
 
 def admit(store: DiskStore, opened: OpenSession, seen: Observation | None = None) -> bool:
-    """Whether what follows from an observation, or from none, may be judged and carried out.
-
-    On another branch that is so only if a step of the session's own has switched to it; the session
+    """Whether what follows from an observation, or from none, may be judged and carried out. On
+    another branch that is so only if a step of the session's own has switched to it; the session
     then follows. What else a worker brings back is recorded all the same, and nothing follows from
-    it. StateError PB-STATE-BRANCH for everything that is not a worker's.
-    """
+    it. StateError PB-STATE-BRANCH for everything that is not a worker's."""
     now = opened.standing
     if not now.instead:
         _bind(store, opened, seen)
@@ -64,10 +62,8 @@ def require(store: DiskStore, opened: OpenSession) -> None:
 
 
 def move(store: DiskStore, opened: OpenSession, by: str) -> None:
-    """Let the session belong to the branch that is checked out, as a person has said.
-
-    session.yaml records it among what was `confirmed`. StateError PB-STATE-BRANCH if there is none.
-    """
+    """Let the session belong to the branch that is checked out, as a person has said. session.yaml
+    records it among what was `confirmed`. StateError PB-STATE-BRANCH if there is none."""
     here = checkout.refreshed(store.checkout)
     if not opened.standing.instead:
         return
@@ -106,10 +102,8 @@ def _bind(store: DiskStore, opened: OpenSession, seen: Observation | None) -> No
 
 
 def _follow(store: DiskStore, opened: OpenSession, seen: Returned | Asked | Lost) -> bool:
-    """Whether the step has switched the branch, to all appearances; the session then follows.
-
-    A worker that was lost may have ended long before a person switched: only its name counts.
-    """
+    """Whether the step has switched the branch, to all appearances; the session then follows. A
+    worker that was lost may have ended long before a person switched: only its name counts."""
     here, launch = checkout.refreshed(store.checkout), opened.runtime.launches.get(seen.id)
     if launch is None or not here.branch:
         return False
@@ -137,9 +131,7 @@ def _names(opened: OpenSession, step: Step, here: Checkout) -> bool:
 
 def _created_since(launch: Launch, here: Checkout, launched: int) -> bool:
     """Whether the branch that is checked out was made after a launch, from what was there then.
-
-    `launched` is the launch's time by the machine's clock, in ms.
-    """
+    `launched` is the launch's time by the machine's clock, in ms."""
     at, before, _ = next(checkout.branch_log(here), (0, "", ""))
     new = at + SECOND > launched and not before.strip("0") and bool(before)
     return new and (not launch.head or contains(here, launch.head))

@@ -21,14 +21,13 @@ from playbook_supervisor.system.process.cancellation import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook, Step
+    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.publication.session_commits import Commit, SessionInGit
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
-_BRANCH = "branch"
 _SUBJECT = 72  # characters of a commit's first line
 
 
@@ -37,16 +36,9 @@ def publishes(step: Step) -> bool:
     return step.namespace == "pr" or conditions.publishes(step.postconditions)
 
 
-def _wants_commit(step: Step) -> bool:
-    """Whether the step publishes, or may leave the branch, which then keeps its journal so far."""
-    return publishes(step) or step.namespace == _BRANCH
-
-
 def published(snapshot: Snapshot, *, timeout: float) -> Snapshot:
     """Commit and push what the snapshot's events call for (setting `commit_sessions`); it has some.
-
-    `timeout` is in seconds. What was done, or could not be, is among the notices.
-    """
+    `timeout` is in seconds. What was done, or could not be, is among the notices."""
     occasion = _occasion(snapshot)
     return _publish(snapshot, occasion, timeout) if occasion else snapshot
 
@@ -74,7 +66,9 @@ def _occasion(snapshot: Snapshot) -> str:
         return _at_the_end(snapshot)
     playbook = snapshot.state.playbook
     launched = [event.entry.step_id for event in events if event.change is Change.LAUNCHED]
-    wanting = [name for name in launched if _wants_commit(playbook.step(name))]
+    steps = {name: playbook.step(name) for name in launched}
+    # a step that may leave the branch, too, which then keeps its journal so far
+    wanting = [name for name in launched if publishes(steps[name]) or _may_leave(steps[name])]
     if wanting:
         return f" before {', '.join(wanting)}"
     settled = [event.entry.step_id for event in events if event.change in _SETTLED]
@@ -83,11 +77,6 @@ def _occasion(snapshot: Snapshot) -> str:
 
 def _at_the_end(snapshot: Snapshot) -> str:
     return f": {snapshot.manifest.status}"
-
-
-def _when(occasion: str) -> str:
-    """For a person: `before pr`, `after plan, tasks`, `at its end`."""
-    return "at its end" if occasion.startswith(":") else first_line(occasion.strip(), _SUBJECT)
 
 
 def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
@@ -100,8 +89,10 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     launches, notices, what = snapshot.launches, [], "committed"
     try:
         if made := _commit(folder, snapshot, top, occasion):
-            notices.append(f"the session is committed {_when(occasion)}: {made.id[:7]}")
             ended = isinstance(snapshot.directive, Finish)
+            at_end = occasion.startswith(":")
+            when = "at its end" if at_end else first_line(occasion.strip(), _SUBJECT)
+            notices.append(f"the session is committed {when}: {made.id[:7]}")
             for each in children if ended else (top, *children):
                 moved = _move_launches(store, each, made)
                 launches = moved if each == snapshot.session_id else launches
@@ -120,15 +111,12 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
 
 def _tree(snapshot: Snapshot) -> tuple[str, ...]:
     """The session that a person began, and all its children, those of each after it."""
-    if not snapshot.manifest.parent and not _has_children(snapshot.state.playbook):
+    steps = snapshot.state.playbook.steps
+    if not (snapshot.manifest.parent or any(step.has_child for step in steps)):
         return (snapshot.session_id,)
     from playbook_supervisor.sessions.store.selection import top_of
 
     return tuple(_with_children(snapshot.store, top_of(snapshot.store, snapshot.session_id)))
-
-
-def _has_children(playbook: Playbook) -> bool:
-    return any(step.has_child for step in playbook.steps)
 
 
 def _with_children(store: DiskStore, session_id: str) -> Iterator[str]:
@@ -165,7 +153,11 @@ def _only_leaves(snapshot: Snapshot) -> bool:
     playbook = snapshot.state.playbook
     launched = [each.entry.step_id for each in snapshot.events if each.change is Change.LAUNCHED]
     steps = [playbook.step(name) for name in launched]
-    return any(step.namespace == _BRANCH for step in steps) and not any(map(publishes, steps))
+    return any(map(_may_leave, steps)) and not any(map(publishes, steps))
+
+
+def _may_leave(step: Step) -> bool:
+    return step.namespace == "branch"
 
 
 def _move_launches(store: DiskStore, session_id: str, made: Commit) -> Mapping[str, Launch]:

@@ -47,9 +47,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.system.git.git_unattended import Git
 
-SESSION = "Playbook-Session"
-NAME = "Playbook-Name"
-"""The trailers that mark such a commit."""
+SESSION, NAME = "Playbook-Session", "Playbook-Name"  # the trailers that mark such a commit
 
 _SESSIONS = ".playbooks/sessions"
 _UNFINISHED = ".playbook-tmp-*"  # files that are being written
@@ -65,10 +63,8 @@ class Commit(Record):
 
 
 class _Seen(Record):
-    """The state of the folder and of HEAD. `head` and `branch` are empty if there is none.
-
-    `known`: the last commit contains the folder.
-    """
+    """The state of the folder and of HEAD. `head` and `branch` are empty if there is none. `known`:
+    the last commit contains the folder."""
 
     head: str
     branch: str
@@ -79,12 +75,9 @@ class _Seen(Record):
 
 
 class SessionInGit:
-    """The folder of one session in one worktree, with the folders of its `children`.
-
-    Everything together may take `timeout` seconds from now on, and hardly longer. `now` is the
-    session's time, in ms, if the machine's clock shows another one: no journal is from after its
-    commit.
-    """
+    """The folder of one session in one worktree, with the folders of its `children`. Everything
+    together may take `timeout` seconds from now on, and hardly longer. `now` is the session's time,
+    in ms, if the machine's clock shows another one: no journal is from after its commit."""
 
     def __init__(
         self,
@@ -109,11 +102,9 @@ class SessionInGit:
     def commit(
         self, subject: str, body: str, playbook: str, *, known: bool = False
     ) -> Commit | None:
-        """Commit the folder; None if nothing has changed.
-
-        With `known`, only if the last commit contains the folder. GitError PB-GIT-COMMIT if there
-        is no branch to commit on, and with the message of git or of a hook.
-        """
+        """Commit the folder; None if nothing has changed. With `known`, only if the last commit
+        contains the folder. GitError PB-GIT-COMMIT if there is no branch to commit on, and with the
+        message of git or of a hook."""
         make_up(self._git, self._at.runtime)
         seen = self._look()
         if known and not seen.known:
@@ -209,7 +200,6 @@ class SessionInGit:
         return self._at.root / asked.stdout.rstrip("\n")
 
     def _commit(self, hooks: Path, *options: str) -> None:
-        """Commit the paths, with the hooks of a commit."""
         git = partial(self._git, runs=Runs.HOOKS)
         with hooks_of_a_commit(hooks, self._at.runtime / "hooks") as settings:
             commit = ("commit", *options, "--", *self._paths)
@@ -237,11 +227,9 @@ class SessionInGit:
     # ── pushing ─────────────────────────────────────────────────────────────────────────────
 
     def push(self) -> str:
-        """Push the last commit, if it is this session's; returns `remote/branch`, or "".
-
-        Only as a fast-forward, and only if the remote branch is at the commit's parent; otherwise
-        commits of the person would be published with it. GitError PB-GIT-PUSH.
-        """
+        """Push the last commit, if it is this session's; returns `remote/branch`, or "". Only as a
+        fast-forward, and only if the remote branch is at the commit's parent; otherwise commits of
+        the person would be published with it. GitError PB-GIT-PUSH."""
         made, branch = self.latest(), self._look().branch
         if made is None or not branch or not self._holds_nothing_else(made):
             return ""

@@ -20,9 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.steps.open_session import OpenSession
 
-
-UNCOMMITTED = "uncommitted.json"
-"""The paths that were not committed when the session began, in its local folder."""
+UNCOMMITTED = "uncommitted.json"  # local file: what was not committed when the session began
 
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
@@ -36,9 +34,7 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
 
 def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | None) -> None:
     """Record what is there when the session begins: it is not the session's, and no finding of it.
-
-    A child holds to the ignore rules of its parent, and its changes are those of its parent.
-    """
+    A child holds to the ignore rules of its parent, and its changes are those of its parent."""
     from playbook_supervisor.project.commit_files import COMMIT
     from playbook_supervisor.system.git.uncommitted import uncommitted
 

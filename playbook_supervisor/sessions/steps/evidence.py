@@ -28,20 +28,8 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.model import Playbook, Step, base_of
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.recovery import finished
-from playbook_supervisor.kernel.state import (
-    ITEMS,
-    OUTPUT,
-    UNTIL,
-    Entry,
-    Position,
-    State,
-)
-from playbook_supervisor.kernel.vocabulary import (
-    Autonomy,
-    Place,
-    Resolution,
-    Trigger,
-)
+from playbook_supervisor.kernel.state import ITEMS, OUTPUT, UNTIL, Entry, Position, State
+from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
 from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
@@ -63,11 +51,9 @@ if TYPE_CHECKING:
 
     _Since = tuple[Since | None, int | None]
 
-
-_PASSING = r" in [\d.]+ s(?:, \".*\")?, tree "
-"""The part of a check's evidence that differs each time."""
+_PASSING = r" in [\d.]+ s(?:, \".*\")?, tree "  # what differs each time in a check's evidence
+# enters what an attempt's condition needs to run a check of the project
 RunsChecks = Callable[[Attempt], AbstractContextManager["Checking"]]
-"""Enters what an attempt's condition needs to run a check of the project."""
 
 
 def runs_programs(check: Check) -> bool:
@@ -86,7 +72,7 @@ def asks_nothing(check: Check, playbook: Playbook) -> bool:
     return not (_loop_due(check) or _outputs_due(check, playbook)) and not any(
         _conditions(member.step, check.place)
         or _findings(member.step, check.place)
-        or (check.place is Place.BEFORE and _asks_of_earlier_steps(member.step))
+        or (check.place is Place.BEFORE and (member.step.stdin or _may_be_passed_over(member.step)))
         for member in check.members
     )
 
@@ -98,14 +84,12 @@ def empty_answer(check: Check, at: int) -> Checked:
 
 
 class CheckInputs(Record):
-    """Where to look for the answer to a check, and what is known from earlier.
-
-    `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
-    `checking` is entered for each condition that runs a check of the project for an attempt; None
-    where none may run. `facts` of earlier steps decide about a `when`, and the `state` about the
-    outputs that the playbook must have at its end. `values` are those of the args. The session's
-    time is `ahead` ms of that of the files.
-    """
+    """Where to look for the answer to a check, and what is known from earlier. `began_at` is the
+    session's beginning, in ms, where the runtime state has no record of it. `checking` is entered
+    for each condition that runs a check of the project for an attempt; None where none may run.
+    `facts` of earlier steps decide about a `when`, and the `state` about the outputs that the
+    playbook must have at its end. `values` are those of the args. The session's time is `ahead` ms
+    of that of the files."""
 
     workspace: Workspace
     runtime: Runtime
@@ -125,10 +109,8 @@ class CheckInputs(Record):
 def answer(
     check: Check, inputs: CheckInputs, clock: Callable[[], int]
 ) -> tuple[Checked, dict[str, str]]:
-    """The answer to a check, and digests of the evidence of what fails, by name.
-
-    `clock` tells when the answer is known, in ms: that may be long after the question.
-    """
+    """The answer to a check, and digests of the evidence of what fails, by name. `clock` tells when
+    the answer is known, in ms: that may be long after the question."""
     failing: dict[str, str] = {}
     asked, items, refused = _expanded(check, inputs)
     reports = refused or {
@@ -154,8 +136,10 @@ def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, 
     items = 0
     if not (passed_over or missing):
         items, passed_over, missing = _count_items(loop, inputs.values, inputs.facts)
-    if items:
-        return _check_of_items(check, inputs.state, items), items, {}
+    if items:  # those that run first, under the id of the check of their loop
+        members = tuple(Attempt(step, 1) for step in inputs.state.expanded(items).phase or ())
+        untried = tuple(each.step.id for each in members)
+        return replace(check, members=members, untried=untried), items, {}
     report = Report((missing,) if missing else (), passed_over=passed_over)
     return check, 0, {loop.id: report}
 
@@ -167,13 +151,11 @@ def had_finished(
     checking: RunsChecks | None,
     ahead: int = 0,
 ) -> bool:
-    """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
-
-    They must hold as after any return, so an old verdict is no evidence. The attempt must also have
-    changed something that they look at since its launch. Without `checking` no check of the project
-    can be run, and nothing shows that an attempt which needs one had finished. `ahead` as in
-    `CheckInputs`.
-    """
+    """Whether a lost attempt's postconditions show that it had done its work (kai FR32). They must
+    hold as after any return, so an old verdict is no evidence. The attempt must also have changed
+    something that they look at since its launch. Without `checking` no check of the project can be
+    run, and nothing shows that an attempt which needs one had finished. `ahead` as in
+    `CheckInputs`."""
     step = attempt.step
     if checking is None and conditions.run_checks(step.judging):
         return False
@@ -229,10 +211,6 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
     return Report(tuple(probed), tuple(findings), item=_shown_item(step))
 
 
-def _asks_of_earlier_steps(step: Step) -> bool:
-    return bool(step.stdin) or _may_be_passed_over(step)
-
-
 def _may_be_passed_over(step: Step) -> bool:
     return bool(step.when or step.skip_if) and step.autonomy is not Autonomy.SKIP
 
@@ -241,10 +219,8 @@ def _passed_over(
     member: Attempt, inputs: CheckInputs, *, untried: bool
 ) -> tuple[str, Probed | None]:
     """The evidence that a step is not to run, if it is not; and its `when`, if that has no answer.
-
     All of `skip_if` must hold. What cannot be checked does not. Once a step was tried, what it made
-    may be why they hold.
-    """
+    may be why they hold."""
     step, missing = member.step, None
     if step.when and inputs.facts is not None:
         probed = evaluate(step.when, inputs.facts)
@@ -305,10 +281,8 @@ def _judged(probed: Probed, inputs: CheckInputs, failing: dict[str, str]) -> Pro
 
 
 def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
-    """Of the content of the condition's files, not their times; without files, of the answer.
-
-    How long a check took and what it said is not part of that: its exit status and its tree are.
-    """
+    """Of the content of the condition's files, not their times; without files, of the answer. How
+    long a check took and what it said is not part of that: its exit status and its tree are."""
     stamps = conditions.record([probed.name], workspace)
     contents = [f"{path} {stamp.digest if stamp else ''}" for path, stamp in stamps.items()]
     said = re.sub(_PASSING, ", tree ", probed.evidence)
@@ -329,10 +303,8 @@ def _finding(
 
 
 def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool:
-    """A condition that looks at no file counts as changed, a check if the tree has changed.
-
-    Without a record of the launch, existing artifacts decide, as kai asks.
-    """
+    """A condition that looks at no file counts as changed, a check if the tree has changed. Without
+    a record of the launch, existing artifacts decide, as kai asks."""
     if known is not None and known.tree and conditions.run_checks([condition]):
         return tree_of(workspace) != known.tree
     now = conditions.record([condition], workspace)
@@ -342,19 +314,19 @@ def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool
 
 
 def _all_conditions(check: Check) -> list[str]:
-    return [name for member in check.members for name in _needed(member.step, check)]
+    """The conditions that are probed, also to find out whether a step is passed over."""
+    names: list[str] = []
+    for step in (member.step for member in check.members):
+        names += _conditions(step, check.place)
+        if step.id in check.untried and _may_be_passed_over(step):
+            names += step.skip_if
+    return names
 
 
 def _conditions(step: Step, place: Place) -> tuple[str, ...]:
     if step.autonomy is Autonomy.SKIP:
         return ()
     return step.preconditions if place is Place.BEFORE else step.judging
-
-
-def _needed(step: Step, check: Check) -> tuple[str, ...]:
-    """The conditions that are probed, also to find out whether the step is passed over."""
-    skips = step.id in check.untried and _may_be_passed_over(step)
-    return (*_conditions(step, check.place), *(step.skip_if if skips else ()))
 
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
@@ -392,11 +364,9 @@ def _with_missing_outputs(
 
 
 def _settles_last(check: Check, checked: Checked, state: State) -> str:
-    """The step after which nothing is left to check; empty while another one may run again.
-
-    A step at a gate settles after all others: a person may accept what has failed of it, and then
-    accepts that outputs are missing, too.
-    """
+    """The step after which nothing is left to check; empty while another one may run again. A step
+    at a gate settles after all others: a person may accept what has failed of it, and then accepts
+    that outputs are missing, too."""
     for event in machine.decide(state, checked):
         state = machine.evolve(state, event)
     members = [member.step.id for member in check.members]
@@ -433,12 +403,6 @@ def _count_items(
     if wrong:
         return 0, "", Probed("for_each", Answer.ERROR, wrong, code=ITEMS)
     return len(listed), "" if listed else f"for_each: no items in {loop.source}", None
-
-
-def _check_of_items(check: Check, state: State, items: int) -> Check:
-    """The check of the items that run first, under the id of the check of their loop."""
-    members = tuple(Attempt(step, 1) for step in state.expanded(items).phase or ())
-    return replace(check, members=members, untried=tuple(each.step.id for each in members))
 
 
 def _shown_item(step: Step) -> str:

@@ -7,7 +7,7 @@ durable.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
@@ -55,7 +55,12 @@ class Written(Record):
 
 
 class OpenSession(Record, frozen=False):
-    """The session under its lock. `folder` is in the work tree, `private` in the git directory."""
+    """The session under its lock. `folder` is in the work tree, `private` in the git directory; the
+    former may be the latter where `standing` says that another branch is checked out. `copied`: the
+    copies in the git directory are those of what was written last. `_entered` are the entries of
+    the due phase that the text contains. `unwritten` are the outputs of steps that are still to be
+    written, by their paths in the folder. `notices` say what could not be written, and is not
+    needed."""
 
     folder: Path
     private: Path
@@ -69,15 +74,10 @@ class OpenSession(Record, frozen=False):
     written: Written = field(init=False, default=Written(b"", JournalText(), b""))
     _seen: tuple[object, ...] = field(init=False, default=())
     copied: bool = field(init=False, default=False)
-    """Whether the copies in the git directory are those of what was written last."""
     _entered: tuple[Entry, ...] = field(init=False, default=())
-    """The entries of the due phase that the text contains."""
     unwritten: dict[str, StepData | LoopFile] = field(init=False, default_factory=dict)
-    """The outputs of steps that are still to be written, by their paths in the folder."""
     standing: Standing = field(init=False, default=Standing())
-    """Whether the session's branch is checked out. If not, `folder` may be the local one."""
     notices: list[str] = field(default_factory=list)
-    """Sentences for the person: what could not be written, and is not needed."""
 
     def __post_init__(self) -> None:
         self._entered = self.state.entries
@@ -99,7 +99,6 @@ class OpenSession(Record, frozen=False):
 
     @property
     def config(self) -> Config:
-        """The settings that the session runs under."""
         return self.pinned.config
 
     @property
@@ -130,7 +129,12 @@ class OpenSession(Record, frozen=False):
         for event in events:
             evolved = machine.evolve(self.state, event)
             if evolved.past.entries > self.state.past.entries:
-                self._leave_phase(self.state.with_entry(event.entry).entries)
+                entries = self.state.with_entry(event.entry).entries
+                self._update_text(entries)
+                local_state.keep_settled(self.private, self.runtime, entries)
+                self.runtime.launches.clear()
+                self.runtime.failing.clear()
+                self.text, self._entered = self.text.settled(), ()
             self.state = evolved
 
     def keep(self, output: StepData | LoopFile) -> None:
@@ -221,10 +225,8 @@ class OpenSession(Record, frozen=False):
         self.note()
 
     def copy(self) -> None:
-        """Keep copies of the files in the git directory; they need not survive a crash.
-
-        A copy that cannot be written is left out, since the files themselves are on the disk.
-        """
+        """Keep copies of the files in the git directory; they need not survive a crash. A copy that
+        cannot be written is left out, since the files themselves are on the disk."""
         try:
             write_atomically(self.private / JOURNAL, self.text.data, durable=False)
             write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
@@ -238,7 +240,6 @@ class OpenSession(Record, frozen=False):
             self.notices.append(f"{said}: {error.message}")
 
     def moved(self, folder: Path) -> OpenSession:
-        """The same session after its folder was renamed."""
         self.folder = folder
         return self
 
@@ -263,13 +264,6 @@ class OpenSession(Record, frozen=False):
             if entry.id == attempt_id:
                 return entry
         raise KeyError(attempt_id)
-
-    def _leave_phase(self, entries: tuple[Entry, ...]) -> None:
-        self._update_text(entries)
-        local_state.keep_settled(self.private, self.runtime, entries)
-        self.runtime.launches.clear()
-        self.runtime.failing.clear()
-        self.text, self._entered = self.text.settled(), ()
 
     def _update_text(self, entries: tuple[Entry, ...]) -> None:
         for index, entry in enumerate(entries):
@@ -297,12 +291,8 @@ class OpenSession(Record, frozen=False):
         self.runtime.manifest = manifest_to_json(self.manifest)
 
     def _look(self) -> tuple[object, ...]:
-        return tuple(map(_signature, self._watched))
-
-    @property
-    def _watched(self) -> Iterator[str]:
-        for name in (*FILES, *integrity.nested(self.runtime.digests)):
-            yield str(self.folder / name)
+        watched = (*FILES, *integrity.nested(self.runtime.digests))
+        return tuple(_signature(str(self.folder / name)) for name in watched)
 
 
 def _signature(path: str) -> tuple[int, ...] | None:

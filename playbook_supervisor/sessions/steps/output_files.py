@@ -36,15 +36,12 @@ if TYPE_CHECKING:
 FORMAT = NEWEST["outputs"]
 _HEAD = b'{\n "schema": %d,\n "items": [\n' % FORMAT
 _TAIL = b"\n ]\n}\n"
-MOST = 16_000_000
-"""Bytes of the outputs of all items of a loop."""
+MOST = 16_000_000  # bytes of the outputs of all items of a loop
 
 
 class StepData(Record):
     """The output of one attempt. `stdout` is None, and `has_json` false, where it is not kept.
-
-    `cut`: bytes in the middle of `stdout` are left out; a mark says so.
-    """
+    `cut`: bytes in the middle of `stdout` are left out; a mark says so."""
 
     attempt: str
     stdout: str | None = None
@@ -65,7 +62,6 @@ class StepData(Record):
         return _encoded(f"{text}\n")
 
     def shape(self) -> dict[str, Any]:
-        """Its keys in the file."""
         shape: dict[str, Any] = {"attempt": self.attempt}
         if self.stdout is not None:
             shape["stdout"] = self.stdout
@@ -98,9 +94,7 @@ class LoopFile(Record):
 
     def with_output(self, output: StepData) -> LoopFile:
         """The file with this output, which replaces that of an earlier attempt at the item.
-
-        StateError PB-STATE-CORRUPT or -NEWER for a file that must be read and cannot be.
-        """
+        StateError PB-STATE-CORRUPT or -NEWER for a file that must be read and cannot be."""
         data, line = self.data, _line(output)
         laid_out = data.startswith(_HEAD) and data.endswith(_TAIL)
         if laid_out and f'"attempt": "{output.step}#'.encode() not in data:
@@ -149,19 +143,15 @@ def _step_data(shape: Any) -> StepData:
 
 
 def kept(folder: Path, runtime: Runtime, step_id: str) -> StepData | LoopData | None:
-    """What is kept of a step, whichever attempt it is from; None if nothing is.
-
-    StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
-    """
+    """What is kept of a step, whichever attempt it is from; None if nothing is. StateError
+    PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError."""
     data = kept_bytes(folder, runtime, step_id)
     return read(data, integrity.shown(folder, file_of(step_id))) if data else None
 
 
 def kept_bytes(folder: Path, runtime: Runtime, step_id: str) -> bytes:
-    """The file of what is kept of a step, unread; empty if there is none.
-
-    StateError PB-STATE-TAMPERED if something else changed it, StorageError.
-    """
+    """The file of what is kept of a step, unread; empty if there is none. StateError
+    PB-STATE-TAMPERED if something else changed it, StorageError."""
     name = file_of(step_id)
     if name not in runtime.digests or (data := content(folder, name)) is None:
         return b""
@@ -185,7 +175,6 @@ def content(folder: Path, name: str) -> bytes | None:
 
 
 def _line(output: StepData) -> bytes:
-    """An item in the file of its loop: a line."""
     return b"  " + _encoded(json.dumps(output.shape(), ensure_ascii=False))
 
 
@@ -221,10 +210,8 @@ def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> Ste
 
 
 def require_unchanged(folder: Path, runtime: Runtime) -> None:
-    """StateError PB-STATE-TAMPERED if something else changed an output.
-
-    One that is gone, with its copy too, is forgotten: a step that reads it then fails.
-    """
+    """StateError PB-STATE-TAMPERED if something else changed an output. One that is gone, with its
+    copy too, is forgotten: a step that reads it then fails."""
     for name in integrity.outputs(runtime.digests):
         if (data := content(folder, name)) is None:
             del runtime.digests[name]
@@ -262,11 +249,9 @@ _LARGEST = 64_000_000  # bytes of the file
 
 
 def keep_last(private: Path, step: Step, outcome: Outcome) -> None:
-    """Keep the output of an attempt at the step: its data if it promised JSON, else its lines.
-
-    A list of data is kept as its items. A child session keeps its own. No step needs this file, so
-    a full disk is no error.
-    """
+    """Keep the output of an attempt at the step: its data if it promised JSON, else its lines. A
+    list of data is kept as its items. A child session keeps its own. No step needs this file, so a
+    full disk is no error."""
     if not outcome.output or step.has_child:
         return
     if outcome.ok and outcome.data is not None:

@@ -14,21 +14,10 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import (
-    Answer,
-    Failure,
-    Outcome,
-    Probed,
-    Returned,
-)
+from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
 from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_number
 from playbook_supervisor.kernel.state import DATA, last_entries
-from playbook_supervisor.kernel.vocabulary import (
-    EntryStatus,
-    OutputFormat,
-    Place,
-    Resolution,
-)
+from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
 from playbook_supervisor.kernel.when import ARG, JSON
 from playbook_supervisor.project.expressions import loop_items
 from playbook_supervisor.project.expressions.arguments import value_of
@@ -61,10 +50,8 @@ _FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
 
 
 def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
-    """Accept the return of an attempt and keep of its output what a later step reads.
-
-    StateError as `machine.decide`; nothing is kept of a return that changes nothing.
-    """
+    """Accept the return of an attempt and keep of its output what a later step reads. StateError as
+    `machine.decide`; nothing is kept of a return that changes nothing."""
     full, output = judged(opened.playbook, returned, child=bool(opened.manifest.parent))
     full, kept = _with_loop(opened, full, output)
     events = machine.decide(opened.state, replace(returned, outcome=for_journal(full)))
@@ -97,11 +84,9 @@ def _with_loop(
 def judged(
     playbook: Playbook, returned: Returned, *, child: bool = False
 ) -> tuple[Outcome, StepData | None]:
-    """The outcome as it counts, and what is kept of its output; None for nothing.
-
-    An agent that did nothing has failed if no condition can show otherwise, and a step that
-    promises JSON and returned something else has failed with PB-STEP-OUTPUT.
-    """
+    """The outcome as it counts, and what is kept of its output; None for nothing. An agent that did
+    nothing has failed if no condition can show otherwise, and a step that promises JSON and
+    returned something else has failed with PB-STEP-OUTPUT."""
     step_id = returned.id.partition("#")[0]
     if step_id not in playbook:
         return returned.outcome, None
@@ -109,19 +94,14 @@ def judged(
     cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
     outcome = harmless(returned.outcome)
     if outcome.ok and outcome.silent and not (step.judging or step.outputs):
-        outcome = _silent(outcome)
+        code = "PB-AGENT-SILENT"  # nothing shows any work
+        message = "the agent said nothing and called no tool, and the step has no postcondition"
+        outcome = replace(outcome, error=Failure(code, message, CODES[code]))
     if outcome.ok and _promises_json(step):
         outcome = _with_json(step, outcome, cap)
     named = output_files.read_later(playbook, child=child).get(base_of(step_id), frozenset())
     kept = _kept(returned.id, step, outcome, named, cap) if named else None
     return outcome, kept
-
-
-def _silent(outcome: Outcome) -> Outcome:
-    """The failure of an agent that said nothing and called no tool: nothing shows any work."""
-    code = "PB-AGENT-SILENT"
-    message = "the agent said nothing and called no tool, and the step has no postcondition"
-    return replace(outcome, error=Failure(code, message, CODES[code]))
 
 
 def _promises_json(step: Step) -> bool:
@@ -188,11 +168,9 @@ def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap
 
 
 def input_of(opened: OpenSession, step: Step) -> str:
-    """The standard input of a step, which is empty if it names none.
-
-    StepError PB-STEP-DATA if there is no output to read: the step that it names was skipped or
-    failed without one, or its worker was lost after it had done its work.
-    """
+    """The standard input of a step, which is empty if it names none. StepError PB-STEP-DATA if
+    there is no output to read: the step that it names was skipped or failed without one, or its
+    worker was lost after it had done its work."""
     if not step.stdin:
         return ""
     step_id, what = output_reference(step.stdin)
@@ -220,11 +198,9 @@ def _text(found: StepData | None, what: str) -> str | None:
 
 
 def facts(opened: OpenSession) -> Facts:
-    """What a `when` may ask about earlier steps, and `stdout`; read when it is asked.
-
-    A step is `approved` if a person, or autonomous mode, answered a gate before it with
-    `continue`, and `skipped` if its last entry is. An arg has the type that it declares.
-    """
+    """What a `when` may ask about earlier steps, and `stdout`; read when it is asked. A step is
+    `approved` if a person, or autonomous mode, answered a gate before it with `continue`, and
+    `skipped` if its last entry is. An arg has the type that it declares."""
 
     def fact(step_id: str, what: str) -> object:
         if what == ARG:
@@ -274,9 +250,7 @@ def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
 
 def data_of(opened: OpenSession, step_id: str) -> StepData | None:
     """What is kept of a step's last attempt, or of the items of a loop; None if nothing is.
-
-    StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
-    """
+    StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError."""
     found = output_files.kept(opened.folder, opened.runtime, step_id)
     if opened.playbook.step(step_id).for_each:
         return _of_loop(found, step_id, entries_of(opened))

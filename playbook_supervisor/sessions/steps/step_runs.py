@@ -53,7 +53,6 @@ class StepRun(Record):
 
     @property
     def failed(self) -> tuple[Entry, ...]:
-        """The last attempts at the items that failed."""
         return tuple(e for e in self.items.values() if e.status is EntryStatus.FAILED)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
@@ -45,19 +44,14 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.git.checkout import Checkout
 
 
-NO_CHILDREN: Mapping[str, PlaybookFile] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """A run that a person asked for, checked: it can begin. `warnings` are sentences for them.
-
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
     session keeps of it. `policy` is what the project asks of its steps, None if it has no policies.
     `missing` are its commands that are not installed here, `closed` those that do not run inside
     the client, and `hidden` those that do not run headless. `children` are the playbooks that its
-    steps can reach, by name; their commands and policies count, too.
-    """
+    steps can reach, by name; their commands and policies count, too."""
 
     playbook: Playbook
     source: str
@@ -74,7 +68,6 @@ class RunRequest:
 
     @property
     def tightened(self) -> Playbook:
-        """The playbook as the session will run it."""
         return bound(tightened(self.playbook, self.policy or Policy()), self.args)
 
     @property
@@ -88,20 +81,15 @@ class RunRequest:
 
     @property
     def all_playbooks(self) -> tuple[Playbook, ...]:
-        """The playbook and its children, as their sessions will run them."""
         return (self.tightened, *self.tightened_children.values())
 
     def require_commands(self, root: Path, *, inside: bool = False) -> None:
-        """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look.
-
-        `inside`: models call them in the client; else the client is given them as if typed.
-        """
+        """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look. `inside`:
+        models call them in the client; else the client is given them as if typed."""
         lacking, what, guidance = self.missing, "commands that are not installed", ""
         if not lacking and inside:
-            lacking, what = (
-                self.closed,
-                "commands that models cannot call (disable-model-invocation)",
-            )
+            lacking = self.closed
+            what = "commands that models cannot call (disable-model-invocation)"
             guidance = f"Run it headless, in a terminal: playbook run {self.playbook.name}"
         elif not lacking:
             lacking, what = self.hidden, "commands that people cannot type (user-invocable: false)"
@@ -126,10 +114,8 @@ def prepare(
     branch: str | None = None,
 ) -> RunRequest:
     """Read and check everything (kai NFR3, cat FR-2). Raises a CheckError or ArgumentError.
-
-    Commands that are not installed are only a warning: call `require_commands` where they must
-    be. `tree` and `branch` are those of a worktree that is still to be made; else the checkout's.
-    """
+    Commands that are not installed are only a warning: call `require_commands` where they must be.
+    `tree` and `branch` are those of a worktree that is still to be made; else the checkout's."""
     here = store.checkout.root
     root = tree or here
     settings = config.load(root)
@@ -137,7 +123,8 @@ def prepare(
     playbook = found_file.playbook
     if start and start not in playbook:
         raise _unknown_step(playbook, start)
-    children = _children(root, playbook, found_file)
+    has_children = any(step.child for step in playbook.steps)
+    children = Children(root).required(playbook, found_file) if has_children else {}
     below = [child.playbook for child in children.values()]
     policy = policy_files.in_force(root, playbook, settings, below)
     if policy is not None:
@@ -187,13 +174,6 @@ def prepare(
     )
 
 
-def _children(root: Path, playbook: Playbook, file: PlaybookFile) -> Mapping[str, PlaybookFile]:
-    """What the steps of the playbook can reach, by name. CheckError if a step could not run it."""
-    if not any(step.child for step in playbook.steps):
-        return {}
-    return Children(root).required(playbook, file)
-
-
 def begin(
     store: DiskStore,
     request: RunRequest,
@@ -203,14 +183,12 @@ def begin(
     reserved: str = "",
     driver: Driver = NO_DRIVER,
 ) -> str:
-    """The id of a session for this request: a pending one that matches it, else a new one.
-
-    `start` is the step to begin at, if not the first. `exports`: the driver gives its workers
-    variables. With `reserved`, an id, it is always a new session, of that id. `driver` says how
-    a new one is going to be driven. Nothing is created where this raises StateError:
-    `PB-STATE-OPEN` if another session is open in this checkout, `PB-STATE-SPECKIT` if what would
-    run first could not be launched.
-    """
+    """The id of a session for this request: a pending one that matches it, else a new one. `start`
+    is the step to begin at, if not the first. `exports`: the driver gives its workers variables.
+    With `reserved`, an id, it is always a new session, of that id. `driver` says how a new one is
+    going to be driven. Nothing is created where this raises StateError: `PB-STATE-OPEN` if another
+    session is open in this checkout, `PB-STATE-SPECKIT` if what would run first could not be
+    launched."""
     with store.creating():
         if pending := pending_session(store, request, reserved=reserved):
             return pending
@@ -229,10 +207,8 @@ def begin(
 
 
 def pending_session(store: DiskStore, request: RunRequest, *, reserved: str = "") -> str:
-    """The pending session that matches the request; empty where there is none.
-
-    StateError `PB-STATE-OPEN` if this checkout has another open session.
-    """
+    """The pending session that matches the request; empty where there is none. StateError
+    `PB-STATE-OPEN` if this checkout has another open session."""
     for session_id in open_here(store):
         if not reserved and _matches(store, session_id, request):
             return session_id
@@ -291,21 +267,17 @@ def another_is_open(store: DiskStore, session_id: str) -> StateError:
 def _on_default_branch(here: Checkout) -> tuple[str, ...]:
     if not here.branch or here.branch != default_branch(here.root):
         return ()
-    return (
-        f"this runs on {here.branch}, the repository's default branch; `playbook start` "
-        "makes a branch and a worktree of its own",
-    )
+    cure = "`playbook start` makes a branch and a worktree of its own"
+    return (f"this runs on {here.branch}, the repository's default branch; {cure}",)
 
 
 def _commands(steps: Sequence[Step], root: Path) -> dict[str, InstalledCommand | None]:
-    """The commands of the steps, None for those that are not installed."""
     index = CommandIndex(root, home=Path.home())
     commands = dict.fromkeys(step.command for step in steps if step.namespace == SLASH)
     return {command: index.resolve(command) for command in commands}
 
 
 def _asked(playbook: Playbook) -> Iterator[str]:
-    """The conditions of the steps that may run."""
     for step in playbook.steps:
         if step.autonomy is not Autonomy.SKIP:
             yield from step.conditions

@@ -71,14 +71,11 @@ class DiskStore:
         self, checkout: Checkout, *, clock: Clock = system_clock, seen_from: Path | None = None
     ) -> None:
         self.checkout = checkout
-        self.seen_from = seen_from or checkout.root
-        """Paths in messages are relative to this folder."""
+        self.seen_from = seen_from or checkout.root  # paths in messages are relative to it
         self._unfinished = UnfinishedSessions(checkout, checkout.root / SESSIONS)
         self.clock = SessionClock(checkout.runtime, clock)
-        self.notices: list[str] = []
-        """Sentences for the person: what was restored."""
-        self.moving = False
-        """Whether a person lets sessions of another branch be taken up on this one."""
+        self.notices: list[str] = []  # for the person: what was restored
+        self.moving = False  # a person lets sessions of another branch be taken up on this one
         self._known: dict[str, OpenSession] = {}
         self._held: dict[str, OpenSession] = {}
 
@@ -93,7 +90,6 @@ class DiskStore:
         return folder
 
     def runtime(self, session_id: str) -> Path:
-        """The session's folder in this worktree's git directory."""
         return self.checkout.runtime / valid_id(session_id)
 
     def _place(self, session_id: str) -> ABFile:
@@ -114,10 +110,8 @@ class DiskStore:
         return sorted({*self.ids(), *self.known()})
 
     def driven(self) -> list[str]:
-        """Open sessions that this worktree drives, including those whose folders are gone.
-
-        A child session is driven with its parent and is none of them.
-        """
+        """Open sessions that this worktree drives, including those whose folders are gone. A child
+        session is driven with its parent and is none of them."""
         return [name for name in self.known() if self._is_open(name)]
 
     def _has(self, session_id: str) -> bool:
@@ -154,11 +148,9 @@ class DiskStore:
     # ── reading, without the lock ───────────────────────────────────────────────────────────
 
     def manifest(self, session_id: str) -> Manifest:
-        """The session's manifest, without its lock. StateError if session.yaml is unreadable.
-
-        If this worktree drives the session, its runtime state counts: session.yaml may be out of
-        date after a crash, and may have been edited.
-        """
+        """The session's manifest, without its lock. If this worktree drives the session, its
+        runtime state counts: session.yaml may be out of date after a crash, and may have been
+        edited. StateError if session.yaml is unreadable."""
         path = self.folder(session_id) / "session.yaml"
         try:
             with self._explaining(session_id):
@@ -192,10 +184,8 @@ class DiskStore:
         return (known or self.manifest(session_id)).parent_session
 
     def journal(self, session_id: str) -> History:
-        """All entries of journal.yaml, which is parsed only if something else wrote it.
-
-        StateError if it cannot be read.
-        """
+        """All entries of journal.yaml, which is parsed only if something else wrote it. StateError
+        if it cannot be read."""
         folder, known = self.reading(session_id), self._recorded(session_id)
         path = folder / "journal.yaml"
         with self._explaining(session_id):
@@ -230,10 +220,8 @@ class DiskStore:
         return self.runtime(session_id) if gone else folder
 
     def require_worktree(self, session_id: str) -> None:
-        """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand.
-
-        It is made again only by `playbook repair --restore`.
-        """
+        """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand. It is made again
+        only by `playbook repair --restore`."""
         if not (self.checkout.root / ".git").exists():
             raise StateError(
                 "PB-STATE-NO-WORKTREE",
@@ -263,19 +251,16 @@ class DiskStore:
         driver: Driver = NO_DRIVER,
         inherited: Inherited = NOTHING_INHERITED,
     ) -> str:
-        """Create a pending session with its pinned files (kai FR11, FR12); returns its id.
-
-        It is there as a whole, with how it is driven, or not at all.
-
-        `definition` is the parsed `text`, if the caller has it. `session_id` is an id that was
-        reserved before. `children` are the texts of the playbooks that it can reach, by name.
-        `driver` says how the session is going to be driven, `inherited` what a child session has
-        of its parent.
-        """
+        """Create a pending session with its pinned files (kai FR11, FR12); returns its id. It is
+        there as a whole, with how it is driven, or not at all. `definition` is the parsed `text`,
+        if the caller has it. `session_id` is an id that was reserved before. `children` are the
+        texts of the playbooks that it can reach, by name. `driver` says how the session is going to
+        be driven, `inherited` what a child session has of its parent."""
         with self.creating():
             if not inherited.parent:
                 self.clock.start_anew()
             now = self.clock()
+            root, main = self.checkout.root, self.checkout.main_root
             session_id = session_id or self.reserve(now)
             made = Manifest(
                 session_id=session_id,
@@ -284,7 +269,7 @@ class DiskStore:
                 args=args,
                 status=SessionStatus.PENDING,
                 started_at=now,
-                worktree=self._worktree(),
+                worktree="" if root == main else os.path.relpath(root, main),
                 branch=self.checkout.branch,
                 driver=driver,
                 began_on=self.checkout.identity,
@@ -310,18 +295,12 @@ class DiskStore:
         """Reserve an id that no worktree has. `now` is ms since the epoch; None means the clock."""
         return reserve_id(self.checkout.ids, self.clock() if now is None else now, self._has)
 
-    def _worktree(self) -> str:
-        root, main = self.checkout.root, self.checkout.main_root
-        return "" if root == main else os.path.relpath(root, main)
-
     # ── opening ─────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def open(self, session_id: str) -> Iterator[OpenSession]:
-        """The session as it is now, held exclusively.
-
-        StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
-        """
+        """The session as it is now, held exclusively. StateError: `PB-STATE-NO-SESSION`,
+        `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`."""
         known = self._known.pop(session_id, None)
         if session_id in self._held:
             ensure_folder(self.runtime(session_id))
@@ -366,9 +345,7 @@ class DiskStore:
 
     def hold(self, session_id: str) -> None:
         """Drive the session alone from here on: what this process wrote counts, not the disk.
-
-        `open` then refuses every change by others but an answer at the open gate.
-        """
+        `open` then refuses every change by others but an answer at the open gate."""
         self._held[session_id] = self._present(session_id)
 
     def pinned(self, session_id: str) -> Pinned:
@@ -446,10 +423,8 @@ class DiskStore:
     def _load_away(
         self, known: Manifest, now: Standing, runtime: Runtime, place: ABFile
     ) -> OpenSession:
-        """The session while another branch is checked out, whose files stay as they are.
-
-        StateError PB-STATE-BRANCH if what is known here is not all that was written.
-        """
+        """The session while another branch is checked out, whose files stay as they are. StateError
+        PB-STATE-BRANCH if what is known here is not all that was written."""
         folder, private = self.folder(known.session_id), self.runtime(known.session_id)
         if not self._has_latest(folder, runtime) or self._is_tracked(folder):
             folder = private

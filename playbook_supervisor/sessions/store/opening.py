@@ -60,11 +60,9 @@ if TYPE_CHECKING:
 
 
 def on_disk(folder: Path, place: ABFile) -> Runtime | None:
-    """The runtime state that belongs to the journal as it is; None if it cannot be read.
-
-    If the last write ended before the journal, that is the former state. It may have been written
-    while another branch was checked out than the session's: the copies then count.
-    """
+    """The runtime state that belongs to the journal as it is; None if it cannot be read. If the
+    last write ended before the journal, that is the former state. It may have been written while
+    another branch was checked out than the session's: the copies then count."""
     try:
         runtime = Runtime.load(place)
         if runtime is None:
@@ -82,11 +80,9 @@ def on_disk(folder: Path, place: ABFile) -> Runtime | None:
 
 
 def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
-    """The session from its files and the runtime state, whose data must agree.
-
-    StateError `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout
-    are accepted, and what a crash left unfinished is finished.
-    """
+    """The session from its files and the runtime state, whose data must agree. StateError
+    `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout are accepted,
+    and what a crash left unfinished is finished."""
     known = {name: list(digests) for name, digests in runtime.digests.items()}
     pinned = pinned_inputs.load(folder, private, runtime)
     try:
@@ -104,14 +100,8 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     opened = with_items(
         OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
     )
-    opened.restate(
-        replace(
-            manifest,
-            driver=recorded.driver,
-            confirmed=recorded.confirmed,
-            branch=recorded.branch,
-        )
-    )
+    driver, confirmed, branch = recorded.driver, recorded.confirmed, recorded.branch
+    opened.restate(replace(manifest, driver=driver, confirmed=confirmed, branch=branch))
     if runtime.digests != known or project(manifest, state) != manifest:
         opened.write()
     else:
@@ -120,12 +110,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
 
 
 def create(
-    folder: Path,
-    private: Path,
-    place: ABFile,
-    runtime: Runtime,
-    manifest: Manifest,
-    pinned: Pinned,
+    folder: Path, private: Path, place: ABFile, runtime: Runtime, manifest: Manifest, pinned: Pinned
 ) -> OpenSession:
     """A new session, whose pinned files are written."""
     pinned = _bound(pinned, manifest)
@@ -146,10 +131,8 @@ def create(
 def adopt(
     folder: Path, private: Path, place: ABFile, accepted: Confirmation | None = None
 ) -> OpenSession:
-    """The session from its files alone: this worktree has no runtime state of it.
-
-    `accepted` is recorded in the same write: who accepted the files as they are.
-    """
+    """The session from its files alone: this worktree has no runtime state of it. `accepted` is
+    recorded in the same write: who accepted the files as they are."""
     runtime = Runtime()
     pinned = pinned_inputs.load(folder, private, runtime)
     data = integrity.read_file(folder, JOURNAL)
@@ -220,10 +203,8 @@ def _lags(runtime: Runtime, journaled: str) -> bool:
 def _read_edited(
     data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str
 ) -> ParsedJournal:
-    """A journal that something else wrote; its data must be those of the last one or the former.
-
-    StateError `PB-STATE-TAMPERED` if they are not.
-    """
+    """A journal that something else wrote; its data must be those of the last one or the former:
+    StateError `PB-STATE-TAMPERED`."""
     parsed = parse_journal(data, source)
 
     def difference() -> str:
@@ -245,11 +226,9 @@ def _read_edited(
 
 
 def reload(held: OpenSession) -> OpenSession:
-    """The session that this process drives, after something else has written its files.
-
-    StateError `PB-STATE-TAMPERED` if that was more than an answer. What this process wrote is then
-    put back into the git directory, so that later processes refuse the same change.
-    """
+    """The session that this process drives, after something else has written its files. StateError
+    `PB-STATE-TAMPERED` if that was more than an answer. What this process wrote is then put back
+    into the git directory, so that later processes refuse the same change."""
     held.place.read()  # the next write must be newer than what is there
     try:
         expected = _with_answers(held)
@@ -259,7 +238,9 @@ def reload(held: OpenSession) -> OpenSession:
             opened.save()  # the other half, too
     except StateError:
         with suppress(PlaybookError):
-            _put_back(held)
+            put_copies_back(held)
+            for _half in range(2):
+                held.place.write(held.written.runtime)
         raise
     return opened
 
@@ -279,12 +260,6 @@ def put_copies_back(held: OpenSession) -> None:
     files = {JOURNAL: held.written.journal.data, "session.yaml": held.written.manifest}
     for name, data in {**files, **held.pinned.files}.items():
         integrity.write_inside(held.private, name, data, durable=False)
-
-
-def _put_back(held: OpenSession) -> None:
-    put_copies_back(held)
-    for _half in range(2):
-        held.place.write(held.written.runtime)
 
 
 def _with_answers(held: OpenSession) -> Runtime:
@@ -345,27 +320,21 @@ def _entries(held: OpenSession) -> tuple[Entry, ...]:
 
 # ── sessions that are being created ───────────────────────────────────────────────────────────────
 
-_LOCK = "begin.lock"
-
 
 class UnfinishedSessions:
-    """Those of one checkout, which keeps its sessions in the folder `sessions`.
-
-    A process holds a lock while it creates a session, so the holder knows that no other process is
-    creating one. The temporary folder is made first and removed last, so it marks all leftovers.
-    """
+    """Those of one checkout, which keeps its sessions in the folder `sessions`. A process holds a
+    lock while it creates a session, so the holder knows that no other process is creating one. The
+    temporary folder is made first and removed last, so it marks all leftovers."""
 
     def __init__(self, checkout: Checkout, sessions: Path) -> None:
         self._checkout, self._sessions = checkout, sessions
-        self._lock = checkout.runtime / _LOCK
+        self._lock = checkout.runtime / "begin.lock"
         self._held = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No other process creates a session meanwhile. It may be nested.
-
-        After an error nothing is left of a session that was being created.
-        """
+        """No other process creates a session meanwhile. It may be nested. After an error nothing is
+        left of a session that was being created."""
         if self._held:
             yield
             return
@@ -389,8 +358,8 @@ class UnfinishedSessions:
         text: bytes,
         definition: Playbook | None,
         policy: Policy | None,
-        children: Mapping[str, bytes] = pinned_inputs.NO_CHILDREN,
-        settings: bytes | None = None,
+        children: Mapping[str, bytes],
+        settings: bytes | None,
     ) -> OpenSession:
         """Write all files of a new session; the last act gives its folder the name `folder`."""
         private, runtime = self._checkout.runtime / made.session_id, Runtime()

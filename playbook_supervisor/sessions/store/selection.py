@@ -35,19 +35,14 @@ _LISTED = 4  # sessions that an error names
 
 
 class SelectedSession(Record):
-    """The selected session, and other open ones."""
-
     session_id: str
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # other open ones
 
 
 def choose(store: DiskStore, named: str = "") -> SelectedSession:
-    """The session of that name, which may be abbreviated, else the one of this worktree.
-
-    The name of a child session means the one that a person began.
-    StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if only its files are
-    here and it lives in another worktree.
-    """
+    """The session of that name, which may be abbreviated, else the one of this worktree. The name
+    of a child session means the one that a person began. StateError `PB-STATE-NO-SESSION` if there
+    is none, `PB-STATE-ELSEWHERE` if only its files are here and it lives in another worktree."""
     if named:
         name = full_id(store.found(), named)
         if not store.drives(name):
@@ -67,10 +62,8 @@ def choose(store: DiskStore, named: str = "") -> SelectedSession:
 
 
 def open_here(store: DiskStore) -> list[str]:
-    """The open sessions of this worktree and of the branch that is checked out in it.
-
-    The first is the one that would be selected.
-    """
+    """The open sessions of this worktree and of the branch that is checked out in it, the one that
+    would be selected first."""
     return _driven_here(store) or _open_here(store, _known(store))
 
 
@@ -93,10 +86,8 @@ def on_branch(store: DiskStore, session_id: str) -> bool:
 
 
 def top_of(store: DiskStore, session_id: str) -> str:
-    """The session that a person began: this one, or the one of whose tree it is.
-
-    A session that cannot be read counts as one of its own.
-    """
+    """The session that a person began: this one, or the one of whose tree it is. A session that
+    cannot be read counts as one of its own."""
     seen = [session_id]
     with suppress(StateError):
         while (parent := store.parent(seen[-1])) and parent not in seen:
@@ -104,15 +95,10 @@ def top_of(store: DiskStore, session_id: str) -> str:
     return seen[-1]
 
 
-# ── names ───────────────────────────────────────────────────────────────────────────────────
-
-
 def full_id(ids: Iterable[str], named: str) -> str:
-    """The id that `named` abbreviates; `named` itself if there is none.
-
-    It is the beginning or the end of an id, or begins its last part. StateError
-    PB-STATE-NO-SESSION, which lists them, if there are several.
-    """
+    """The id that `named` abbreviates; `named` itself if there is none. It is the beginning or the
+    end of an id, or begins its last part. StateError PB-STATE-NO-SESSION, which lists them, if
+    there are several."""
     found = sorted(id_ for id_ in ids if _abbreviates(named, id_))
     if named in found or not found:
         return named
@@ -155,15 +141,10 @@ def description(known: Manifest) -> str:
     return f"{known.session_id} ({', '.join(filter(None, map(first_line, (words, state, whose))))})"
 
 
-# ── which worktree ──────────────────────────────────────────────────────────────────────────
-
-
 def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
-    """The other worktree of this repository in which a session lives; None if there is none.
-
-    It is the one whose runtime state knows the session, else the one that has its branch, else the
-    one whose path it names. A path alone proves nothing: in another clone it leads elsewhere.
-    """
+    """The other worktree of this repository in which a session lives; None if there is none. It is
+    the one whose runtime state knows the session, else the one that has its branch, else the one
+    whose path it names. A path alone proves nothing: in another clone it leads elsewhere."""
     others = [*checkout.others(here)]
     place = _place(here, known)
     for other in others:
@@ -178,13 +159,9 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
 
 def _require_home(store: DiskStore, known: Manifest) -> None:
     if place := home_elsewhere(store.checkout, known):
-        raise StateError(
-            "PB-STATE-ELSEWHERE",
-            f"session {known.session_id} lives in another worktree",
-            where=str(place),
-            guidance=f"Continue there: cd {shlex.quote(str(place))} && claude, "
-            "then /playbook.resume.",
-        )
+        way = f"cd {shlex.quote(str(place))} && claude, then /playbook.resume."
+        said, where = f"session {known.session_id} lives in another worktree", str(place)
+        raise StateError("PB-STATE-ELSEWHERE", said, where=where, guidance=f"Continue there: {way}")
 
 
 def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
@@ -194,11 +171,9 @@ def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
 
 
 def _belongs_here(here: Checkout, known: Manifest) -> bool:
-    """Whether a session that nothing local is known of is this worktree's.
-
-    It is if it began here, or by its branch. Where no branch is checked out (in CI, say), or none
-    is recorded, its place decides.
-    """
+    """Whether a session that nothing local is known of is this worktree's. It is if it began here,
+    or by its branch. Where no branch is checked out (in CI, say), or none is recorded, its place
+    decides."""
     if known.legacy:
         return False
     if known.began_on == here.identity:
@@ -220,9 +195,6 @@ def _place(here: Checkout, known: Manifest) -> Path:
     return (here.main_root / known.worktree).resolve()
 
 
-# ── which of several ────────────────────────────────────────────────────────────────────────
-
-
 def _known(store: DiskStore) -> list[Manifest]:
     """The manifests that can be read, without children: a broken one must not hide the others."""
     found = _read(store, [name for name in store.found() if SESSION_ID.match(name)])
@@ -232,10 +204,8 @@ def _known(store: DiskStore) -> list[Manifest]:
 def _read(store: DiskStore, names: Iterable[str]) -> list[Manifest]:
     found = []
     for name in names:
-        try:
+        with suppress(PlaybookError):
             found.append(store.manifest(name))
-        except PlaybookError:
-            continue
     return found
 
 

@@ -34,11 +34,9 @@ _CONFIDENTIAL = (
 
 class SettingsChange(Record):
     """How the project's settings differ from those that a session keeps, for a person at a gate.
-
     `lines` are those of a unified diff, without values that look like secrets; none if there are
     too many to show: what a person has not seen is not taken over at a gate. `digest` is that of
-    the project's file.
-    """
+    the project's file."""
 
     keys: tuple[str, ...]
     lines: tuple[str, ...]
@@ -51,10 +49,8 @@ class SettingsChange(Record):
 
 
 def change(root: Path, folder: Path, kept: Config) -> SettingsChange | None:
-    """What differs from the settings `kept` in the session's folder; None if nothing does.
-
-    Settings that cannot be read are no change: they cannot be taken over.
-    """
+    """What differs from the settings `kept` in the session's folder; None if nothing does. Settings
+    that cannot be read are no change: they cannot be taken over."""
     try:
         data = session_settings.text(root)
         before = read_bytes(folder / session_settings.FILE)
@@ -86,13 +82,11 @@ def take(
     decided: Resolution,
     by: Principal,
 ) -> None:
-    """Let the session of this gate, and those above it, run under the project's settings.
-
-    `lineage` are the ids of these sessions, from the top one down to the gate's own.
-    `seen` is the digest, or its first digits, of those that the person has seen: ArgumentError
-    PB-ARG-ANSWER without one, StateError PB-STATE-CHANGED if they are others now. PolicyError where
-    a policy does not let `by` answer; CheckError for settings that are not valid.
-    """
+    """Let the session of this gate, and those above it, run under the project's settings. `lineage`
+    are the ids of these sessions, from the top one down to the gate's own. `seen` is the digest, or
+    its first digits, of those that the person has seen: ArgumentError PB-ARG-ANSWER without one,
+    StateError PB-STATE-CHANGED if they are others now. PolicyError where a policy does not let `by`
+    answer; CheckError for settings that are not valid."""
     root = store.checkout.root
     data = session_settings.text(root)
     session_settings.read_settings(data, config.FILE)
@@ -100,14 +94,11 @@ def take(
         opened.policy.admit(asked.member.step.id, asked.reason, decided, by.name, by.role)
         found = change(root, opened.folder, opened.config)
     if found is None:
-        raise StateError(
-            "PB-STATE-CHANGED", "the project's settings are those of the session: nothing to take"
-        )
+        said = "the project's settings are those of the session: nothing to take"
+        raise StateError("PB-STATE-CHANGED", said)
     if len(seen) < _DIGITS or not digest(data).startswith(seen):
-        what = (
-            "; ".join(map(one_line, found.lines))
-            or f"more than can be shown: {', '.join(found.keys)}"
-        )
+        what = "; ".join(map(one_line, found.lines))
+        what = what or f"more than can be shown: {', '.join(found.keys)}"
         kind = StateError if seen else ArgumentError
         raise kind(
             "PB-STATE-CHANGED" if seen else "PB-ARG-ANSWER",
@@ -120,10 +111,8 @@ def take(
 
 def difference(root: Path, pinned: Pinned) -> tuple[str, bytes | None]:
     """How the project's settings differ from the session's, in one sentence; empty if they do not.
-
     With the settings that were compared, None if there is no reading them. Settings that are not
-    valid differ, too. The session's own settings apply in any case.
-    """
+    valid differ, too. The session's own settings apply in any case."""
     data = None
     try:
         data = session_settings.text(root)
@@ -157,10 +146,8 @@ def pin_missing(store: DiskStore, session_id: str) -> tuple[Pinned, str]:
 
 
 def accept(store: DiskStore, session_id: str, by: Principal, data: bytes | None = None) -> None:
-    """Run under the project's present settings, or these; session.yaml records who said so.
-
-    It does so first: after a crash there are no settings in force that no person has accepted.
-    """
+    """Run under the project's present settings, or these; session.yaml records who said so. It does
+    so first: after a crash there are no settings in force that no person has accepted."""
     data = session_settings.text(store.checkout.root) if data is None else data
     settings = session_settings.read_settings(data, config.FILE)
     with store.open(session_id) as opened:

@@ -25,16 +25,13 @@ if TYPE_CHECKING:
 
 
 class Snapshot(Record):
-    """What is outstanding in a session, and how far it is. `events` led here, oldest first.
-
-    `store` is where the session is kept. `policy` is what the project asks of it beyond the
-    playbook, `config` the settings that it runs under, `launches` what was known when each attempt
-    of the due phase was launched. `notices` are sentences for the person: what was restored or
-    committed, or deserves a warning.
-
-    `children` are the snapshots of child sessions, by the attempt that each works for. The
-    directive is then that of the whole tree: first the attempts that run, then the first gate.
-    """
+    """What is outstanding in a session, and how far it is. `events` led here, oldest first. `store`
+    is where the session is kept. `policy` is what the project asks of it beyond the playbook,
+    `config` the settings that it runs under, `launches` what was known when each attempt of the due
+    phase was launched. `notices` are sentences for the person: what was restored or committed, or
+    deserves a warning. `children` are the snapshots of child sessions, by the attempt that each
+    works for. The directive is then that of the whole tree: first the attempts that run, then the
+    first gate."""
 
     store: DiskStore = field(repr=False, compare=False)
     manifest: Manifest
@@ -67,7 +64,6 @@ class Snapshot(Record):
 
     @property
     def progress(self) -> str:
-        """`7/8 steps`."""
         return progress(self.done, self.total)
 
     @property
@@ -98,7 +94,6 @@ class Snapshot(Record):
         return any(member.id not in launched for member in running(self))
 
     def without_events(self) -> Snapshot:
-        """A copy that reports nothing new."""
         return replace(self, events=(), notices=())
 
     def after(self, earlier: Snapshot) -> Snapshot:

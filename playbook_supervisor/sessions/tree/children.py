@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import CODES, ArgumentError, CheckError, StateError
@@ -32,25 +31,20 @@ from playbook_supervisor.system.git.git_process import branches
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.kernel.model import Playbook, Step
+    from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.settings.config import Config
     from playbook_supervisor.sessions.steps.open_session import OpenSession
     from playbook_supervisor.sessions.store.disk_store import DiskStore
 
-_BELOW = r"(?s)the child session (\S+) failed at (.*)"
-"""The error of a step whose child has failed."""
-
-# ── its beginning ───────────────────────────────────────────────────────────────────────────
+_BELOW = r"(?s)the child session (\S+) failed at (.*)"  # the error of a step whose child failed
 
 
 def create_missing(
     store: DiskStore, child: str, parent: str, top: str, attempt: Attempt
 ) -> Failure | None:
-    """Create the child's session unless it is there; why that cannot be, if it cannot.
-
-    `top` is the session that a person began. A process that was killed may have left the child's id
-    in the parent's journal, and no child.
-    """
+    """Create the child's session unless it is there; why that cannot be, if it cannot. `top` is the
+    session that a person began. A process that was killed may have left the child's id in the
+    parent's journal, and no child."""
     with store.open(parent) as opened:
         manifest, playbook, config = opened.manifest, opened.playbook, opened.config
         settings = opened.pinned.files.get(session_settings.FILE)
@@ -62,7 +56,8 @@ def create_missing(
         try:
             values = playbook.values(manifest.args, attempt.step)
             found = pinned.child(attempt.step.child)
-            given = _mapped(attempt.step, values)
+            mapped = fill(json.loads(attempt.step.options or "{}"), values, {}).get("args", {})
+            given = [f"{name}={value}" for name, value in mapped.items() if value != ""]
             feature, args = _args(store, found.playbook, given, config)
         except (ArgumentError, CheckError, StateError) as error:
             message = f"its child session cannot begin: {error.message}"
@@ -86,13 +81,6 @@ def too_deep(limit: int) -> Failure:
     return Failure("PB-STEP-DEPTH", message, CODES["PB-STEP-DEPTH"], lasts=True)
 
 
-def _mapped(step: Step, values: Mapping[str, str]) -> list[str]:
-    """The args that the step maps, as a person would give them."""
-    options = fill(json.loads(step.options or "{}"), values, {})
-    mapped = options.get("args", {})
-    return [f"{name}={value}" for name, value in mapped.items() if value != ""]
-
-
 def _args(
     store: DiskStore, playbook: Playbook, given: list[str], config: Config
 ) -> tuple[str, dict[str, str]]:
@@ -107,15 +95,10 @@ def _args(
     return feature, without_absent_checks(playbook, args, config.checks)
 
 
-# ── its end ─────────────────────────────────────────────────────────────────────────────────
-
-
 def outcome(store: DiskStore, ended: Snapshot) -> Outcome:
-    """What the end of the child means for its parent's step.
-
-    Its data are `session`, `status` and `output`. The cause of a failure is the child's own error
-    code, so that the step's error policy can name it.
-    """
+    """What the end of the child means for its parent's step, with `session`, `status` and `output`
+    as data. A failure has the child's own error code, so that the step's error policy can name
+    it."""
     with store.open(ended.session_id) as opened:
         opened.copy()  # the last time: nothing opens it again
         text, output = _last_output(opened)
@@ -123,14 +106,9 @@ def outcome(store: DiskStore, ended: Snapshot) -> Outcome:
     if ended.manifest.status is SessionStatus.COMPLETED:
         return Outcome(output=text, data=data)
     entry = _failing(ended)
-    code = entry.error_codes[0]
-    failure = Failure(
-        CHILD,
-        _what_failed(ended.session_id, entry),
-        entry.error_guidance or f"`playbook show {ended.session_id}` has its steps.",
-        code,
-        entry.error_lasts,
-    )
+    message = _what_failed(ended.session_id, entry)
+    guidance = entry.error_guidance or f"`playbook show {ended.session_id}` has its steps."
+    failure = Failure(CHILD, message, guidance, entry.error_codes[0], entry.error_lasts)
     return Outcome(failure, text, data=data)
 
 
@@ -142,17 +120,14 @@ def _what_failed(session: str, entry: Entry) -> str:
 
 
 def _failing(ended: Snapshot) -> Entry:
-    """The entry with which a failed session ended."""
     where = positions(ended.state)
     failed = [each for each in ended.state.entries if where[each.step_id] is Position.FAILED]
     return failed[-1]
 
 
 def _last_output(opened: OpenSession) -> tuple[str, Any]:
-    """The last output of the session as text, and as the data of a step that promises JSON.
-
-    It is kept for the last step; of another one, if that left none, the journal has the last words.
-    """
+    """The last output of the session as text, and as the data of a step that promises JSON: that of
+    the last step, which is kept, else the last words in the journal."""
     found = step_data.data_of(opened, last_speaker(opened.playbook))
     if found is not None and found.stdout is not None:
         return found.stdout, found.json if found.has_json else found.stdout

@@ -60,9 +60,7 @@ _NOT_CREATED = frozenset({"PB-STATE-NO-SESSION", "PB-STATE-REFUSED"})
 
 class _Unreported(Record, frozen=False):
     """What has happened and no snapshot of the tree has reported yet: an error came between.
-
-    `below` are the snapshots of the children to which the events belong.
-    """
+    `below` are the snapshots of the children to which the events belong."""
 
     events: list[Event] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -70,10 +68,8 @@ class _Unreported(Record, frozen=False):
 
 
 class SessionTree:
-    """A session of one worktree, and its children. Never talks to people or agents.
-
-    `parent` is the tree of the session that a child works for.
-    """
+    """A session of one worktree, and its children. Never talks to people or agents. `parent` is the
+    tree of the session that a child works for."""
 
     def __init__(
         self,
@@ -90,8 +86,7 @@ class SessionTree:
         self.engine: SessionEngine = SessionEngine(
             store, session_id, options, depth=depth, max_depth=max_depth
         )
-        self._children: dict[str, SessionTree] = {}
-        """Those of the attempts that are under way, by the attempt's own id."""
+        self._children: dict[str, SessionTree] = {}  # of attempts under way, by their own ids
         self._unreported = _Unreported()
         self._held = self._exists = False
 
@@ -123,9 +118,7 @@ class SessionTree:
         self, start: str = "", *, retry: bool = False, driver: Driver | None = None
     ) -> Snapshot:
         """Begin a pending session, resume a failed one if `retry`, else answer the due checks.
-
-        `driver`: also remember that the session is driven in this way.
-        """
+        `driver`: also remember that the session is driven in this way."""
         above = self._begun_above()
         return self._with_advanced_children(
             self.engine.go_on(start, above, retry=retry, driver=driver)
@@ -150,10 +143,8 @@ class SessionTree:
         )
 
     def asked(self, attempt_id: str, reason: GateReason, request: Mapping[str, object]) -> Snapshot:
-        """A running attempt's agent asks a person, and waits: the gate is journaled.
-
-        `request` is what it asks for, as the gate keeps it: plain data, harmless, without secrets.
-        """
+        """A running attempt's agent asks a person, and waits: the gate is journaled. `request` is
+        what it asks for, as the gate keeps it: plain data, harmless, without secrets."""
         if self._below(attempt_id, lambda child, own_id: child.asked(own_id, reason, request)):
             return self.look()
         return self._with_children(
@@ -161,18 +152,11 @@ class SessionTree:
         )
 
     def answer(
-        self,
-        gate_id: str,
-        resolution: Resolution,
-        text: str,
-        by: Principal,
-        at: int | None = None,
+        self, gate_id: str, resolution: Resolution, text: str, by: Principal, at: int | None = None
     ) -> Snapshot:
         """A human decided at a gate, now or at a former time; call `advance` for what follows.
-
         PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
-        answer.
-        """
+        answer."""
         if self._below(gate_id, lambda child, own: child.answer(own, resolution, text, by, at)):
             return self.look()
         now = self.store.clock()
@@ -240,11 +224,8 @@ class SessionTree:
         return min((wait for wait in waits if wait), default=0.0)
 
     def copy(self) -> None:
-        """Keep copies of the files in the git directory, those of the children too.
-
-        A worker may be removing the folder at this moment, as `git switch` does: the next call
-        then restores it.
-        """
+        """Keep copies of the files in the git directory, those of the children too. A worker may be
+        removing the folder at this moment, as `git switch` does: the next call then restores it."""
         for each in self._family():
             if not self.store.copied(each.id):
                 with suppress(StorageError), each.store.open(each.id) as opened:
@@ -259,7 +240,6 @@ class SessionTree:
 
     @property
     def config(self) -> Config:
-        """The settings that the session runs under."""
         return self.store.pinned(self.id).config
 
     def worker_file(self, attempt: Attempt) -> Path:
@@ -275,13 +255,11 @@ class SessionTree:
             return None
 
     def log_file(self, attempt: Attempt) -> Path:
-        """The log of the attempt."""
         from playbook_supervisor.sessions.steps.attempt_log import log_path
 
         return log_path(self.of(attempt).private, attempt.own_id)
 
     def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
-        """What the attempt's worker is given."""
         from playbook_supervisor.sessions.engine.work import work_of
 
         return work_of(self.root, snapshot.of(attempt), attempt, self.input_of(attempt))
@@ -321,10 +299,8 @@ class SessionTree:
         return (*(self.parent._lineage() if self.parent else ()), self.id)
 
     def child(self, place: str) -> SessionTree:
-        """The tree of the session that works for an attempt of this one that is under way.
-
-        It may still be to be created. StateError PB-STATE-REFUSED if there is none.
-        """
+        """The tree of the session that works for an attempt of this one that is under way, and may
+        still be to be created. StateError PB-STATE-REFUSED if there is none."""
         if place in self._children:
             return self._children[place]
         with self.store.open(self.id) as opened:
@@ -333,11 +309,7 @@ class SessionTree:
         if not sessions.get(place):
             raise StateError("PB-STATE-REFUSED", f"no child session works for {place}")
         child = SessionTree(
-            self.store,
-            sessions[place],
-            self.engine.options,
-            parent=self,
-            max_depth=max_depth,
+            self.store, sessions[place], self.engine.options, parent=self, max_depth=max_depth
         )
         child.engine.watch = lambda attempt, check: self.engine.watch(
             _within(place, attempt), check
@@ -362,11 +334,9 @@ class SessionTree:
             yield from child._family()
 
     def _below(self, path: str, act: Callable[[SessionTree, str], Snapshot]) -> bool:
-        """Let a child act on what it knows by the rest of the path; False if it names none.
-
-        StateError PB-STATE-REFUSED if it is no attempt of this session. Nothing happens if the
-        attempt that the child works for has returned: what the path names is settled.
-        """
+        """Let a child act on what it knows by the rest of the path; False if it names none. Nothing
+        happens if the attempt that the child works for has returned: what the path names is
+        settled. StateError PB-STATE-REFUSED if it is no attempt of this session."""
         place, slash, rest = path.partition("/")
         if slash and not self._has_returned(place):
             self._report_later(place, act(self.child(place), rest))
@@ -530,11 +500,9 @@ def _rank(one: Ask | Check) -> int:
     return 0 if one.place is Place.DURING else 1
 
 
-def _within(place: str, attempt: Attempt) -> Attempt:
-    """The attempt of a child as its parent knows it."""
+def _within(place: str, attempt: Attempt) -> Attempt:  # as its parent knows it
     return replace(attempt, within=f"{place}/{attempt.within}".rstrip("/"))
 
 
-def _inner(attempt: Attempt) -> Attempt:
-    """The attempt of a child as the child knows it."""
+def _inner(attempt: Attempt) -> Attempt:  # as the child knows it
     return replace(attempt, within=attempt.within.partition("/")[2])
