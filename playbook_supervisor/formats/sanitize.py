@@ -105,10 +105,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, allowed: Iterable[str], form: str = "{}") -> str:
-    """ "Did you mean `plan`? ", for the beginning of a guidance; empty if no word is similar.
-
-    `form` is how the word is written: `${}`.
-    """
+    """ "Did you mean `plan`? ", for a guidance, or nothing. `form`: how it is written, `${}`."""
     near = nearest(word, allowed)
     return f"Did you mean `{form.format(near)}`? " if near else ""
 

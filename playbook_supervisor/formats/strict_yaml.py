@@ -78,9 +78,8 @@ _EXPLANATIONS = (
 def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
     """The one document of a file; an empty file is the empty `Plain`.
 
-    `source` is the file's name for messages; if it ends in `.json`, the file is read as JSON.
-    `limit` is the most bytes, and so limits the number of values.
-    CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the position.
+    `source` is its name in messages; one that ends in `.json` is read as JSON. `limit` is the most
+    bytes, and limits the values. CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the position.
     """
     text = decode(data, source, limit)
     if source.endswith(".json"):

@@ -171,10 +171,9 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
 
 
 def required_before(step: Step, lacking: Sequence[str] = ()) -> GateReason | None:
-    """The gate that a step has before it where nothing has failed.
+    """The gate that a step has before it where nothing has failed; `lacking` are tools to allow.
 
-    `lacking` are the tools that it needs and that are not allowed yet. One question is enough: an
-    approval covers the step's tools, and both cover `gate_always`.
+    One question is enough: an approval covers the step's tools, and both cover `gate_always`.
     """
     if step.is_checkpoint:
         return G.CHECKPOINT

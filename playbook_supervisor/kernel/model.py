@@ -223,13 +223,10 @@ class Playbook(Record, slots=False):
         return step_id in self._by_id or self._is_item(step_id)
 
     def step(self, step_id: str) -> Step:
-        """The step with this id, which may be an item of a loop; KeyError if there is none.
-
-        The `when` of a loop is asked once, so an item has none.
-        """
+        """The step with this id, which may be an item of a loop; KeyError if there is none."""
         if self._is_item(step_id):
             loop = self._by_id[base_of(step_id)]
-            item = replace(loop, id=step_id, for_each=None, when="")
+            item = replace(loop, id=step_id, for_each=None, when="")  # it is asked for the loop
             return self.bind(item) if self.bind else item
         return self._by_id[step_id]
 

@@ -61,10 +61,7 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
 
 @cached_query
 def positions(state: State) -> Mapping[str, Position]:
-    """Step id → position, for the members of the due phase, in order.
-
-    A person who skips a loop at its gate skips all items that have not begun.
-    """
+    """Step id → position, for the members of the due phase, in order."""
     where = {step.id: position(step, state.attempts(step.id)) for step in state.phase or ()}
     if state.loop is not None and any(map(gates.skips_loop, state.entries)):
         return {name: Position.SKIPPED if at is Position.DUE else at for name, at in where.items()}

@@ -106,10 +106,7 @@ def read_outputs(
 
 
 def spawn_silent(argv: Sequence[str], *, stdin: int) -> int:
-    """Start a program of ours, in a group of its own, that prints nothing and reads `stdin`.
-
-    OSError if that is impossible.
-    """
+    """Start a program of ours, in its own group, that prints nothing and reads `stdin`. OSError."""
     actions = [
         (os.POSIX_SPAWN_DUP2, stdin, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
