@@ -30,6 +30,8 @@ from playbook_supervisor.commands.install import init
 
 REPOSITORY = Path(__file__).parent.parent
 CLIENT = Path(__file__).parent / "claude"
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+"""A file system in memory and the bytes that the tests want there: on a disk, they take longer."""
 
 settings.register_profile(
     "full",
@@ -58,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     environment = isolation_guard.clean_environment(scratch)
     os.environ.clear()
     os.environ.update(environment)
+    places = [Path(tempfile.gettempdir())]
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
+        places.append(MEMORY)
     os.umask(0o022)
     time.tzset()
     leave_terminal()
@@ -68,7 +74,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # In the background of a script, SIGINT is ignored; the processes that tests start inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    places = [Path(tempfile.gettempdir())]
     if config.option.basetemp:
         places.append(Path(config.option.basetemp).absolute())
     config.stash[GUARD] = isolation_guard.install(REPOSITORY, *places)
