@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import permissions
-from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
@@ -195,6 +194,8 @@ def _step_kinds(
 ) -> Iterator[Problem]:
     if playbook.version == "1.0":
         return
+    from playbook_supervisor.drivers.step_kinds import Site, findings
+
     for each in findings(playbook, Site(root, config) if root and config else None):
         error = each.error
         severity: Severity = "error" if each.certain else "warning" if each.fatal else "note"
