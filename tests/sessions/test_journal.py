@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from support.hypothesis_strategies import TRICKY, entries, times
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.formats.fields import UnfitError
+from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.timestamps import from_time, to_time
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import (
@@ -31,8 +31,8 @@ from playbook_supervisor.sessions.files.journal import (
     durations,
     emit_entry,
     entry_mapping,
+    entry_of,
     parse_journal,
-    read_entry,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
@@ -351,7 +351,7 @@ def test_any_bytes_are_a_journal_or_raise_a_clear_error(data: bytes) -> None:
 
 def test_an_entry_that_does_not_fit_names_its_key() -> None:
     with pytest.raises(UnfitError, match="trigger") as caught:
-        read_entry({**entry_mapping(DONE), "trigger": "mood"})
+        entry_of(Fields({**entry_mapping(DONE), "trigger": "mood"}))
     assert caught.value.key == "trigger"
 
 

@@ -66,7 +66,7 @@ def find(runtime: Runtime, key: str, tree: str) -> Proof | None:
 
 
 def add(runtime: Runtime, proof: Proof) -> None:
-    """Keep the proof, instead of an older one of the same check and tree."""
+    """Note the proof, instead of an older one of the same check and tree."""
     others = [
         each for each in runtime.proofs if (each["key"], each["tree"]) != (proof.key, proof.tree)
     ]

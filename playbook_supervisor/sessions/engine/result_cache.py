@@ -133,8 +133,8 @@ def _sweep(records: Path) -> None:
             remove(file)
 
 
-class _TooMuchError(Exception):
-    """The files of a key are too many, or too large, to be compared."""
+class _TooMuchError(Exception):  # the files of a key are too many, or too large
+    pass
 
 
 def _key(opened: OpenSession, root: Path, step: Step, patterns: tuple[str, ...]) -> str:

@@ -100,7 +100,6 @@ class SessionEngine:
 
     @property
     def private(self) -> Path:
-        """The session's local folder, in the git directory."""
         return self.store.runtime(self.id)
 
     def worker_file(self, attempt_id: str) -> Path:
@@ -110,7 +109,6 @@ class SessionEngine:
     # ── what is observed ────────────────────────────────────────────────────────────────────
 
     def look(self) -> Snapshot:
-        """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
             return take_snapshot(self.store, opened)
 
@@ -146,7 +144,6 @@ class SessionEngine:
         return Begun(now, first)
 
     def lose(self, attempt: Attempt) -> Snapshot:
-        """A launched attempt's worker has gone: its postconditions say whether it had finished."""
         from playbook_supervisor.sessions.steps import evidence
 
         with self.store.open(self.id) as opened:
@@ -164,14 +161,12 @@ class SessionEngine:
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
     def input_of(self, step: Step) -> str:
-        """What the step reads of an earlier step's output; StepError PB-STEP-DATA."""
         from playbook_supervisor.sessions.steps import step_data
 
         with self.store.open(self.id) as opened:
             return step_data.input_of(opened, step)
 
     def environment(self, known: Snapshot) -> dict[str, str]:
-        """Variables that point the project's own tools at the session's feature."""
         return self._point_speckit(self._workspace(known, self._checkout()))
 
     def keep_proof(self, made: str) -> str:

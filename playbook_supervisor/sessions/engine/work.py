@@ -161,15 +161,8 @@ def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
     begins = f"This step was tried before ({former.id}), and that attempt did not succeed."
     if former.error_code == UNTIL:
         begins = f"This step is repeated until something holds; {former.id} was the round before."
-    lines = [
-        begins,
-        *_why(former),
-        *quoted(printed),
-        *_asked(former),
-        *_words(attempts[-2:]),
-        "What it wrote may still be there.",
-    ]
-    return defused("\n".join(lines))
+    lines = [begins, *_why(former), *quoted(printed), *_asked(former), *_words(attempts[-2:])]
+    return defused("\n".join([*lines, "What it wrote may still be there."]))
 
 
 def _why(former: Entry) -> Iterator[str]:
@@ -187,7 +180,6 @@ def _why(former: Entry) -> Iterator[str]:
 
 
 def _asked(former: Entry) -> Iterator[str]:
-    """What the agent asked people in the attempt before, and what they answered."""
     for gate in former.gates:
         if gate.place is not Place.DURING or gate.resolution is None:
             continue

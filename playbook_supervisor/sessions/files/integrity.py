@@ -60,9 +60,8 @@ def wrong_duration(data: bytes, entries: Sequence[Entry], source: str) -> str:
 
 def manifest_difference(recorded: Manifest, found: Manifest) -> str:
     """The first difference of the manifests; empty if there is none."""
-    if recorded == found:
-        return ""
-    return f"it was changed by something else: {_changed(recorded, found)}"
+    same = recorded == found
+    return "" if same else f"it was changed by something else: {_changed(recorded, found)}"
 
 
 def tampered(message: str, source: str) -> StateError:
@@ -209,11 +208,8 @@ def _difference(known: Entry | None, found: Entry | None) -> str:
 
 def _changed(known: Record, found: Record) -> str:
     """The first key in which two records of one kind differ, with both values."""
-    key, mine, theirs = next(
-        (key, getattr(known, key), getattr(found, key))
-        for key in fields(known)
-        if getattr(known, key) != getattr(found, key)
-    )
+    key = next(key for key in fields(known) if getattr(known, key) != getattr(found, key))
+    mine, theirs = getattr(known, key), getattr(found, key)
     while isinstance(mine, tuple) and isinstance(theirs, tuple) and len(mine) == len(theirs):
         mine, theirs = next(each for each in zip(mine, theirs, strict=True) if each[0] != each[1])
     if isinstance(mine, Record) and isinstance(theirs, Record):

@@ -108,15 +108,11 @@ def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
 # ── text → entry ──────────────────────────────────────────────────────────────────────────
 
 
-def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
-    """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key. Values
-    are those of `strict_yaml` or of JSON; unknown keys are a person's notes. In a `legacy` entry
-    (kai's own) empty strings are absent values, an open entry without a gate before its step counts
-    as launched, and `decision` may be missing."""
-    return entry_of(Fields(mapping), legacy=legacy)
-
-
 def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
+    """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
+    Unknown keys are a person's notes. In a `legacy` entry (kai's own) empty strings are absent
+    values, an open entry without a gate before its step counts as launched, and `decision` may be
+    missing."""
     """The entry that these fields describe; raises `UnfitError`."""
     status = fields.word("status", EntryStatus)
     decision = fields.maybe_word("decision", Decision) if legacy else None
@@ -288,7 +284,7 @@ def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Ent
             path, "an entry must be a mapping with `step_id`, `status` and so on"
         )
     try:
-        return read_entry(item, legacy=legacy)
+        return entry_of(Fields(item), legacy=legacy)
     except UnfitError as unfit:
         raise document.corrupt((*path, unfit.key), str(unfit)) from None
 
@@ -374,13 +370,8 @@ class JournalText(Record):
         """The text of a journal just parsed, whose last `due` entries may still change."""
         spans = parsed.spans[len(parsed.spans) - due :]
         begin = spans[0][0] if spans else parsed.end
-        return cls(
-            past=data[:begin],
-            due=tuple(data[start:stop] for start, stop in spans),
-            rest=data[parsed.end :],
-            indent=parsed.indent,
-            hollow=parsed.hollow,
-        )
+        pieces = tuple(data[start:stop] for start, stop in spans)
+        return cls(data[:begin], pieces, data[parsed.end :], parsed.indent, parsed.hollow)
 
     def with_entry(self, index: int, before: Entry, after: Entry) -> JournalText:
         """Change the entry at `index` of the due phase; a person's notes in it are kept."""
@@ -408,7 +399,6 @@ class JournalText(Record):
         return replace(self, past=b"".join((self.past, *self.due)), due=())
 
     def places(self) -> dict[str, Any]:
-        """The lengths and places as JSON, for the runtime state."""
         lengths = {"past": len(self.past), "due": [len(text) for text in self.due]}
         return {**lengths, "indent": self.indent, "hollow": self.hollow}
 

@@ -110,7 +110,6 @@ class Runtime(Record, frozen=False):
         return digest in self.digests.get(name, ())
 
     def latest(self, name: str, digest: str) -> bool:
-        """Whether these bytes are what we wrote last."""
         return self.digests.get(name, ())[-1:] == [digest]
 
     def will_write(self, name: str, digest: str) -> None:
@@ -131,13 +130,9 @@ class Runtime(Record, frozen=False):
     def save(self, place: ABFile) -> None:
         """Write it durably, ahead of the journal."""
         self._saved = self._snapshot()
-        data = {
-            "format": FORMAT,
-            "digests": self.digests,
-            "begun": self.begun.as_json() if self.begun else None,
-            "now": self._saved,
-            "former": self.former,
-        }
+        begun = self.begun.as_json() if self.begun else None
+        data = {"format": FORMAT, "digests": self.digests, "begun": begun}
+        data |= {"now": self._saved, "former": self.former}
         if self.proofs:
             data["proofs"] = self.proofs
         if self.away:
@@ -207,13 +202,9 @@ class Runtime(Record, frozen=False):
 
 def unreadable(place: ABFile, why: str) -> StateError:
     """The error for a runtime state that cannot be read."""
-    return StateError(
-        "PB-STATE-CORRUPT",
-        "the runtime state of the session cannot be read",
-        where=f"{place.path}-*",
-        guidance="A person looks at the session at a terminal: `playbook repair`.",
-        cause=why,
-    )
+    said, where = "the runtime state of the session cannot be read", f"{place.path}-*"
+    cure = "A person looks at the session at a terminal: `playbook repair`."
+    return StateError("PB-STATE-CORRUPT", said, where=where, guidance=cure, cause=why)
 
 
 # ── the entries of settled phases ─────────────────────────────────────────────────────────────────

@@ -61,9 +61,8 @@ class Driver(Record):
     def as_mapping(self) -> dict[str, str | float]:
         words = {"agent": self.agent, "mode": self.mode, "from": self.start}
         numbers = {"timeout": self.wall, "idle_timeout": self.idle, **self.limits}
-        return {
-            key: value for key, value in {**words, **numbers}.items() if value not in ("", None)
-        }
+        known = {**words, **numbers}
+        return {key: value for key, value in known.items() if value not in ("", None)}
 
     @property
     def summary(self) -> str:
@@ -167,10 +166,8 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         mapping["parent"] = manifest.parent
     if manifest.began_on:
         mapping["began_on"] = manifest.began_on
-    if manifest.confirmed:
-        mapping["confirmed"] = [
-            as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed
-        ]
+    if confirmed := [as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed]:
+        mapping["confirmed"] = confirmed
     mapping |= exceptions(manifest)
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
@@ -317,6 +314,7 @@ REF_FOLDERS = (REF.removesuffix("{id}"), FALLBACK_REF.removesuffix("{id}"))
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _TWO_DAYS = 2 * 86_400  # seconds
+_LISTED = "`playbook status --all` lists the sessions."
 
 
 def reserve_id(ids: Path, now: int, taken: Callable[[str], bool]) -> str:
@@ -342,21 +340,16 @@ def ids_in(folder: Path) -> list[str]:
 def valid_id(session_id: str) -> str:
     """The id. StateError PB-STATE-NO-SESSION if it is none; ids become paths."""
     if not SESSION_ID.match(session_id):
-        raise StateError(
-            "PB-STATE-NO-SESSION",
-            f"{session_id[:40]!r} is neither a session id, such as 20260219-a7k, nor a part of one",
-            guidance="`playbook status --all` lists the sessions.",
-        )
+        what = "neither a session id, such as 20260219-a7k, nor a part of one"
+        message = f"{session_id[:40]!r} is {what}"
+        raise StateError("PB-STATE-NO-SESSION", message, guidance=_LISTED)
     return session_id
 
 
 def unknown_session(session_id: str) -> StateError:
     """The error for a session that is not here."""
-    return StateError(
-        "PB-STATE-NO-SESSION",
-        f"there is no session {session_id} here",
-        guidance="`playbook status --all` lists the sessions.",
-    )
+    message = f"there is no session {session_id} here"
+    return StateError("PB-STATE-NO-SESSION", message, guidance=_LISTED)
 
 
 def earliest_beginning(session_id: str) -> int:

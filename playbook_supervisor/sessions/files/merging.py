@@ -167,15 +167,12 @@ def _merged_journal(older: bytes, newer: bytes) -> bytes:
         text = after.each[index]
         if index < len(before.entries):
             former, former_text = before.entries[index], before.each[index]
-            edited = JournalText(due=(former_text,), indent=before.indent)
-            text = _with_notes(
-                f"the entry {entry.id}",
-                former_text,
-                text,
-                emit_entry(former, indent=before.indent),
-                emit_entry(entry, indent=after.indent),
-                former_text if former == entry else edited.with_entry(0, former, entry).due[0],
-            )
+            plain = emit_entry(former, indent=before.indent), emit_entry(entry, indent=after.indent)
+            edited = former_text
+            if former != entry:
+                known = JournalText(due=(former_text,), indent=before.indent)
+                edited = known.with_entry(0, former, entry).due[0]
+            text = _with_notes(f"the entry {entry.id}", former_text, text, *plain, edited)
         pieces.append(_ended(text))
     pieces.append(_with_notes("its end", before.rest, after.rest, b"", b"", before.rest))
     merged = b"".join(pieces)

@@ -140,10 +140,8 @@ def _emitted(data: bytes, runtime: Runtime) -> bytes:
 
 
 def _launch(fields: Fields) -> Launch:
-    artifacts = {
-        path: Stamp.of_content(known) if known else None
-        for path, known in fields.strings("artifacts").items()
-    }
+    stamps = fields.strings("artifacts").items()
+    artifacts = {path: Stamp.of_content(known) if known else None for path, known in stamps}
     return Launch(fields.time("at"), fields.text("head"), artifacts, fields.text("tree"))
 
 

@@ -177,11 +177,9 @@ def outcome_from_json(shape: object) -> Outcome:
             agent=_usage(fields.record("agent")),
         )
     except UnfitError as unfit:
-        raise ArgumentError(
-            "PB-ARG-INVALID",
-            f"the reported outcome is not valid: {unfit}",
-            guidance='Write a JSON object, as in {"output": "12 tests pass"}.',
-        ) from None
+        cure = 'Write a JSON object, as in {"output": "12 tests pass"}.'
+        said = f"the reported outcome is not valid: {unfit}"
+        raise ArgumentError("PB-ARG-INVALID", said, guidance=cure) from None
 
 
 def _failure(error: object, fields: Fields) -> Failure | None:
@@ -194,12 +192,9 @@ def _failure(error: object, fields: Fields) -> Failure | None:
     code = inner.required("code")
     if not code.startswith(_WORKER_ERRORS):
         raise UnfitError("code", "must begin with PB-AGENT- or PB-STEP-")
-    return Failure(
-        code=printable(code),
-        message=printable(inner.required("message")),
-        guidance=printable(inner.text("guidance")),
-        cause=printable(inner.text("cause")),
-    )
+    said = inner.required("message"), inner.text("guidance"), inner.text("cause")
+    message, guidance, cause = map(printable, said)
+    return Failure(printable(code), message, guidance, cause)
 
 
 def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
@@ -241,17 +236,11 @@ def run_to_json(
     steps = []
     for member in run.members:
         handout = handouts[member.id]
-        steps.append(
-            {
-                "id": member.id,
-                "step": member.step.id,
-                "command": handout.command,
-                "args": handout.args,
-                **valued(model=member.step.model),
-                "description": f"{member.id} {handout.command}",
-                **valued(prompt=handout.prompt, continues=member.id in run.continues or None),
-            }
-        )
+        known: Json = {"id": member.id, "step": member.step.id, "command": handout.command}
+        known |= {"args": handout.args, **valued(model=member.step.model)}
+        known["description"] = f"{member.id} {handout.command}"
+        more = valued(prompt=handout.prompt, continues=member.id in run.continues or None)
+        steps.append(known | more)
     return {**_opening("run", scene, outstanding=outstanding), "steps": steps}
 
 
@@ -259,15 +248,13 @@ def ask_to_json(
     ask: Ask, scene: SessionHeader, question: str, context: Json, *, outstanding: bool = False
 ) -> Json:
     """The directive to ask a human at this gate; `context` are the keys that help to answer."""
-    gate = {
+    gate: Json = {
         "id": ask.id,
         "step": ask.member.step.id,
         "reason": ask.reason,
         "question": question,
-        **valued(request=dict(ask.request)),
-        **context,
-        "choices": list(ask.choices),
     }
+    gate |= valued(request=dict(ask.request)) | context | {"choices": list(ask.choices)}
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
 
 

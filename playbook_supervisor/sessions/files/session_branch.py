@@ -94,9 +94,5 @@ def refusal(here: Checkout, known: Manifest, now: Standing) -> StateError:
     if not now.rebasing:
         move = f"playbook resume {known.session_id} --on-this-branch"
         ways = f"{ways}; to go on here instead, a person says `{move}`."
-    return StateError(
-        CODE,
-        f"session {known.session_id} is on branch {name}, and {now.instead} here",
-        where=str(here.root),
-        guidance=ways[0].upper() + ways[1:] if ways[0] != "`" else ways,
-    )
+    said = f"session {known.session_id} is on branch {name}, and {now.instead} here"
+    return StateError(CODE, said, where=str(here.root), guidance=ways[0].upper() + ways[1:])

@@ -214,11 +214,8 @@ def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
 
 def _last_words(playbook: Playbook, entries: Sequence[Entry]) -> Words:
     agents = {step.id for step in playbook.steps if step.needs_agent}
-    speakers = [
-        each
-        for each in last_entries(entries).values()
-        if (each.output or each.recovered) and base_of(each.step_id) in agents
-    ]
+    ended = last_entries(each for each in entries if base_of(each.step_id) in agents).values()
+    speakers = [each for each in ended if each.output or each.recovered]
     last = max(speakers, key=lambda each: each.completed_at or each.latest, default=None)
     if last is None or not last.output:  # what an earlier attempt said is not so any more
         return Words()

@@ -137,14 +137,10 @@ def _commit(folder: SessionInGit, snapshot: Snapshot, top: str, occasion: str) -
         done = f"{manifest.playbook} {done}"
         manifest = snapshot.store.manifest(top)
     in_vain = manifest.status in (SessionStatus.FAILED, SessionStatus.ABORTED)
-    leaving = _only_leaves(snapshot)
+    known = _only_leaves(snapshot) or (in_vain and snapshot.config.commit_sessions == "publish")
     ran = first_line(f"{manifest.playbook} {manifest.feature}")
-    return folder.commit(
-        first_line(f"Record session {top}{occasion}", _SUBJECT),
-        f"{ran}: {done}",
-        manifest.playbook,
-        known=leaving or (in_vain and snapshot.config.commit_sessions == "publish"),
-    )
+    subject = first_line(f"Record session {top}{occasion}", _SUBJECT)
+    return folder.commit(subject, f"{ran}: {done}", manifest.playbook, known=known)
 
 
 def _only_leaves(snapshot: Snapshot) -> bool:

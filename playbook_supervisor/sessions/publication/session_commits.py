@@ -111,11 +111,8 @@ class SessionInGit:
             return None
         if not seen.changed:
             if seen.ignored:
-                raise GitError(
-                    "PB-GIT-COMMIT",
-                    f"git ignores {self._folder}",
-                    guidance="Take it out of .gitignore, or set `commit_sessions: never`.",
-                )
+                cure = "Take it out of .gitignore, or set `commit_sessions: never`."
+                raise GitError("PB-GIT-COMMIT", f"git ignores {self._folder}", guidance=cure)
             return None
         self._require_a_branch(seen)
         trailers = f"{SESSION}: {self._session}\n{NAME}: {playbook}"
@@ -244,11 +241,8 @@ class SessionInGit:
         if not tip:
             raise GitError("PB-GIT-PUSH", f"{remote} holds no branch {branch}")
         if tip != made.parent:
-            raise GitError(
-                "PB-GIT-PUSH",
-                f"{place} is not at {made.parent[:7]}, the commit before it: more than the session "
-                "would be pushed",
-            )
+            why = f"{place} is not at {made.parent[:7]}, the commit before it"
+            raise GitError("PB-GIT-PUSH", f"{why}: more than the session would be pushed")
         pushed = self._remotely(*PUSH, "--", remote, f"{made.id}:refs/heads/{branch}", env=quietly)
         if pushed.returncode != 0:
             raise self._refused("PB-GIT-PUSH", "push", pushed)
@@ -267,11 +261,8 @@ class SessionInGit:
         """Run a git command that takes locks; wait for one that another git holds."""
         done = patiently(git or self._git, *arguments)
         if held := lock_held(done):
-            raise GitError(
-                "PB-GIT-COMMIT",
-                f"another git holds {held}",
-                guidance=f"Remove it if no git runs here, then commit {self._folder} yourself.",
-            )
+            cure = f"Remove it if no git runs here, then commit {self._folder} yourself."
+            raise GitError("PB-GIT-COMMIT", f"another git holds {held}", guidance=cure)
         if done.returncode != 0:
             raise self._refused("PB-GIT-COMMIT", arguments[0], done)
 

@@ -95,11 +95,8 @@ def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The values of variables whose names say that they are secret."""
-    return tuple(
-        value
-        for name, value in environment.items()
-        if len(value) >= _SHORTEST_SECRET and re.search(_CONFIDENTIAL, name)
-    )
+    named = (value for name, value in environment.items() if re.search(_CONFIDENTIAL, name))
+    return tuple(value for value in named if len(value) >= _SHORTEST_SECRET)
 
 
 def for_journal(outcome: Outcome) -> Outcome:

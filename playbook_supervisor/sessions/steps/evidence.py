@@ -118,12 +118,11 @@ def answer(
     }
     checked = Checked(clock(), check.id, reports, items)
     if inputs.state is not None:
-        checked = _with_missing_outputs(
-            asked,
-            checked,
-            inputs.state,
-            lambda name: _judged(conditions.probe(name, inputs.workspace), inputs, failing),
-        )
+
+        def probe(name: str) -> Probed:
+            return _judged(conditions.probe(name, inputs.workspace), inputs, failing)
+
+        checked = _with_missing_outputs(asked, checked, inputs.state, probe)
     return checked, failing
 
 
@@ -187,24 +186,20 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         passed_over, missing = _passed_over(member, inputs, untried=untried)
         if passed_over:
             return Report(passed_over=passed_over, item=_shown_item(step))
-    probed = [
-        _judged(
-            _asked(condition, member, launch, inputs)
-            if place is Place.AFTER
-            else _asked_before(condition, member, inputs),
-            inputs,
-            failing,
-        )
-        for condition in _conditions(step, place)
-    ]
+    needed = _conditions(step, place)
+    if place is Place.AFTER:
+        found = (_asked(condition, member, launch, inputs) for condition in needed)
+    else:
+        found = (_asked_before(condition, member, inputs) for condition in needed)
+    probed = [_judged(each, inputs, failing) for each in found]
     if place is Place.BEFORE and step.stdin and inputs.facts is not None:
         missing = missing or step_data.lacking_input(step, inputs.facts)
     probed += [missing] if missing else []
     findings = []
     for trigger in _findings(step, place):
         since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun, inputs)
-        found = _finding(trigger, since, inputs, failing)
-        findings += [found] if found else []
+        finding = _finding(trigger, since, inputs, failing)
+        findings += [finding] if finding else []
     if place is Place.AFTER and step.until:
         repeating = set(step.until) - set(step.postconditions)
         probed = [replace(each, code=UNTIL) if each.name in repeating else each for each in probed]

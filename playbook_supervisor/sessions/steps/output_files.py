@@ -182,9 +182,6 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too
 
 
-# ── the outputs of a loop ───────────────────────────────────────────────────────────────────
-
-
 def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> StepData | None:
     """The outputs of all items as one; None if the loop had none."""
     of_items = (entry for entry in entries if entry.items and base_of(entry.step_id) == loop)
@@ -204,9 +201,6 @@ def combined(found: LoopData | None, loop: str, entries: Sequence[Entry]) -> Ste
         has_json=any(each and each.has_json for each in outputs),
         json=[each.json if each else None for each in outputs],
     )
-
-
-# ── what something else did to the files ────────────────────────────────────────────────────
 
 
 def require_unchanged(folder: Path, runtime: Runtime) -> None:
@@ -241,8 +235,6 @@ def last_speaker(playbook: Playbook) -> str:
     speaking = [step.id for step in playbook.steps if not step.is_checkpoint]
     return (speaking or [playbook.steps[-1].id])[-1]
 
-
-# ── the last output, for programs that run playbooks ──────────────────────────────────────────────
 
 _LAST = "output.json"
 _LARGEST = 64_000_000  # bytes of the file

@@ -15,7 +15,7 @@ from pathlib import Path
 from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
-from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
 from playbook_supervisor.kernel.state import DATA, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
 from playbook_supervisor.kernel.when import ARG, JSON
@@ -206,14 +206,12 @@ def facts(opened: OpenSession) -> Facts:
         if what == ARG:
             return _arg(opened, step_id)
         found = data_of(opened, step_id) if what in (JSON, "stdout") else None
-        if what == JSON:
-            if found is None or not found.has_json:
-                raise LookupError(f"${step_id}.json is not there: {step_id} left none")
+        if what == JSON and found is not None and found.has_json:
             return found.json
-        if what == "stdout":
-            if found is None or found.stdout is None:
-                raise LookupError(f"${step_id}.stdout is not there: {step_id} left none")
+        if what == "stdout" and found is not None and found.stdout is not None:
             return found.stdout
+        if what in (JSON, "stdout"):
+            raise LookupError(f"${step_id}.{what} is not there: {step_id} left none")
         entries = [each for each in entries_of(opened) if base_of(each.step_id) == step_id]
         if not entries:
             raise LookupError(f"{step_id} has not run")
@@ -274,36 +272,27 @@ _KEPT = 64  # bound steps; more than run at once
 
 def bind_items(opened: OpenSession) -> None:
     """Let the items of the session have the values of their item in conditions and texts."""
-    opened.bind_steps(_Items(opened).bind)
+    playbook = opened.playbook
+    args = playbook.values(opened.manifest.args)
+    lists: dict[str, list[Any]] = {}
+    known: dict[str, Step] = {}
 
-
-class _Items:
-    """Looks up the items of the loops of one session, each list once."""
-
-    def __init__(self, opened: OpenSession) -> None:
-        self._opened, self._playbook = opened, opened.playbook
-        self._values = opened.playbook.values(opened.manifest.args)
-        self._lists: dict[str, list[Any]] = {}
-        self._bound: dict[str, Step] = {}
-
-    def bind(self, item: Step) -> Step:
+    def bind(item: Step) -> Step:
         """The step of an item; as it is if its list is lost, so that nothing it needs is known."""
-        if item.id not in self._bound:
-            loop = self._playbook.step(base_of(item.id)).for_each
+        if item.id not in known:
+            name = base_of(item.id)
+            loop = playbook.step(name).for_each
             assert loop is not None  # noqa: S101 - only items are bound
             try:
-                found = self._list(base_of(item.id), loop)[item_number(item.id) - 1]
+                if name not in lists:
+                    lists[name] = loop_items.items(loop, args, facts(opened))
+                found = lists[name][item_number(item.id) - 1]
             except LookupError:
                 return item
-            if len(self._bound) >= _KEPT:
-                self._bound.clear()
+            if len(known) >= _KEPT:
+                known.clear()
             values = loop_items.values(loop, found)
-            bound = bound_step(replace(item, item=values), self._values | dict(values))
-            self._bound[item.id] = bound
-        return self._bound[item.id]
+            known[item.id] = bound_step(replace(item, item=values), args | dict(values))
+        return known[item.id]
 
-    def _list(self, name: str, loop: Loop) -> list[Any]:
-        if name not in self._lists:
-            found = loop_items.items(loop, self._values, facts(self._opened))
-            self._lists[name] = found
-        return self._lists[name]
+    opened.bind_steps(bind)

@@ -145,9 +145,9 @@ def prepare(
     branch = store.checkout.branch if branch is None else branch
     found = features.current(root, branch, settings)
     if args.get("feature"):
-        found = features.resolve(root, args["feature"], settings, lambda: _branches(here))
+        found = features.resolve(root, args["feature"], settings, lambda: branches(here))
         if found.warning and tree is not None:  # the feature may be here, and not committed
-            found = features.resolve(here, args["feature"], settings, lambda: _branches(here))
+            found = features.resolve(here, args["feature"], settings, lambda: branches(here))
         args = arguments.changed(playbook, args, "feature", found.name)
     feature = found.name
     warnings += [found.warning] if found.warning else []
@@ -305,7 +305,3 @@ def _unknown_step(playbook: Playbook, start: str) -> ArgumentError:
         f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}",
         guidance=f"Its steps are {', '.join(names)}.",
     )
-
-
-def _branches(root: Path) -> Sequence[str]:
-    return branches(root)

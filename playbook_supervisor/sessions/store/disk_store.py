@@ -142,7 +142,6 @@ class DiskStore:
         return opening.on_disk(folder, self._place(session_id))
 
     def drives(self, session_id: str) -> bool:
-        """Whether this worktree's runtime state knows the session."""
         return self._place(session_id).exists
 
     # ── reading, without the lock ───────────────────────────────────────────────────────────
@@ -305,7 +304,9 @@ class DiskStore:
         if session_id in self._held:
             ensure_folder(self.runtime(session_id))
         elif known is None:
-            self._expect(session_id)
+            if not self._has(valid_id(session_id)) and not self.drives(session_id):
+                raise unknown_session(session_id)
+            ensure_folder(self.runtime(session_id))
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
             # Known while it is open, too: a check whose program runs asks whether it has changed.
             known = self._known[session_id] = self._current(session_id, known)
@@ -366,18 +367,12 @@ class DiskStore:
         return known
 
     def _unchanged(self, session_id: str) -> OpenSession | None:
-        """The session as this process knows it, unless another one has written it since."""
         known = self._known.get(session_id)
         return known if known is not None and known.current else None
 
     def changed(self, session_id: str) -> bool:
         """Whether another process has written the session since it was last opened here."""
         return self._unchanged(session_id) is None
-
-    def _expect(self, session_id: str) -> None:
-        if not self._has(valid_id(session_id)) and not self.drives(session_id):
-            raise unknown_session(session_id)
-        ensure_folder(self.runtime(session_id))
 
     def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:
         if held := self._held.get(session_id):

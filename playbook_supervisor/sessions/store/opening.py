@@ -265,18 +265,14 @@ def put_copies_back(held: OpenSession) -> None:
 def _with_answers(held: OpenSession) -> Runtime:
     """The runtime state as last written, with the answers that the journal now has."""
     runtime = Runtime.parse(held.written.runtime, held.place)
-    replayed = OpenSession(
-        held.folder,
-        held.private,
-        held.pinned,
-        serialize.state_from_json(runtime.state, held.playbook),
-        manifest_from_json(runtime.manifest),
-        held.written.journal,
-        runtime,
-        held.place,
-        held.written.manifest,
+    state = serialize.state_from_json(runtime.state, held.playbook)
+    manifest = manifest_from_json(runtime.manifest)
+    text, place, stated = held.written.journal, held.place, held.written.manifest
+    opened = with_items(
+        OpenSession(
+            held.folder, held.private, held.pinned, state, manifest, text, runtime, place, stated
+        )
     )
-    opened = with_items(replayed)
     if isinstance(machine.directive(opened.state), Ask):
         entries = {entry.id: entry for entry in _entries(held)}
         answered = False

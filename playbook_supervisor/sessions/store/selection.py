@@ -99,7 +99,11 @@ def full_id(ids: Iterable[str], named: str) -> str:
     """The id that `named` abbreviates; `named` itself if there is none. It is the beginning or the
     end of an id, or begins its last part. StateError PB-STATE-NO-SESSION, which lists them, if
     there are several."""
-    found = sorted(id_ for id_ in ids if _abbreviates(named, id_))
+    found = sorted(
+        id_
+        for id_ in ids
+        if id_.startswith(named) or id_.endswith(named) or id_.rpartition("-")[2].startswith(named)
+    )
     if named in found or not found:
         return named
     if len(found) == 1:
@@ -112,11 +116,6 @@ def full_id(ids: Iterable[str], named: str) -> str:
     )
 
 
-def _abbreviates(named: str, id_: str) -> bool:
-    last = id_.rpartition("-")[2]
-    return id_.startswith(named) or id_.endswith(named) or last.startswith(named)
-
-
 def no_session(known: Sequence[Manifest]) -> StateError:
     """The error if no session is selected; it lists the unfinished ones, and how to name one."""
     unfinished = [each for each in known if each.status in _UNFINISHED]
@@ -125,12 +124,9 @@ def no_session(known: Sequence[Manifest]) -> StateError:
         return StateError("PB-STATE-NO-SESSION", error)
     shown = "; ".join(map(description, unfinished[:_LISTED]))
     more = len(unfinished) - _LISTED
-    return StateError(
-        "PB-STATE-NO-SESSION",
-        error,
-        guidance=f"Name one, as in `playbook resume {unfinished[0].session_id}`: {shown}"
-        + (f"; and {more} more (`playbook status`)." if more > 0 else "."),
-    )
+    shown += f"; and {more} more (`playbook status`)." if more > 0 else "."
+    cure = f"Name one, as in `playbook resume {unfinished[0].session_id}`: {shown}"
+    return StateError("PB-STATE-NO-SESSION", error, guidance=cure)
 
 
 def description(known: Manifest) -> str:

@@ -99,12 +99,11 @@ def take(
     if len(seen) < _DIGITS or not digest(data).startswith(seen):
         what = "; ".join(map(one_line, found.lines))
         what = what or f"more than can be shown: {', '.join(found.keys)}"
-        kind = StateError if seen else ArgumentError
-        raise kind(
-            "PB-STATE-CHANGED" if seen else "PB-ARG-ANSWER",
-            f"the project's settings differ from the session's by {what}",
-            guidance=f"Answer `{found.words}` once you have seen them in {config.FILE}.",
-        )
+        said = f"the project's settings differ from the session's by {what}"
+        cure = f"Answer `{found.words}` once you have seen them in {config.FILE}."
+        if seen:
+            raise StateError("PB-STATE-CHANGED", said, guidance=cure)
+        raise ArgumentError("PB-ARG-ANSWER", said, guidance=cure)
     for session_id in lineage:  # the gate's own last: until then it still offers them
         accept(store, session_id, by, data)
 

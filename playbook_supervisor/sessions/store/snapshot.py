@@ -50,12 +50,10 @@ class Snapshot(Record):
 
     @property
     def private(self) -> Path:
-        """The session's local folder, in the git directory."""
         return self.store.runtime(self.session_id)
 
     @property
     def done(self) -> int:
-        """How many steps are done or skipped."""
         return phases.steps_done(self.state)
 
     @property
@@ -97,13 +95,9 @@ class Snapshot(Record):
         return replace(self, events=(), notices=())
 
     def after(self, earlier: Snapshot) -> Snapshot:
-        """A copy that reports the events and notices of `earlier` before its own."""
-        return replace(
-            self,
-            events=(*earlier.events, *self.events),
-            notices=(*earlier.notices, *self.notices),
-            children={**earlier.children, **self.children},
-        )
+        events, notices = (*earlier.events, *self.events), (*earlier.notices, *self.notices)
+        children = {**earlier.children, **self.children}
+        return replace(self, events=events, notices=notices, children=children)
 
     def of(self, one: Attempt | Event) -> Snapshot:
         """The snapshot of the session whose attempt or event it is: this one, or a child's."""
@@ -113,7 +107,6 @@ class Snapshot(Record):
         return snapshot
 
     def entry(self, attempt: Attempt) -> Entry:
-        """The entry of an attempt of the due phase."""
         return self.of(attempt).state.last(attempt.step.id)
 
 
@@ -121,20 +114,10 @@ def take_snapshot(
     store: DiskStore, opened: OpenSession, events: tuple[Event, ...] = ()
 ) -> Snapshot:
     """The open session as it is now; `events` led here."""
-    directive = machine.directive(opened.state)
-    launches = dict(opened.runtime.launches)
+    manifest, state, directive = opened.manifest, opened.state, machine.directive(opened.state)
+    policy, config, launches = opened.policy, opened.config, dict(opened.runtime.launches)
     notices, opened.notices = tuple(opened.notices), []
-    return Snapshot(
-        store,
-        opened.manifest,
-        opened.state,
-        directive,
-        events,
-        opened.policy,
-        opened.config,
-        launches,
-        notices,
-    )
+    return Snapshot(store, manifest, state, directive, events, policy, config, launches, notices)
 
 
 def for_agents(snapshot: Snapshot) -> tuple[Attempt, ...]:

@@ -119,10 +119,8 @@ class SessionTree:
     ) -> Snapshot:
         """Begin a pending session, resume a failed one if `retry`, else answer the due checks.
         `driver`: also remember that the session is driven in this way."""
-        above = self._begun_above()
-        return self._with_advanced_children(
-            self.engine.go_on(start, above, retry=retry, driver=driver)
-        )
+        own = self.engine.go_on(start, self._begun_above(), retry=retry, driver=driver)
+        return self._with_advanced_children(own)
 
     def _begun_above(self) -> Launch | None:
         return self.store.journal(self.parent.id).begun if self.parent else None
@@ -138,18 +136,16 @@ class SessionTree:
         """As `report`, but nothing is judged or launched yet."""
         if self._below(attempt_id, lambda child, own_id: child.note_return(own_id, outcome)):
             return self.look()
-        return self._with_children(
-            self.engine.record(Returned(self.store.clock(), attempt_id, outcome))
-        )
+        returned = Returned(self.store.clock(), attempt_id, outcome)
+        return self._with_children(self.engine.record(returned))
 
     def asked(self, attempt_id: str, reason: GateReason, request: Mapping[str, object]) -> Snapshot:
         """A running attempt's agent asks a person, and waits: the gate is journaled. `request` is
         what it asks for, as the gate keeps it: plain data, harmless, without secrets."""
         if self._below(attempt_id, lambda child, own_id: child.asked(own_id, reason, request)):
             return self.look()
-        return self._with_children(
-            self.engine.record(Asked(self.store.clock(), attempt_id, reason, request))
-        )
+        asked = Asked(self.store.clock(), attempt_id, reason, request)
+        return self._with_children(self.engine.record(asked))
 
     def answer(
         self, gate_id: str, resolution: Resolution, text: str, by: Principal, at: int | None = None
@@ -212,9 +208,7 @@ class SessionTree:
 
     def changed(self) -> bool:
         """Whether another process has written the session since this one last looked."""
-        return self.store.changed(self.id) or any(
-            child.changed() for child in self._children.values()
-        )
+        return any(each.store.changed(each.id) for each in self._family())
 
     def delay(self, snapshot: Snapshot) -> float:
         """How many seconds a retry that is due next still waits; 0 for none."""
@@ -235,7 +229,6 @@ class SessionTree:
 
     @property
     def private(self) -> Path:
-        """The session's local folder, in the git directory."""
         return self.engine.private
 
     @property
@@ -277,12 +270,10 @@ class SessionTree:
     # ── the sessions of the tree ────────────────────────────────────────────────────────────
 
     @property
-    def top(self) -> SessionTree:
-        """The tree of the session that a person began."""
+    def top(self) -> SessionTree:  # of the session that a person began
         return self.parent.top if self.parent else self
 
     def of(self, attempt: Attempt) -> SessionTree:
-        """The tree of the session whose attempt it is: this one, or a child's."""
         return self._at(attempt.within.split("/") if attempt.within else ())
 
     def _at(self, places: Iterable[str]) -> SessionTree:
@@ -408,9 +399,8 @@ class SessionTree:
             return children.too_deep(self.engine.max_depth or own.state.playbook.max_depth)
         child = self.child(member.own_id)
         if not child._exists:
-            if failure := children.create_missing(
-                self.store, child.id, self.id, self.top.id, member
-            ):
+            store, top = self.store, self.top.id
+            if failure := children.create_missing(store, child.id, self.id, top, member):
                 return failure
             child._exists = True
             if self._held:
@@ -423,7 +413,6 @@ class SessionTree:
             return replace(own, manifest=opened.manifest)
 
     def _aborted(self, below: Snapshot) -> Snapshot:
-        """A person aborted a child: that ends the whole tree."""
         said = [entry for entry in below.state.entries if entry.resolution is Resolution.ABORT]
         text = said[-1].human_response if said else ""
         by = next((gate.by for entry in said for gate in reversed(entry.gates)), "")
@@ -446,13 +435,9 @@ class SessionTree:
 
     def _compose(self, own: Snapshot) -> Snapshot:
         told, self._unreported = self._unreported, _Unreported()
-        return replace(
-            own,
-            directive=_directive(own.directive, told.below),
-            events=tuple(told.events),
-            notices=tuple(told.notices),
-            children=told.below,
-        )
+        directive, children = _directive(own.directive, told.below), told.below
+        events, notices = tuple(told.events), tuple(told.notices)
+        return replace(own, directive=directive, events=events, notices=notices, children=children)
 
 
 def _children_due(own: Snapshot) -> list[Attempt]:
