@@ -57,15 +57,14 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
 
 def find_mismatch(value: Any, schema: Mapping[str, Any]) -> Mismatch | None:
     """The mismatch that says most, as `mismatch` tells it; None if the value conforms."""
-    from jsonschema import exceptions
-    from jsonschema.validators import Draft7Validator, validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
+    import referencing.exceptions
+    from jsonschema import exceptions, validators
 
-    validator = validator_for(schema, default=Draft7Validator)(schema, registry=Registry())
+    dialect = validators.validator_for(schema, default=validators.Draft7Validator)
+    validator = dialect(schema, registry=referencing.Registry())
     try:
         error = exceptions.best_match(validator.iter_errors(value))
-    except Unresolvable as unknown:
+    except referencing.exceptions.Unresolvable as unknown:
         said = f"its schema names {one_line(str(unknown.ref), 100)}, which is not in it"
         return Mismatch((), said)
     except RecursionError:
@@ -101,14 +100,14 @@ def _unknown(error: ValidationError) -> str:
 
 def flaw(schema: Any) -> str:
     """Why this is not a JSON Schema; empty if it is one."""
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import Draft7Validator, validator_for
+    from jsonschema import exceptions, validators
 
     if not isinstance(schema, Mapping):
         return "$: it is not a mapping"
     try:
-        validator_for(schema, default=Draft7Validator).check_schema(dict(schema))
-    except SchemaError as error:
+        dialect = validators.validator_for(schema, default=validators.Draft7Validator)
+        dialect.check_schema(dict(schema))
+    except exceptions.SchemaError as error:
         return f"{place(error.absolute_path)}: {one_line(error.message)}"
     except RecursionError:
         return f"$: {_TOO_DEEP}"

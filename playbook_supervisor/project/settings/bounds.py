@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from shutil import which
 
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.sanitize import first_line
@@ -52,6 +51,8 @@ _TO_ADD = (
 
 def where_is(program: str, path: str | None = None) -> str | None:
     """The file that a name on PATH, or on `path`, stands for; None if there is none."""
+    from shutil import which
+
     return which(program, path=path)
 
 
