@@ -534,12 +534,12 @@ UNITS = (
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_megabyte_of_hostile_text_is_read_in_one_pass(unit: str) -> None:
+def test_much_hostile_text_is_read_in_one_pass(unit: str) -> None:
     for head, size in (
-        ("", 1_000_000),
-        ("---\n", 90_000),
-        ("Verdict: PASS", 90_000),
-        ("| ", 90_000),
+        ("", 200_000),
+        ("---\n", 30_000),
+        ("Verdict: PASS", 30_000),
+        ("| ", 30_000),
     ):
         text = head + unit * (size // len(unit))
         assert read_report(text, yaml=False).verdict in ("", "PASS")
