@@ -300,14 +300,14 @@ def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
         figures += walk(composed(kinds, groups), FEW, stride=3)
 
 
-@pytest.mark.parametrize("groups", ["..", "gg"])
+@pytest.mark.parametrize("groups", ["..", pytest.param("gg", marks=pytest.mark.long)])
 def test_steps_that_ask_a_person_obey_every_law(groups: str, figures: Figures) -> None:
     for kinds in product(PEOPLE, ("failed", "gate", *PEOPLE)):
         figures += walk(composed(kinds, groups), FEWEST, stride=9)
 
 
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("groups", ["..", "gg"])
+@pytest.mark.parametrize("groups", ["..", pytest.param("gg", marks=pytest.mark.long)])
 def test_steps_whose_agents_ask_obey_every_law(groups: str, figures: Figures) -> None:
     for kinds in combinations_with_replacement(("failed", "gate", "asked", "retry"), 2):
         figures += walk(composed(kinds, groups), ASKING, stride=9)
