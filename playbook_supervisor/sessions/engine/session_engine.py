@@ -43,7 +43,6 @@ from playbook_supervisor.system.process.cancellation import within
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.project.conditions.conditions import Workspace
     from playbook_supervisor.project.settings.checks import Checking
     from playbook_supervisor.sessions.engine.proofs import Watch
     from playbook_supervisor.sessions.files.local_state import Launch
@@ -319,17 +318,14 @@ class SessionEngine:
             opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
-        self._date_verdicts(opened, events)
-        if any(opened.playbook.step(each.entry.step_id).cache is not None for each in events):
-            events += self._recorded(opened, events, observation.at)
-        return events
-
-    def _date_verdicts(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
         done = [event for event in events if event.change is Change.DONE]
         if any(opened.playbook.step(event.entry.step_id).postconditions for event in done):
             from playbook_supervisor.sessions.engine import proofs
 
             proofs.date_verdicts(opened, done, self.root)
+        if any(opened.playbook.step(each.entry.step_id).cache is not None for each in events):
+            events += self._recorded(opened, events, observation.at)
+        return events
 
     def _recorded(
         self, opened: OpenSession, events: tuple[Event, ...], at: int

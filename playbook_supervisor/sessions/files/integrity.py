@@ -207,7 +207,6 @@ def _difference(known: Entry | None, found: Entry | None) -> str:
 
 
 def _changed(known: Record, found: Record) -> str:
-    """The first key in which two records of one kind differ, with both values."""
     key = next(key for key in fields(known) if getattr(known, key) != getattr(found, key))
     mine, theirs = getattr(known, key), getattr(found, key)
     while isinstance(mine, tuple) and isinstance(theirs, tuple) and len(mine) == len(theirs):

@@ -290,7 +290,6 @@ def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Ent
 
 
 def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> tuple[int, int]:
-    """The offset of the line with the entry's dash, and the dash's column."""
     path = ("entries", index)
     first = line = document.position(path)[0]
     while line > 1:

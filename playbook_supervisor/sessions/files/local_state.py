@@ -106,7 +106,6 @@ class Runtime(Record, frozen=False):
         return next(launched, None)
 
     def ours(self, name: str, digest: str) -> bool:
-        """Whether we wrote these bytes, last or before that."""
         return digest in self.digests.get(name, ())
 
     def latest(self, name: str, digest: str) -> bool:
@@ -148,7 +147,6 @@ class Runtime(Record, frozen=False):
 
     @classmethod
     def parse(cls, written: bytes, place: ABFile) -> Runtime:
-        """The runtime state that `save` wrote. Errors as `load`."""
         try:
             data = json.loads(written)
             return cls._from_json(current("runtime", data["format"], data, str(place.path)))
@@ -206,8 +204,6 @@ def unreadable(place: ABFile, why: str) -> StateError:
     cure = "A person looks at the session at a terminal: `playbook repair`."
     return StateError("PB-STATE-CORRUPT", said, where=where, guidance=cure, cause=why)
 
-
-# ── the entries of settled phases ─────────────────────────────────────────────────────────────────
 
 _NAME = "settled.jsonl"
 

@@ -22,14 +22,6 @@ from playbook_supervisor.project.settings import config, session_settings
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.files import integrity, serialize
-from playbook_supervisor.sessions.files.integrity import (
-    CHILDREN,
-    child_file,
-    read_file,
-    shown,
-    tampered,
-    write_inside,
-)
 from playbook_supervisor.sessions.files.local_state import JOURNAL, Runtime
 from playbook_supervisor.system.disk.files import digest, read_bytes, write_atomically
 
@@ -64,16 +56,14 @@ class Pinned(Record, slots=False):
     files: Mapping[str, bytes]
 
     def child(self, name: str) -> PinnedChild:
-        """The child of this name as it was when the session began. StateError."""
         if name not in self.children:
             said = f"the session keeps no playbook {first_line(name, 60)}"
             raise StateError("PB-STATE-NO-PLAYBOOK", said)
         policy = self.policy.child(name) if _POLICY.file in self.files else None
-        return PinnedChild(self.children[name], self.files[child_file(name)], policy)
+        return PinnedChild(self.children[name], self.files[integrity.child_file(name)], policy)
 
     @cached_property
     def tightened_children(self) -> Mapping[str, Playbook]:
-        """The children by name, as their sessions run them."""
         return {
             name: session_policy.tightened(child, self.policy.child(name))
             for name, child in self.children.items()
@@ -99,7 +89,9 @@ def _children(
 ) -> dict[str, Playbook]:
     known: Iterable[str] = integrity.children(runtime.digests)
     if JOURNAL not in runtime.digests:  # this worktree reads the session for the first time
-        known = sorted(child_file(each.stem) for each in (folder / CHILDREN).glob("*.yaml"))
+        known = sorted(
+            integrity.child_file(each.stem) for each in (folder / integrity.CHILDREN).glob("*.yaml")
+        )
     return {
         Path(name).stem: _unchanged(_child_kind(name), folder, private, runtime, files)
         for name in known
@@ -119,15 +111,15 @@ def pin(
     """Write what a new session begins with, and return it as `load` will. `playbook` is what `text`
     says; None if it is still to be read. `children` are the texts of those that it can reach, by
     name; `inherited` are the settings of a parent."""
-    playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
+    playbook = playbook or _read_playbook(text, integrity.shown(folder, _PLAYBOOK.file))
     files = write(folder, text, policy, inherited)
     settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
     values: dict[_PinnedKind, Any] = {_PLAYBOOK: playbook, _POLICY: policy, _SETTINGS: settings}
     read: dict[str, Playbook] = {}
     for name, child in children.items():
-        kind = _child_kind(child_file(name))
-        values[kind] = read[name] = _read_playbook(child, shown(folder, kind.file))
-        write_inside(folder, kind.file, child)
+        kind = _child_kind(integrity.child_file(name))
+        values[kind] = read[name] = _read_playbook(child, integrity.shown(folder, kind.file))
+        integrity.write_inside(folder, kind.file, child)
         files[kind.file] = child
     for kind, value in values.items():
         if kind.file in files:
@@ -177,12 +169,14 @@ def has_settings(runtime: Runtime) -> bool:
 
 
 def pinned_children(folder: Path) -> dict[str, Playbook]:
-    """The child playbooks in a session's folder, to be shown; without those that are not valid."""
+    """The child playbooks in a session's folder, to be shown, as far as valid."""
     found = {}
-    for path in sorted((folder / CHILDREN).glob("*.yaml")):
+    for path in sorted((folder / integrity.CHILDREN).glob("*.yaml")):
         with suppress(PlaybookError):
-            name = child_file(path.stem)
-            found[path.stem] = _read_playbook(read_file(folder, name), shown(folder, name))
+            name = integrity.child_file(path.stem)
+            found[path.stem] = _read_playbook(
+                integrity.read_file(folder, name), integrity.shown(folder, name)
+            )
     return found
 
 
@@ -210,13 +204,11 @@ def _optional(
             return None
         if JOURNAL in runtime.digests:  # the session is known here, and had none
             said = f"{kind.file} was put there by something else"
-            raise tampered(said, shown(folder, kind.file))
+            raise integrity.tampered(said, integrity.shown(folder, kind.file))
     return _unchanged(kind, folder, private, runtime, files)
 
 
 class _PinnedKind(Record):
-    """A pinned file: its name in messages, and how it is read and compiled."""
-
     word: str
     file: str
     compiled: str
@@ -228,16 +220,16 @@ class _PinnedKind(Record):
 def _unchanged(
     kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime, files: dict[str, bytes]
 ) -> Any:
-    data = files[kind.file] = read_file(folder, kind.file)
+    data = files[kind.file] = integrity.read_file(folder, kind.file)
     written = digest(data)
     ours = runtime.ours(kind.file, written)
     if ours and (former := _compiled(kind, private, runtime, written)) is not None:
         return former
-    source = shown(folder, kind.file)
+    source = integrity.shown(folder, kind.file)
     found = _read(kind, data, runtime, source)
     if not ours and kind.file in runtime.digests:
         _require_unchanged(kind, found, private, runtime, source)
-        write_inside(private, kind.file, data, durable=False)
+        integrity.write_inside(private, kind.file, data, durable=False)
     _keep_compiled(kind, private, runtime, data, found)
     return found
 
@@ -252,7 +244,7 @@ def _keep_compiled(
     shape = {"digest": written, kind.word: kind.to_json(value)}
     made = json.dumps(shape, separators=(",", ":")).encode()
     runtime.digests[kind.compiled] = [digest(made)]
-    write_inside(private, kind.compiled, made, durable=False)
+    integrity.write_inside(private, kind.compiled, made, durable=False)
 
 
 def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
@@ -261,7 +253,7 @@ def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
     except (CheckError, StateError) as error:
         if kind.file not in runtime.digests:
             raise
-        raise tampered(f"{_changed(kind)}: {error.message}", source) from error
+        raise integrity.tampered(f"{_changed(kind)}: {error.message}", source) from error
 
 
 def _require_unchanged(
@@ -276,7 +268,7 @@ def _require_unchanged(
                 copy = read_bytes(private / kind.file)
             recorded = _read(kind, copy, runtime, source) if digest(copy) == known else None
         if recorded != found:
-            raise tampered(_changed(kind), source)
+            raise integrity.tampered(_changed(kind), source)
 
 
 def _changed(kind: _PinnedKind) -> str:
@@ -312,7 +304,6 @@ _PLAYBOOK = _PinnedKind(
 
 
 def _child_kind(file: str) -> _PinnedKind:
-    """A child is kept as the playbook is, with its compiled form beside it."""
     return replace(_PLAYBOOK, file=file, compiled=file.removesuffix(".yaml") + ".json")
 
 

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 
 
-# ── the compiled playbook ───────────────────────────────────────────────────────────────────
-
-
 def playbook_to_json(playbook: Playbook) -> Json:
     """A playbook without the fields that have their default."""
     shape = _stated(playbook)
@@ -107,9 +104,6 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
 """How a field becomes what it was; the other fields are what JSON has."""
 
 
-# ── the replayed state ──────────────────────────────────────────────────────────────────────
-
-
 def entry_to_json(entry: Entry) -> Json:
     """An entry with the keys of the journal, without empty values; times in ms."""
     return entry_mapping(entry, time=int)
@@ -151,8 +145,6 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
         tuple(entry_of(entry) for entry in fields.each("entries")),
     )
 
-
-# ── what a worker brought ───────────────────────────────────────────────────────────────────
 
 _OUTCOME_KEYS = ("error", "output", "agent")
 _WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED")
@@ -204,9 +196,6 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
         first_line(key): first_line(value) if isinstance(value, str) else value
         for key, value in record.items()
     }
-
-
-# ── the directive for a client ──────────────────────────────────────────────────────────────
 
 
 class WorkItem(Record):

@@ -64,9 +64,7 @@ class SessionClock:
         ahead = now - self._machine()
         if abs(ahead) <= _TOLERANCE:
             return
-        self._known = ahead, ahead
-        ensure_folder(self._file.parent)
-        write_atomically(self._file, _emitted(ahead, ahead), durable=False)
+        self._write(ahead, ahead)
 
     def start_anew(self) -> None:
         """A session begins that owes nothing to earlier journals: forget how far those were."""
@@ -75,20 +73,20 @@ class SessionClock:
             self._keep(ahead_of_all, ahead_of_all)
 
     def _keep(self, ahead: int, ahead_of_all: int) -> None:
-        self._known = ahead, ahead_of_all
         with suppress(StorageError):  # the next process finds out again
-            ensure_folder(self._file.parent)
-            write_atomically(self._file, _emitted(ahead, ahead_of_all), durable=False)
+            self._write(ahead, ahead_of_all)
+
+    def _write(self, ahead: int, ahead_of_all: int) -> None:
+        self._known = ahead, ahead_of_all
+        ensure_folder(self._file.parent)
+        data = json.dumps({"ahead": ahead, "followed": ahead_of_all}).encode()
+        write_atomically(self._file, data, durable=False)
 
     def _read(self) -> tuple[int, int]:
         """How far the sessions are ahead of the machine, and how far the clock that they follow."""
         if self._known is None:
             self._known = _read(self._file)
         return self._known
-
-
-def _emitted(ahead: int, ahead_of_all: int) -> bytes:
-    return json.dumps({"ahead": ahead, "followed": ahead_of_all}).encode()
 
 
 def _read(file: Path) -> tuple[int, int]:

@@ -58,8 +58,6 @@ class Waiver(Record):
 
 
 class Words(Record):
-    """The last words of an attempt's agent or program."""
-
     attempt: str = ""
     text: str = ""
     by_agent: bool = True
@@ -191,8 +189,6 @@ def _preview(
 def _announced(
     store: DiskStore, manifest: Manifest, playbook: Playbook, entry: Entry, gate: Gate
 ) -> tuple[str, ...]:
-    """The files that the step is going to commit or publish, if it is one that does."""
-
     step = playbook.step(entry.step_id)
     if gate.place is not Place.BEFORE or step.namespace not in commit_files.TAKING:
         return ()
@@ -230,7 +226,6 @@ def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[
 
 
 def _reported(verdicts: Sequence[Probed], gate: Gate, workspace: Workspace) -> tuple[str, ...]:
-    """What the reports say against the work: those that do not pass, and the gate's own."""
     names = [each.name for each in verdicts if not each.held]
     if gate.reason in (GateReason.VERDICT_FAIL, GateReason.AGREEMENT_BREAKING):
         names.append(gate.reason.value)

@@ -98,7 +98,8 @@ def short(context: GateContext | None) -> list[str]:
 def _head(context: GateContext) -> list[ContextLine]:
     """First what speaks against, and the cure; last what speaks for."""
     verdicts = list(_verdicts(context))
-    against = [*_further_problems(context), *context.reported, *context.printed]
+    more = [f"… {each}" for each in parts_of_error(_asked_about(context))[1].split("; ") if each]
+    against = [*_fitting(more, _MOST_PROBLEMS, str), *context.reported, *context.printed]
     if context.guidance:
         against.append(f"to fix it: {context.guidance}")
     against += [*_settings(context), *_waived(context)]
@@ -134,7 +135,6 @@ def settled_line(event: Event) -> str:
 
 
 def _steps(context: GateContext) -> Iterator[ContextLine]:
-    """A line for each settled step; of a loop also if only some of its items are settled."""
     for run in step_runs(context.settled):
         yield _loop(run) if run.loop else _step(run.last, context)
 
@@ -189,12 +189,6 @@ def reason(entry: Entry) -> str:
     return f"{said}: {last_line(entry.output)}" if entry.output else ""
 
 
-def _further_problems(context: GateContext) -> list[str]:
-    """What the question has left out of a long error."""
-    problems = parts_of_error(_asked_about(context))[1].split("; ")
-    return _fitting([f"… {problem}" for problem in problems if problem], _MOST_PROBLEMS, str)
-
-
 def _asked_about(context: GateContext) -> str:
     return "" if context.gate.reason in PLANNED else context.entry.error
 
@@ -220,7 +214,6 @@ def _verdicts(context: GateContext) -> Iterator[ContextLine]:
 
 
 def _holding(context: GateContext, shown: Sequence[str]) -> Iterator[ContextLine]:
-    """What checks have proved, and what else holds."""
     for each in context.proved:
         yield ContextLine(each.sentence, "✓" if each.holds else "·")
     standing = [each.proof.evidence for each in context.proved if each.holds]
@@ -256,7 +249,6 @@ def _repository(context: GateContext) -> Iterator[str]:
 
 
 def _cut(line: str, width: int) -> str:
-    """The line, harmless and not too long; an indented one stays so."""
     indent = "  " if line.startswith("  ") else ""
     return indent + first_line(line, max(width, _NARROWEST) - len(indent))
 

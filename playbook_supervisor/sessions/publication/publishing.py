@@ -169,7 +169,6 @@ def _move_launches(store: DiskStore, session_id: str, made: Commit) -> Mapping[s
 
 
 def _has_published(snapshot: Snapshot, sessions: Sequence[str]) -> bool:
-    """Whether a step that publishes has run, and none is about to."""
     entries: list[Entry] = []
     for session_id in sessions:
         playbook = snapshot.state.playbook

@@ -102,7 +102,6 @@ class CheckInputs(Record):
 
     @property
     def begun(self) -> Launch:
-        """The record of the session's beginning, with its time at least."""
         return self.runtime.begun or Launch(self.began_at, "", {})
 
 
@@ -258,7 +257,6 @@ def _asked_before(condition: str, attempt: Attempt, inputs: CheckInputs) -> Prob
 
 @contextmanager
 def _room(condition: str, attempt: Attempt, inputs: CheckInputs) -> Iterator[Workspace]:
-    """The workspace, ready to run a check if the condition does."""
     if inputs.checking is None or not conditions.run_checks([condition]):
         yield inputs.workspace
         return

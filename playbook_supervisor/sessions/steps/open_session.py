@@ -83,7 +83,6 @@ class OpenSession(Record, frozen=False):
         self._entered = self.state.entries
 
     def bind_steps(self, bind: Callable[[Step], Step]) -> None:
-        """Let the steps of a loop's items be what `bind` makes of them."""
         playbook = replace(self.playbook, bind=bind)
         self.pinned = replace(self.pinned, playbook=playbook)
         self.state = replace(self.state, playbook=playbook)
@@ -103,7 +102,6 @@ class OpenSession(Record, frozen=False):
 
     @property
     def current(self) -> bool:
-        """Whether no other process has changed the files."""
         return self.place.unchanged and self._seen == self._look()
 
     @property
@@ -125,7 +123,6 @@ class OpenSession(Record, frozen=False):
             self.restate(replace(self.manifest, branch=now.branch))
 
     def accept(self, events: Iterable[Event]) -> None:
-        """Apply events that the kernel has decided."""
         for event in events:
             evolved = machine.evolve(self.state, event)
             if evolved.past.entries > self.state.past.entries:

@@ -204,7 +204,8 @@ def facts(opened: OpenSession) -> Facts:
 
     def fact(step_id: str, what: str) -> object:
         if what == ARG:
-            return _arg(opened, step_id)
+            given = opened.manifest.args.get(step_id, "")
+            return next(value_of(a, given) for a in opened.playbook.args if a.name == step_id)
         found = data_of(opened, step_id) if what in (JSON, "stdout") else None
         if what == JSON and found is not None and found.has_json:
             return found.json
@@ -224,11 +225,6 @@ def facts(opened: OpenSession) -> Facts:
         )
 
     return fact
-
-
-def _arg(opened: OpenSession, name: str) -> object:
-    given = opened.manifest.args.get(name, "")
-    return next(value_of(arg, given) for arg in opened.playbook.args if arg.name == name)
 
 
 def lacking_input(step: Step, facts: Facts) -> Probed | None:

@@ -32,7 +32,6 @@ class StepRun(Record):
 
     @property
     def total(self) -> int:
-        """How many items the loop has."""
         return self.entries[0].items
 
     @property
@@ -57,7 +56,6 @@ class StepRun(Record):
 
     @property
     def current(self) -> tuple[Entry, ...]:
-        """The attempts that run, or wait at a gate."""
         return tuple(entry for entry in self.items.values() if not entry.settled)
 
     @property

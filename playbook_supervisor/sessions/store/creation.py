@@ -12,14 +12,8 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project.commit_files import left_alone
-from playbook_supervisor.project.conditions import features
-from playbook_supervisor.project.conditions.conditions import (
-    Workspace,
-    need_tree,
-    probe,
-    require_answerable,
-    run_checks,
-)
+from playbook_supervisor.project.conditions import conditions, features
+from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.expressions import arguments
 from playbook_supervisor.project.expressions.bound_conditions import bound, without_absent_checks
 from playbook_supervisor.project.expressions.references import is_known
@@ -153,9 +147,9 @@ def prepare(
     warnings += [found.warning] if found.warning else []
     args = without_absent_checks(playbook, args, settings.checks)
     runs = bound(tightened(playbook, policy or Policy()), args)
-    require_answerable(_asked(runs), settings)
+    conditions.require_answerable(_asked(runs), settings)
     for child in children.values():
-        require_answerable(filter(is_known, _asked(child.playbook)), settings)
+        conditions.require_answerable(filter(is_known, _asked(child.playbook)), settings)
     warnings += [lack.message for lack in lacking(runs, here, start) if not lack.fatal]
     warnings += _result_exists(runs, start, Workspace(root, feature, branch, settings))
     return RunRequest(
@@ -235,7 +229,6 @@ def _require_speckit(root: Path, request: RunRequest, start: str, *, exports: bo
 
 
 def _running(playbook: Playbook, start: str) -> list[Step]:
-    """The steps from `start` on, without those that are skipped."""
     ids = [step.id for step in playbook.steps]
     steps = playbook.steps[ids.index(start) if start else 0 :]
     return [step for step in steps if step.autonomy is not Autonomy.SKIP]
@@ -289,9 +282,9 @@ def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tupl
     if not steps or not steps[0].postconditions:
         return ()
     first = steps[0]
-    if run_checks(first.postconditions) or need_tree(first.postconditions):
+    if conditions.run_checks(first.postconditions) or conditions.need_tree(first.postconditions):
         return ()  # that is not known, or would take long to find out
-    probed = [probe(condition, workspace) for condition in first.postconditions]
+    probed = [conditions.probe(condition, workspace) for condition in first.postconditions]
     if not all(each.held for each in probed):
         return ()
     there = "; ".join(each.line for each in probed)

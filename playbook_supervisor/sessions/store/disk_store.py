@@ -96,7 +96,6 @@ class DiskStore:
         return ABFile(self.runtime(session_id) / NAME)
 
     def ids(self) -> list[str]:
-        """The sessions whose folders are in this work tree, by name."""
         self._unfinished.sweep()
         return [name for name in ids_in(self.checkout.root / SESSIONS) if self._has(name)]
 
@@ -162,7 +161,6 @@ class DiskStore:
         return self.written_manifest(session_id) or found
 
     def standing(self, session_id: str) -> Standing:
-        """Whether the session's branch is checked out here. Errors as `manifest`."""
         known = self.written_manifest(session_id) or self.manifest(session_id)
         return self._standing(known, self._recorded(session_id))
 
@@ -178,7 +176,6 @@ class DiskStore:
         return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else None
 
     def parent(self, session_id: str) -> str:
-        """The session that this one is a child of; empty for one that a person began."""
         known = self.written_manifest(session_id) if self.drives(session_id) else None
         return (known or self.manifest(session_id)).parent_session
 
@@ -350,11 +347,9 @@ class DiskStore:
         self._held[session_id] = self._present(session_id)
 
     def pinned(self, session_id: str) -> Pinned:
-        """What the session runs. Errors as `open`."""
         return self._present(session_id).pinned
 
     def copied(self, session_id: str) -> bool:
-        """Whether the git directory has copies of all that this process wrote of the session."""
         known = self._known.get(session_id)
         return known is not None and known.copied
 
@@ -371,7 +366,6 @@ class DiskStore:
         return known if known is not None and known.current else None
 
     def changed(self, session_id: str) -> bool:
-        """Whether another process has written the session since it was last opened here."""
         return self._unchanged(session_id) is None
 
     def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:

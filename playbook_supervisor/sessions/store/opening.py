@@ -169,7 +169,6 @@ def with_items(opened: OpenSession) -> OpenSession:
 
 
 def _bound(pinned: Pinned, manifest: Manifest) -> Pinned:
-    """What the session runs, its conditions with the values of its args."""
     if pinned.playbook.version == FIRST_VERSION:
         return pinned
     from playbook_supervisor.project.expressions.bound_conditions import bound
@@ -294,15 +293,14 @@ def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
     gate = gates.get(asked.id)
     if gate is None or gate.answered_at is None or gate.resolution is None:
         return False
-    answered = Answered(
-        gate.answered_at, asked.id, gate.resolution, gate.text, gate.by, gate.via, gate.role
-    )
+    resolution, by, role = gate.resolution, gate.by, gate.role
+    answered = Answered(gate.answered_at, asked.id, resolution, gate.text, by, gate.via, role)
     try:
-        opened.policy.admit(asked.member.step.id, gate.reason, gate.resolution, gate.by, gate.role)
+        opened.policy.admit(asked.member.step.id, gate.reason, resolution, by, role)
         events = machine.decide(opened.state, answered)
     except (PolicyError, StateError):
         return False
-    evidence.answered(opened.runtime, opened.entry(asked.member.id), gate.resolution)
+    evidence.answered(opened.runtime, opened.entry(asked.member.id), resolution)
     opened.accept(events)
     return True
 

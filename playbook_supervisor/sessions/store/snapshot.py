@@ -100,7 +100,6 @@ class Snapshot(Record):
         return replace(self, events=events, notices=notices, children=children)
 
     def of(self, one: Attempt | Event) -> Snapshot:
-        """The snapshot of the session whose attempt or event it is: this one, or a child's."""
         snapshot = self
         for attempt in one.within.split("/") if one.within else ():
             snapshot = snapshot.children[attempt]

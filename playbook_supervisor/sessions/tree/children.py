@@ -84,7 +84,6 @@ def too_deep(limit: int) -> Failure:
 def _args(
     store: DiskStore, playbook: Playbook, given: list[str], config: Config
 ) -> tuple[str, dict[str, str]]:
-    """The child's feature and the values of its args, as for a session that a person begins."""
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, config))
     root, branch = store.checkout.root, checkout.refreshed(store.checkout).branch
     feature = features.current(root, branch, config).name
@@ -105,7 +104,9 @@ def outcome(store: DiskStore, ended: Snapshot) -> Outcome:
     data = {"session": ended.session_id, "status": ended.manifest.status.value, "output": output}
     if ended.manifest.status is SessionStatus.COMPLETED:
         return Outcome(output=text, data=data)
-    entry = _failing(ended)
+    where = positions(ended.state)
+    failed = [each for each in ended.state.entries if where[each.step_id] is Position.FAILED]
+    entry = failed[-1]
     message = _what_failed(ended.session_id, entry)
     guidance = entry.error_guidance or f"`playbook show {ended.session_id}` has its steps."
     failure = Failure(CHILD, message, guidance, entry.error_codes[0], entry.error_lasts)
@@ -117,12 +118,6 @@ def _what_failed(session: str, entry: Entry) -> str:
     if entry.error_code == CHILD and (inner := re.match(_BELOW, entry.error)):
         return f"the child session {inner[1]} failed at {entry.step_id}/{inner[2]}"
     return f"the child session {session} failed at {entry.step_id}: {first_line(entry.error)}"
-
-
-def _failing(ended: Snapshot) -> Entry:
-    where = positions(ended.state)
-    failed = [each for each in ended.state.entries if where[each.step_id] is Position.FAILED]
-    return failed[-1]
 
 
 def _last_output(opened: OpenSession) -> tuple[str, Any]:

@@ -102,7 +102,6 @@ class SessionTree:
         self.store.hold(self.id)
 
     def end_workers(self) -> None:
-        """End the workers that a dead driver left running."""
         for attempt in running(self.look()):
             kill_worker(self.worker_file(attempt))
 
@@ -111,7 +110,6 @@ class SessionTree:
         return self._with_advanced_children(self.engine.advance())
 
     def begin(self, start: str = "") -> Snapshot:
-        """Begin a pending session, at a later step if a person asked for it (`--from`)."""
         return self._with_advanced_children(self.engine.begin(start, self._begun_above()))
 
     def go_on(
@@ -207,7 +205,6 @@ class SessionTree:
             branch_admission.move(self.store, opened, by.name)
 
     def changed(self) -> bool:
-        """Whether another process has written the session since this one last looked."""
         return any(each.store.changed(each.id) for each in self._family())
 
     def delay(self, snapshot: Snapshot) -> float:
@@ -262,7 +259,6 @@ class SessionTree:
         return self.of(attempt).engine.input_of(attempt.step) if attempt.step.stdin else ""
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
-        """Variables that point the project's own tools at the session's feature."""
         if not work.attempt.step.command.startswith(SPECKIT):
             return {}
         return self.engine.environment(snapshot.of(work.attempt))
@@ -283,7 +279,6 @@ class SessionTree:
         return found
 
     def lineage(self, attempt: Attempt) -> tuple[str, ...]:
-        """The ids of the sessions from the top one down to the attempt's."""
         return self.of(attempt)._lineage()
 
     def _lineage(self) -> tuple[str, ...]:
@@ -336,7 +331,6 @@ class SessionTree:
     # ── one snapshot of all ─────────────────────────────────────────────────────────────────
 
     def _with_children(self, own: Snapshot) -> Snapshot:
-        """The snapshot of the whole tree, from that of this session alone."""
         if not (due_children(own) or self._unreported.events):
             return own
         own = self._keep_back(own)
@@ -380,7 +374,6 @@ class SessionTree:
         return self._compose(own)
 
     def _advanced(self) -> Snapshot:
-        """Begin a child if no process has, else let it go on."""
         with self.store.open(self.id) as opened:
             begun = opened.runtime.begun is not None or not opened.state.pristine
         if not begun:
@@ -392,7 +385,6 @@ class SessionTree:
         return self.advance()
 
     def _ensure_child(self, own: Snapshot, member: Attempt) -> SessionTree | Failure:
-        """The member's child, which exists from now on; or why there cannot be one."""
         from playbook_supervisor.sessions.tree import children
 
         if not own.entry(member).session:
@@ -419,7 +411,6 @@ class SessionTree:
         return self.abort(text, Principal(by))
 
     def _report_later(self, place: str, below: Snapshot) -> None:
-        """Let the next snapshot of the tree report what the snapshot of a child does."""
         for event in below.events:
             within = f"{place}/{event.within}".rstrip("/")
             self._unreported.events.append(replace(event, within=within))
