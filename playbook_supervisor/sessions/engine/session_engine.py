@@ -102,7 +102,6 @@ class SessionEngine:
         return self.store.runtime(self.id)
 
     def worker_file(self, attempt_id: str) -> Path:
-        """The file that every process of the attempt's worker inherits, open and locked."""
         return self.private / f"worker-{attempt_id}"
 
     # ── what is observed ────────────────────────────────────────────────────────────────────
@@ -246,7 +245,6 @@ class SessionEngine:
         return self.advance(events=events)
 
     def delay(self, state: State) -> float:
-        """How many seconds a retry that is due next in this session still waits; 0 for none."""
         asked = machine.directive(state)
         until = asked.not_before if isinstance(asked, Check) else None
         if until is None:
@@ -387,9 +385,8 @@ class SessionEngine:
     def _point_speckit(self, world: Workspace) -> dict[str, str]:
         from playbook_supervisor.project.conditions.features import point_speckit
 
-        return dict(
-            point_speckit(self.root, world.feature, world.config, exported=self.options.exports)
-        )
+        exported = self.options.exports
+        return dict(point_speckit(self.root, world.feature, world.config, exported=exported))
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.steps import step_data

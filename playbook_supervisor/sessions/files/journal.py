@@ -207,14 +207,13 @@ def parse_journal(data: bytes, source: str) -> ParsedJournal:
     StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place. In a legacy journal, repeated
     entries of a step are numbered as its attempts, and a failed one counts as retried."""
     lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
-    document = _load(data, source)
+    document = load_of_session(data, source, limit=MAX_BYTES)
     top, items = _entries(document)
     legacy = "schema" not in top
     entries = [_entry(document, index, item, legacy=legacy) for index, item in enumerate(items)]
     if legacy:
-        entries = _counted(
-            entries, [isinstance(item, dict) and "attempt" in item for item in items]
-        )
+        stated = [isinstance(item, dict) and "attempt" in item for item in items]
+        entries = _counted(entries, stated)
     dashes = [_dash(data, lines, document, index) for index in range(len(items))]
     begin = document.key_position(("entries",))[0]
     behind = (document.key_position((key,))[0] for key in top)
@@ -249,7 +248,7 @@ def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
 def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
     """(index, seconds) of every entry that states its duration, which may contradict its times.
     None for a legacy journal, where durations are estimates. Errors as for `parse_journal`."""
-    document = _load(data, source)
+    document = load_of_session(data, source, limit=MAX_BYTES)
     top, items = _entries(document)
     for index, item in enumerate(items if "schema" in top else ()):
         try:
@@ -258,10 +257,6 @@ def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
             raise document.corrupt(("entries", index, unfit.key), str(unfit)) from None
         if seconds is not None:
             yield index, seconds
-
-
-def _load(data: bytes, source: str) -> Document:
-    return load_of_session(data, source, limit=MAX_BYTES)
 
 
 def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
@@ -280,9 +275,8 @@ def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
 def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Entry:
     path: tuple[str | int, ...] = ("entries", index)
     if not isinstance(item, Mapping):
-        raise document.corrupt(
-            path, "an entry must be a mapping with `step_id`, `status` and so on"
-        )
+        said = "an entry must be a mapping with `step_id`, `status` and so on"
+        raise document.corrupt(path, said)
     try:
         return entry_of(Fields(item), legacy=legacy)
     except UnfitError as unfit:

@@ -116,13 +116,7 @@ def answer(
         member.step.id: _report(member, asked, inputs, failing) for member in asked.members
     }
     checked = Checked(clock(), check.id, reports, items)
-    if inputs.state is not None:
-
-        def probe(name: str) -> Probed:
-            return _judged(conditions.probe(name, inputs.workspace), inputs, failing)
-
-        checked = _with_missing_outputs(asked, checked, inputs.state, probe)
-    return checked, failing
+    return _with_missing_outputs(asked, checked, inputs, failing), failing
 
 
 def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, Report]]:
@@ -342,14 +336,19 @@ def _outputs_due(check: Check, playbook: Playbook) -> bool:
 
 
 def _with_missing_outputs(
-    check: Check, checked: Checked, state: State, probe: Callable[[str], Probed]
+    check: Check, checked: Checked, inputs: CheckInputs, failing: dict[str, str]
 ) -> Checked:
     """The answer; where it is the last one of the session, with the outputs that are missing."""
-    if not _outputs_due(check, state.playbook) or not (
-        last := _settles_last(check, checked, state)
-    ):
+    state = inputs.state
+    if state is None or not _outputs_due(check, state.playbook):
         return checked
-    probed = map(probe, must_exist(state.playbook.outputs))
+    last = _settles_last(check, checked, state)
+    if not last:
+        return checked
+    needed = (
+        conditions.probe(name, inputs.workspace) for name in must_exist(state.playbook.outputs)
+    )
+    probed = (_judged(each, inputs, failing) for each in needed)
     missing = tuple(replace(each, code=OUTPUT) for each in probed if not each.held)
     report = checked.reports[last]
     answering = replace(report, conditions=(*report.conditions, *missing))

@@ -236,10 +236,6 @@ class OpenSession(Record, frozen=False):
             said = "recorded, but the copies in the git directory are older"
             self.notices.append(f"{said}: {error.message}")
 
-    def moved(self, folder: Path) -> OpenSession:
-        self.folder = folder
-        return self
-
     def pin_settings(self, data: bytes | None = None) -> None:
         """Run under the project's present settings from now on, or under these."""
         data = session_settings.text(self.folder.parents[2]) if data is None else data

@@ -46,9 +46,6 @@ CAP = 1_000_000  # bytes of text or JSON, without `max_output_bytes`
 _FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
 
 
-# ── a worker returned ───────────────────────────────────────────────────────────────────────
-
-
 def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
     """Accept the return of an attempt and keep of its output what a later step reads. StateError as
     `machine.decide`; nothing is kept of a return that changes nothing."""
@@ -164,9 +161,6 @@ def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap
     )
 
 
-# ── a later step reads it ───────────────────────────────────────────────────────────────────
-
-
 def input_of(opened: OpenSession, step: Step) -> str:
     """The standard input of a step, which is empty if it names none. StepError PB-STEP-DATA if
     there is no output to read: the step that it names was skipped or failed without one, or its
@@ -260,8 +254,6 @@ def _of_loop(
 ) -> StepData | None:
     return output_files.combined(found if isinstance(found, LoopData) else None, loop, entries)
 
-
-# ── the items of loops ────────────────────────────────────────────────────────────────────────────
 
 _KEPT = 64  # bound steps; more than run at once
 

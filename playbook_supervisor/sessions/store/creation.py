@@ -293,8 +293,5 @@ def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tupl
 
 def _unknown_step(playbook: Playbook, start: str) -> ArgumentError:
     names = [step.id for step in playbook.steps]
-    return ArgumentError(
-        "PB-ARG-STEP",
-        f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}",
-        guidance=f"Its steps are {', '.join(names)}.",
-    )
+    said = f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}"
+    return ArgumentError("PB-ARG-STEP", said, guidance=f"Its steps are {', '.join(names)}.")

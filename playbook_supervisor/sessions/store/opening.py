@@ -97,9 +97,8 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
             output_files.require_unchanged(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
-    opened = with_items(
-        OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
-    )
+    opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
+    with_items(opened)
     driver, confirmed, branch = recorded.driver, recorded.confirmed, recorded.branch
     opened.restate(replace(manifest, driver=driver, confirmed=confirmed, branch=branch))
     if runtime.digests != known or project(manifest, state) != manifest:
@@ -116,14 +115,13 @@ def create(
     pinned = _bound(pinned, manifest)
     state, text = machine.replay(pinned.playbook, ()), JournalText()
     manifest = project(manifest, state)
-    manifest_text = emit_manifest(manifest)
+    stated = emit_manifest(manifest)
     write_atomically(folder / JOURNAL, EMPTY)
-    write_atomically(folder / "session.yaml", manifest_text)
+    write_atomically(folder / "session.yaml", stated)
     runtime.digests[JOURNAL] = [digest(EMPTY)]
-    runtime.digests["session.yaml"] = [digest(manifest_text)]
-    opened = with_items(
-        OpenSession(folder, private, pinned, state, manifest, text, runtime, place, manifest_text)
-    )
+    runtime.digests["session.yaml"] = [digest(stated)]
+    opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, stated)
+    with_items(opened)
     opened.write()
     return opened
 
@@ -137,8 +135,8 @@ def adopt(
     pinned = pinned_inputs.load(folder, private, runtime)
     data = integrity.read_file(folder, JOURNAL)
     parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
-    manifest_text = integrity.read_file(folder, "session.yaml")
-    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
+    stated = integrity.read_file(folder, "session.yaml")
+    known = read_manifest(stated, integrity.shown(folder, "session.yaml"))
     pinned = _bound(pinned, known)
     state = machine.replay(pinned.playbook, parsed.entries)
     due = len(state.entries)
@@ -148,11 +146,10 @@ def adopt(
     from playbook_supervisor.sessions.steps import output_files
 
     output_files.adopt(folder, pinned.playbook, runtime, child=bool(known.parent))
-    runtime.digests["session.yaml"] = [digest(manifest_text)]
+    runtime.digests["session.yaml"] = [digest(stated)]
     text = JournalText.parsed(data, parsed, due)
-    opened = with_items(
-        OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)
-    )
+    opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, stated)
+    with_items(opened)
     if accepted is not None:
         opened.confirm(accepted)
     opened.write()
@@ -267,11 +264,9 @@ def _with_answers(held: OpenSession) -> Runtime:
     state = serialize.state_from_json(runtime.state, held.playbook)
     manifest = manifest_from_json(runtime.manifest)
     text, place, stated = held.written.journal, held.place, held.written.manifest
-    opened = with_items(
-        OpenSession(
-            held.folder, held.private, held.pinned, state, manifest, text, runtime, place, stated
-        )
-    )
+    folder, private, pinned = held.folder, held.private, held.pinned
+    opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, stated)
+    with_items(opened)
     if isinstance(machine.directive(opened.state), Ask):
         entries = {entry.id: entry for entry in _entries(held)}
         answered = False
@@ -367,7 +362,8 @@ class UnfinishedSessions:
             place = ABFile(private / NAME)
             opened = create(aside, private, place, runtime, made, pinned)
             opened.copy()
-        return opened.moved(folder)
+        opened.folder = folder
+        return opened
 
     def discard(self, folder: Path) -> None:
         """Remove a session: without its name, its folder is one that was not completed."""
