@@ -67,15 +67,14 @@ def find(runtime: Runtime, key: str, tree: str) -> Proof | None:
 
 def add(runtime: Runtime, proof: Proof) -> None:
     """Note the proof, instead of an older one of the same check and tree."""
-    others = [
-        each for each in runtime.proofs if (each["key"], each["tree"]) != (proof.key, proof.tree)
-    ]
+    same = proof.key, proof.tree
+    others = [each for each in runtime.proofs if (each["key"], each["tree"]) != same]
     runtime.proofs = [*others, dict(as_mapping(proof))][-_MOST:]
 
 
 def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> None:
-    """Note of which tree the reports speak whose verdicts a step needed that is done now. A verdict
-    is kept as a proof whose key is that of no check."""
+    """Note, as proofs whose key is that of no check, of which tree the reports of verdicts
+    speak."""
     for event in events:
         names = verdicts(opened.playbook.step(event.entry.step_id).postconditions)
         if not names:
@@ -91,8 +90,8 @@ def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> N
 def since_verdicts(
     runtime: Runtime | None, names: Iterable[str], root: Path, *, seconds: float
 ) -> dict[str, str]:
-    """What has changed since the reports of these verdicts were judged: `code.py changed since`,
-    for each of which something is known and has changed."""
+    """What has changed since the reports of verdicts were judged, where that is known and not
+    nothing: `code.py changed since`."""
     dated = [each for each in known(runtime) if is_verdict(each)] if runtime else []
     wanted = set(names)
     latest = {each.check: each for each in dated if each.check in wanted}

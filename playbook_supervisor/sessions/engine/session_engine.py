@@ -215,8 +215,8 @@ class SessionEngine:
         self, observe: Observation | Observe | None = None, events: tuple[Event, ...] = ()
     ) -> Snapshot:
         """Accept an observation, journal it, and answer checks until a driver must act. One that
-        starts a program is answered without the lock. Another process may do so meanwhile, so the
-        session is opened again, and what is due then counts."""
+        starts a program is answered without the lock; then what is due counts, as another process
+        may have answered."""
         with self.store.open(self.id) as opened:
             seen = observe(opened) if callable(observe) else observe
             here = branch_admission.admit(self.store, opened, seen)
@@ -256,11 +256,8 @@ class SessionEngine:
         """Whether the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions.steps import evidence
 
-        if self.delay(state):
-            return False
-        return (
-            self.options.runs_checks if evidence.runs_checks(check) else self.options.runs_programs
-        )
+        checks, programs = self.options.runs_checks, self.options.runs_programs
+        return not self.delay(state) and (checks if evidence.runs_checks(check) else programs)
 
     def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
         """Answer the checks that only look at files; what follows from them is one write.
@@ -290,8 +287,7 @@ class SessionEngine:
         return events
 
     def _looking(self) -> AbstractContextManager[None]:
-        """Bounds the time that git may take, where that matters: TimeoutError. The check then stays
-        outstanding, and `playbook next --wait` answers it."""
+        """Bounds the time of git, where that matters: TimeoutError. The check stays outstanding."""
         return nullcontext() if self.options.runs_programs else within(_LOOKING_IN_HOOK)
 
     def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
@@ -343,9 +339,8 @@ class SessionEngine:
         return more
 
     def _with_child_sessions(self, opened: OpenSession, checked: Checked) -> Checked:
-        """The answer with the id of a new session for each launch whose work is a child session.
-        The launch and the link to the child are one write, so that no child is begun twice. The id
-        is empty where the child would be too deep."""
+        """The answer with the id of a new session, or none where it would be too deep, for each
+        launch of a child: it is written with the launch, so that no child is begun twice."""
         if not any(step.has_child for step in opened.state.phase or ()):
             return checked
         reports = dict(checked.reports)

@@ -36,9 +36,9 @@ _LONGEST_INPUT = 64 * 1024  # bytes of an earlier step's output in a prompt, whi
 
 
 class Work(Record):
-    """One launched attempt, ready for a worker: the installed command and its arguments. `feedback`
-    is what a retry is told beside the command. A step that brings a prompt of its own has it in
-    `text`, and in `tools` those that its agent may use."""
+    """One launched attempt, ready for a worker: the installed command and its arguments, or for a
+    step with a prompt of its own `text` and the `tools` that its agent may use. `feedback` is what
+    a retry is told beside that."""
 
     attempt: Attempt
     command: str
@@ -67,9 +67,8 @@ class Work(Record):
 
 
 def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -> Work:
-    """The attempt's installed command and interpolated arguments (kai FR23), or its prompt, which
-    ends with `given`, what the step reads of an earlier one (tyr 19). CheckError or StorageError if
-    the step's prompt cannot be made."""
+    """The attempt's work (kai FR23); a prompt ends with `given`, what the step reads of an earlier
+    one (tyr 19). CheckError or StorageError if the prompt cannot be made."""
     step, values = attempt.step, arg_values(snapshot, attempt.step)
     feedback = _feedback(snapshot, attempt)
     if step.namespace == SLASH:
@@ -125,8 +124,7 @@ def prompt_file(root: Path, words: Sequence[str]) -> str:
 def filled_prompt(
     template: str, step_id: str, values: Mapping[str, str], args: Iterable[Arg]
 ) -> str:
-    """The text with values in place of its references. CheckError PB-CHECK-RULE if it contains a
-    secret or an unknown reference, or is empty."""
+    """CheckError PB-CHECK-RULE if it contains a secret or an unknown reference, or is empty."""
     if secret_names(template, args):
         cure = "A prompt leaves this machine: give a secret to a program, in `env`."
         message = f"the prompt of {step_id} contains a secret"
@@ -152,9 +150,8 @@ _MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
 
 
 def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
-    """What did not hold at the last attempt, and the words of people; empty for a first attempt.
-    `attempts` are those of one step, oldest first; the last one is about to run. `printed` are
-    lines of the checks that failed at the one before."""
+    """What did not hold at the last of these attempts of one step but one, and the words of people;
+    empty for a first attempt. `printed` are lines of the checks that failed there."""
     if len(attempts) < 2:
         return ""
     former = attempts[-2]

@@ -37,8 +37,8 @@ FILES = ("session.yaml", "journal.yaml", *PINNED, RECORDS)
 
 def journal_difference(recorded: State, chained: str, entries: Sequence[Entry], copy: Path) -> str:
     """The first difference between the entries and what was recorded of them; empty if none. Of
-    settled phases only the digest `chained` is recorded; the copy of the journal, if there is one,
-    helps to name the entry."""
+    settled phases only the digest `chained` is recorded; the `copy`, if any, helps to name the
+    entry."""
     past = recorded.past.entries
     if chain("", entries[:past]) != chained:
         return _settled_difference(entries, copy) or f"one of the first {past} entries was changed"
@@ -70,8 +70,7 @@ def tampered(message: str, source: str) -> StateError:
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """A file of the session, which must not be a symbolic link. StorageError PB-IO-ESCAPE,
-    PB-IO-READ; StateError if it is missing."""
+    """StorageError PB-IO-ESCAPE for a symbolic link, PB-IO-READ; StateError if it is missing."""
     path = folder / name
     if path.is_symlink() or path.parent.is_symlink():
         place = shown(folder, name)

@@ -177,10 +177,10 @@ def _gate_of(fields: Fields, number: int) -> Gate:
 
 class ParsedJournal(Record):
     """A journal's entries and where each is in its bytes. `spans` are byte offsets: an entry's text
-    goes from the line of its dash to the line of the next dash. So a comment between two entries
-    belongs to the first, and every byte from the first entry to `end` belongs to exactly one. The
-    next entry goes to `end`; `indent` is the column of the dashes. `hollow` is the value of an
-    empty journal (`[]`), which is removed before the first entry is added."""
+    goes from the line of its dash, in column `indent`, to that of the next dash, with the comments
+    between, so that every byte from the first entry to `end`, where the next one goes, belongs to
+    exactly one. `hollow` is the value of an empty journal (`[]`), which is removed before the first
+    entry is added."""
 
     entries: tuple[Entry, ...]
     spans: tuple[tuple[int, int], ...]
@@ -345,8 +345,7 @@ def _question(fields: Fields) -> Mapping[str, object]:
 
 class JournalText(Record):
     """`due` is the text of each entry of the due phase; `past` is all before, `rest` all after.
-    `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has its
-    value (`[]`), which is removed with the first entry."""
+    `indent` and `hollow` are those of a `ParsedJournal`."""
 
     past: bytes = EMPTY
     due: tuple[bytes, ...] = ()

@@ -237,8 +237,8 @@ def keep_settled(private: Path, runtime: Runtime, settled: Iterable[Entry]) -> N
 def journal_entries(
     data: bytes, source: str, private: Path, runtime: Runtime | None
 ) -> tuple[Entry, ...]:
-    """The entries of this journal, without parsing it if it is as the runtime state knows it.
-    StateError as `parse_journal`."""
+    """The entries of this journal, parsed only if something else wrote it. Errors as
+    `parse_journal`."""
     if runtime is not None and runtime.latest(JOURNAL, digest(data)):
         settled = _read(private, runtime)
         if settled is not None:

@@ -46,9 +46,8 @@ class Waiting(Record):
 
 class Driver(Record):
     """How a session is driven: what a bare `resume` uses, on any machine. `agent` is a value of
-    `--agent`, empty for the default one. `limits` are names and values of the agent's budget,
-    `wall` and `idle` a step's deadlines in seconds. `start` is the step to begin at, until the
-    session begins (`--from`)."""
+    `--agent`, empty for the default one, `limits` are the agent's budget, `wall` and `idle`
+    deadlines in seconds. `start` is where to begin, until the session begins (`--from`)."""
 
     agent: str = ""
     mode: Mode = Mode.MANUAL
@@ -92,15 +91,12 @@ class Confirmation(Record):
 
 
 class Manifest(Record):
-    """One session (kai data model, Session). Times in ms since the epoch.
-
-    `worktree` is relative to the main checkout and empty there; `branch` is empty in sessions of
-    kai's own tools (`legacy`), which have none. `began_on` is the checkout that began the session
-    (`Checkout.identity`); it is empty in sessions of kai's own tools and of earlier versions. Of
-    a completed session, `failures` counts the steps that failed although the run went on, `waived`
-    names the conditions, triggers and error codes that a person or an error policy waived.
-    `parent` is the attempt that a child session works for: `20260219-a7k/release#1`.
-    """
+    """One session (kai data model, Session). Times in ms since the epoch. `worktree` is relative to
+    the main checkout and empty there; `branch` is empty in sessions of kai's own tools (`legacy`).
+    `began_on` is the checkout that began the session (`Checkout.identity`), empty for those and for
+    earlier versions. Of a completed session, `failures` counts the steps that failed although the
+    run went on, `waived` names the conditions, triggers and error codes that were waived. `parent`
+    is the attempt that a child session works for: `20260219-a7k/release#1`."""
 
     session_id: str
     playbook: str
@@ -135,8 +131,7 @@ class Manifest(Record):
 
     @property
     def subject(self) -> str:
-        """What the session is about: its feature, or its arguments if none of them is a feature:
-        `feature` is then only the name of the branch."""
+        """Its feature, or its arguments if none is a feature, which then only names the branch."""
         if self.feature and (not self.args or "feature" in self.args):
             return self.feature
         return ", ".join(f"{name}={value}" for name, value in self.args.items() if value)
@@ -313,13 +308,12 @@ FALLBACK_REF = "refs/heads/playbook-sessions/{id}"  # if the forge refuses the n
 REF_FOLDERS = (REF.removesuffix("{id}"), FALLBACK_REF.removesuffix("{id}"))
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_TWO_DAYS = 2 * 86_400  # seconds
 _LISTED = "`playbook status --all` lists the sessions."
 
 
 def reserve_id(ids: Path, now: int, taken: Callable[[str], bool]) -> str:
-    """Reserve an id that no worktree of the repository has; mkdir in `ids` decides collisions.
-    `now` is ms since the epoch."""
+    """An id that no worktree of the repository has; mkdir in `ids` decides collisions. `now` in
+    ms."""
     day = to_time(now)[:10].replace("-", "")
     ensure_folder(ids)
     while True:
@@ -355,4 +349,4 @@ def unknown_session(session_id: str) -> StateError:
 def earliest_beginning(session_id: str) -> int:
     """A time before every commit of the session, in seconds: two days before the date of its id."""
     day = from_time(f"{session_id[:4]}-{session_id[4:6]}-{session_id[6:8]}T00:00:00Z")
-    return max(0, (day or 0) // 1000 - _TWO_DAYS)
+    return max(0, (day or 0) // 1000 - 2 * 86_400)

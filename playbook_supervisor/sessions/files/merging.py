@@ -52,9 +52,8 @@ class _ConflictError(ValueError):  # two files that cannot be merged, in a sente
 
 
 def merge(ours: Files, theirs: Files, known: Callable[[str, bytes], bool]) -> Merge:
-    """What has to be written into the copy `theirs`, so that it holds all of `ours`. `known` says
-    whether these bytes are an earlier version of our file, so that nothing in them is a person's
-    that ours lacks."""
+    """What has to be written into the copy `theirs`, so that it holds all of `ours`. `known` tells
+    an earlier version of our file, in which nothing is a person's that ours lacks."""
     writes, conflicts = {}, []
     try:
         ahead = _is_ahead(ours.get(JOURNAL, b""), theirs.get(JOURNAL, b""))

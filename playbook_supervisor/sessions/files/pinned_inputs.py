@@ -46,8 +46,8 @@ class PinnedChild(Record):
 
 class Pinned(Record, slots=False):
     """What a session runs: the playbook, tightened by the policies, and the settings. `children`
-    are the playbooks that its steps can reach, by name, as their authors wrote them. `files` are
-    the bytes of the pinned files by name."""
+    are those that its steps can reach, as their authors wrote them; `files` the bytes of the pinned
+    files."""
 
     playbook: Playbook
     policy: Policy
@@ -72,9 +72,8 @@ class Pinned(Record, slots=False):
 
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
     """What the session runs. Each is parsed once and kept compiled in `private`. StateError
-    `PB-STATE-TAMPERED` if its data have changed, `PB-STATE-NO-PLAYBOOK` if there is no playbook,
-    `PB-STATE-CORRUPT`; CheckError for a file that this worktree reads for the first time and that
-    is not valid."""
+    `PB-STATE-TAMPERED`, `PB-STATE-NO-PLAYBOOK` or `PB-STATE-CORRUPT`; CheckError for a file that
+    this worktree reads for the first time and that is not valid."""
     files: dict[str, bytes] = {}
     playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime, files)
     policy: Policy = _optional(_POLICY, folder, private, runtime, files) or Policy()
@@ -89,9 +88,8 @@ def _children(
 ) -> dict[str, Playbook]:
     known: Iterable[str] = integrity.children(runtime.digests)
     if JOURNAL not in runtime.digests:  # this worktree reads the session for the first time
-        known = sorted(
-            integrity.child_file(each.stem) for each in (folder / integrity.CHILDREN).glob("*.yaml")
-        )
+        there = (folder / integrity.CHILDREN).glob("*.yaml")
+        known = sorted(integrity.child_file(each.stem) for each in there)
     return {
         Path(name).stem: _unchanged(_child_kind(name), folder, private, runtime, files)
         for name in known
@@ -109,8 +107,7 @@ def pin(
     inherited: bytes | None = None,
 ) -> Pinned:
     """Write what a new session begins with, and return it as `load` will. `playbook` is what `text`
-    says; None if it is still to be read. `children` are the texts of those that it can reach, by
-    name; `inherited` are the settings of a parent."""
+    says, if it was read. `children` are texts by name, `inherited` the settings of a parent."""
     playbook = playbook or _read_playbook(text, integrity.shown(folder, _PLAYBOOK.file))
     files = write(folder, text, policy, inherited)
     settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
@@ -142,8 +139,7 @@ def write(
 
 
 def substitute(root: Path, folder: Path, manifest: Manifest) -> PlaybookFile | None:
-    """The project's playbook for a session of kai's own tools, which pin none; None also if the
-    project has none of that name."""
+    """The project's playbook, if any, for a session of kai's own tools, which pin none."""
     if not manifest.legacy or os.path.lexists(folder / _PLAYBOOK.file):
         return None
     from playbook_supervisor.project.playbooks import library
@@ -183,8 +179,8 @@ def pinned_children(folder: Path) -> dict[str, Playbook]:
 def replace_settings(
     folder: Path, private: Path, runtime: Runtime, data: bytes, save: Callable[[], None]
 ) -> Config:
-    """Pin these settings. `save` writes the runtime state. Until the file is written, the former
-    settings apply, also after a crash; then save again."""
+    """Pin these settings. Until the file is written, the former ones apply, also after a crash;
+    then `save`, which writes the runtime state, again."""
     name = _SETTINGS.file
     settings = session_settings.read_settings(data, config.FILE)
     write_atomically(private / name, data)

@@ -52,8 +52,7 @@ def as_mapping(runtime: Runtime) -> dict[str, object]:
 
 
 def adopt(folder: Path, runtime: Runtime, attempts: Iterable[str]) -> None:
-    """Take the records from the file, if there is one; launches only of these attempts. StateError
-    PB-STATE-CORRUPT or -NEWER."""
+    """Take what the file records, launches only of these attempts. PB-STATE-CORRUPT or -NEWER."""
     data = _content(folder)
     if not data:
         return

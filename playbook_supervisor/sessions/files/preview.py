@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from playbook_supervisor.formats.sanitize import counted, one_line, printable
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
-from playbook_supervisor.kernel.vocabulary import GateReason, Place
 from playbook_supervisor.project.expressions.references import fill, interpolate, secret_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.kernel.state import Gate
 
 MOST_LINES = 12
 _ENDS = tuple(".?!…:")
@@ -75,12 +73,6 @@ def _options(request: Mapping[str, Any]) -> Iterator[str]:
             yield "  (more than one may be chosen: 1, 3)"
     several = "a line for each question: " if len(questions) > 1 else ""
     yield f"answer with {several}the number of an option, or words of your own"
-
-
-def shows_preview(gate: Gate) -> bool:
-    """Whether the person is to judge what the step is given, and not what it has done."""
-    asks = gate.reason in (GateReason.APPROVAL, GateReason.TOOLS, GateReason.CHECKPOINT)
-    return asks and gate.place is Place.BEFORE
 
 
 def preview(

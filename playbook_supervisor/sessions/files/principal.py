@@ -9,9 +9,8 @@ from playbook_supervisor.records import Record
 
 
 class Principal(Record):
-    """All of it is journaled: `name` is a git identity, or `autonomous`; `via` is `inbox`, `fleet`,
-    or nothing for a terminal; `role` is that of the fleet's database which gave the answer: the
-    database vouches for it."""
+    """`name` is a git identity, or `autonomous`; `via` is `inbox`, `fleet`, or nothing for a
+    terminal; `role` is that of the fleet's database, which vouches for it. All are journaled."""
 
     name: str
     via: str = ""

@@ -24,8 +24,8 @@ from playbook_supervisor.system.disk.files import digest
 
 
 def project(manifest: Manifest, state: State) -> Manifest:
-    """The manifest with what it repeats of the journal. kai's own tools ended sessions without a
-    journal entry; those remain ended."""
+    """The manifest with what it repeats of the journal. Sessions that kai's tools ended stay
+    ended."""
     status = phases.status(state)
     if manifest.legacy and manifest.status in ENDED and status not in ENDED:
         return manifest
@@ -65,10 +65,8 @@ def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
 def caught_up(runtime: Runtime, journal: bytes, stated: bytes) -> bytes:
     """session.yaml with what a crash after the journal's write left out; else unchanged."""
     written = digest(stated)
-    interrupted = runtime.ours("session.yaml", written) and not runtime.latest(
-        "session.yaml", written
-    )
-    if not interrupted or not runtime.latest(JOURNAL, digest(journal)):
+    ours, last = runtime.ours("session.yaml", written), runtime.latest("session.yaml", written)
+    if not ours or last or not runtime.latest(JOURNAL, digest(journal)):
         return stated
     former = read_manifest(stated, "session.yaml")
     return update_manifest(stated, former, manifest_from_json(runtime.manifest))

@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.files.manifest import Manifest
 
-_DAMAGED, _MISSING = "damaged", "missing"
 _TRACES = (JOURNAL, "claude.json")  # local files that are written only after a runtime state
 
 
@@ -38,15 +37,14 @@ def recorded(place: ABFile) -> Runtime | None:
 
 
 def doubt(here: Checkout, place: ABFile, folder: Path, manifest: Callable[[], Manifest]) -> str:
-    """What is wrong with the runtime state: it is `missing` or `damaged`; empty if nothing is. It
-    is damaged if the journal is newer than what can be read of it. A killed writer leaves the
-    journal that the readable half knows."""
+    """What is wrong with the runtime state: `missing`, `damaged` or nothing. It is damaged if the
+    journal is newer than what can be read of it; a killed writer leaves one that is known."""
     runtime = recorded(place)
     if runtime is not None:
-        return _DAMAGED if place.damaged and not _knows_journal(runtime, folder) else ""
+        return "damaged" if place.damaged and not _knows_journal(runtime, folder) else ""
     if place.exists:
-        return _DAMAGED
-    return _MISSING if _began_here(here, manifest(), place.path.parent) else ""
+        return "damaged"
+    return "missing" if _began_here(here, manifest(), place.path.parent) else ""
 
 
 def unconfirmed(session_id: str, doubted: str, private: Path) -> StateError:
@@ -56,8 +54,8 @@ def unconfirmed(session_id: str, doubted: str, private: Path) -> StateError:
 
 
 def require_newest(here: Checkout, folder: Path) -> None:
-    """StateError PB-STATE-OLDER if a branch has a journal that continues the one in the folder.
-    What its newer entries settled would be done again."""
+    """StateError PB-STATE-OLDER if a branch has a newer journal: what it settled would be
+    redone."""
     from playbook_supervisor.sessions.files.merging import is_older
     from playbook_supervisor.system.git.git_history import on_branches
 

@@ -61,13 +61,9 @@ def _stated(record: Record) -> Json:
 
 
 def _shape(value: object) -> object:
-    match value:
-        case ErrorPolicy():
-            return value.written
-        case Limits() | Reviewers() | Loop():
-            return _stated(value)
-        case _:
-            return value
+    if isinstance(value, ErrorPolicy):
+        return value.written
+    return _stated(value) if isinstance(value, Limits | Reviewers | Loop) else value
 
 
 def playbook_from_json(shape: Json) -> Playbook:
@@ -151,10 +147,10 @@ _WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED")
 
 
 def outcome_from_json(shape: object) -> Outcome:
-    """The content of `report --output FILE`: `{"error": …, "output": "…", "agent": {…}}`. All keys
-    are optional. `error` is a sentence, or an error object with a worker's code (`PB-AGENT-…`,
-    `PB-STEP-…`). Text is made printable. Anything else is an ArgumentError `PB-ARG-INVALID`, so
-    that a misspelt `error` never counts as success."""
+    """The content of `report --output FILE`: `{"error": …, "output": "…", "agent": {…}}`, all
+    optional. `error` is a sentence, or an error object with a worker's code (`PB-AGENT-…`,
+    `PB-STEP-…`). Anything else is an ArgumentError `PB-ARG-INVALID`, so that a misspelt `error`
+    never counts as success."""
     try:
         if not isinstance(shape, Mapping):
             raise UnfitError("outcome", "must be a JSON object")  # noqa: TRY301 - one way to say it
@@ -199,9 +195,8 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
 
 
 class WorkItem(Record):
-    """What a client needs to run one attempt: the installed command and its final arguments.
-    `prompt` is the subagent's whole prompt. It is left out of the JSON if it is empty, as in the
-    line that a model reads."""
+    """What a client needs to run one attempt: the installed command, its final arguments, and the
+    subagent's whole prompt, if it has one."""
 
     command: str
     args: str
@@ -250,8 +245,8 @@ def ask_to_json(
 def wait_to_json(
     steps: Sequence[str], scene: SessionHeader, command: str = "", *, until: str = ""
 ) -> Json:
-    """The directive to wait for running work, or `until` the time of a retry. `command` is what to
-    run for that, if anything."""
+    """The directive to wait for running work, with a `command` if any, or `until` a retry is
+    due."""
     waited = valued(command=command, until=until)
     return {**_opening("wait", scene), "steps": list(steps), **waited}
 

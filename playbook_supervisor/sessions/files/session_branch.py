@@ -25,9 +25,8 @@ SECOND = 1000  # ms: git logs whole seconds
 
 
 class Standing(Record):
-    """Whether the session's branch is checked out. `branch` is its present name, empty for a
-    session that has none. `instead` says what is checked out if it is not: `main is checked out`.
-    `rebasing`: git is about to move the branch."""
+    """Whether the session's branch is checked out. `branch` is its present name, empty for none,
+    `instead` what is there if not: `main is checked out`. `rebasing`: git is about to move it."""
 
     branch: str = ""
     instead: str = ""
@@ -67,8 +66,7 @@ def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
 
 
 def contains(here: Checkout, commit: str) -> bool:
-    """Whether the commit that is checked out contains this one. What cannot be told, as in a
-    shallow clone, is no."""
+    """Whether the commit that is checked out contains this one; no if git cannot tell."""
     from playbook_supervisor.system.git.git_process import is_ancestor
 
     if not commit or not here.head or commit == here.head:

@@ -31,8 +31,7 @@ def system_clock() -> int:
 
 
 class SessionClock:
-    """The time of the sessions in one checkout, in ms since the epoch. `folder` is the checkout's
-    folder in its git directory."""
+    """The time of a checkout's sessions, in ms; `folder` is the checkout's in its git directory."""
 
     def __init__(self, folder: Path, machine: Clock = system_clock) -> None:
         self._file = folder / NAME

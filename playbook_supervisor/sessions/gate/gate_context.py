@@ -44,12 +44,11 @@ _LOGGED_LINES = 4
 _MOST_FAULTS = 3  # lines of a failed check
 _MOST_FAULTS_REPORTED = 5  # lines of a report
 _MOST_COMMITS = 3
-_POLICY = "the error policy"
 
 
 class Waiver(Record):
-    """Conditions, triggers and error codes that count although they failed. `by` is the person who
-    accepted them, or the error policy `ignore`."""
+    """What counts although it failed: conditions, triggers, error codes. `by` may be the error
+    policy."""
 
     names: tuple[str, ...]
     attempt: str
@@ -64,19 +63,16 @@ class Words(Record):
 
 
 class GateContext(Record):
-    """What helps to answer the open gate of the attempt `entry`.
-
-    `people` says who may answer, a line for each policy. `preview` is what the step is going to
-    be given, or what its agent asks for, if that is what the person is asked about. `printed` are
-    lines of the checks that have failed, and `reported` those of reports that speak against. `said`
-    are the last words of the step's own agent or program or, before the step has run, of the last
-    agent that did. `verdicts` are the conditions that read a report, as they are now, `dated` what
-    has changed since they were judged, `proved` what the checks of the project have proved and for
-    which tree, `settled` the last attempts of the settled steps. `commits` and `changes` are those
-    since the session began, as lines of git; `more_commits` counts the older ones that are left
-    out, and `unknown` says what of this is not known, and which command would tell. `settings` is
-    how the project's settings differ from the session's by now.
-    """
+    """What helps to answer the open gate of the attempt `entry`. `people` says who may answer, a
+    line for each policy. `preview` is what the step is going to be given, or what its agent asks
+    for, if that is the question. `printed` are lines of failed checks, `reported` those of reports
+    that speak against, `said` the last words of the step or, before it has run, of the last agent
+    that did. `verdicts` are the conditions that read a report, as they are now, `dated` what has
+    changed since they were judged, `proved` what checks have proved and for which tree, `settled`
+    the last attempts of the settled steps. `commits` and `changes` are those since the session
+    began, as lines of git, without `more_commits` older ones; `unknown` says what of this is not
+    known, and which command would tell. `settings` is how the project's differ from the session's
+    by now."""
 
     entry: Entry
     gate: Gate
@@ -110,8 +106,7 @@ def gate_context(snapshot: Snapshot) -> GateContext | None:
 def context_of(
     store: DiskStore, manifest: Manifest, playbook: Playbook, policy: Policy, settings: Config
 ) -> GateContext | None:
-    """The context of the manifest's gate, read without the session's lock; None if it is not
-    open."""
+    """The context of the manifest's gate, read without the lock; None if it is not open."""
     history = store.journal(manifest.session_id)
     entries = history.entries
     gate_id = manifest.gate.id if manifest.gate else ""
@@ -126,6 +121,10 @@ def context_of(
     names = conditions.verdicts(_judged(playbook, entry, entries))
     judged = tuple(conditions.probe(name, workspace) for name in names)
     usual = entry.error_guidance == CODES.get(entry.error_code)
+    changed = None  # in the middle of a step, whose agent began under those that are kept
+    if gate.place is not Place.DURING:
+        folder = store.folder(manifest.session_id)
+        changed = settings_in_force.change(store.checkout.root, folder, settings)
     begun = session_changes.beginning(store, manifest.session_id)
     since = session_changes.changes_since(here, begun, seconds=_PATIENCE)
     return GateContext(
@@ -150,18 +149,8 @@ def context_of(
         more_commits=len(since.commits[_MOST_COMMITS:]),
         changes=since.files,
         unknown=since.unknown,
-        settings=_settings(store, manifest, gate, settings),
+        settings=changed,
     )
-
-
-def _settings(
-    store: DiskStore, manifest: Manifest, gate: Gate, kept: Config
-) -> SettingsChange | None:
-    """None for a gate in the middle of a step, whose agent began under those that are kept."""
-    if gate.place is Place.DURING:
-        return None
-    folder = store.folder(manifest.session_id)
-    return settings_in_force.change(store.checkout.root, folder, kept)
 
 
 def _preview(
@@ -174,8 +163,9 @@ def _preview(
 ) -> tuple[str, ...]:
     if gate.place is Place.DURING:
         return preview.requested(gate.request)
-    if not preview.shows_preview(gate):
-        return ()
+    judged = (GateReason.APPROVAL, GateReason.TOOLS, GateReason.CHECKPOINT)
+    if gate.reason not in judged or gate.place is not Place.BEFORE:
+        return ()  # the person judges what the step has done
     from playbook_supervisor.sessions.steps import step_data
 
     step, stdin = playbook.step(entry.step_id), ""
@@ -258,7 +248,9 @@ def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
         names = tuple(name for name in entry.waived if (entry.step_id, name) not in known)
         known |= {(entry.step_id, name) for name in names}
         if names:
-            by, text = (accepted[-1].by, accepted[-1].text) if accepted else (_POLICY, "")
+            by, text = (
+                (accepted[-1].by, accepted[-1].text) if accepted else ("the error policy", "")
+            )
             yield Waiver(names, entry.id, by, text)
 
 

@@ -58,9 +58,8 @@ def lines(
 ) -> list[str]:
     """What to show below the question: what speaks against, in its own words, and how to mend it;
     who may answer; what the step is going to be given; what the agent said and what holds; what
-    each step left (not with `steps_shown`: a list right above has that); changes in the repository.
-    Steps and changed files that do not fit are counted. The first lines are wrapped, the others
-    cut."""
+    each step left, unless a list right above has that (`steps_shown`); changes in the repository.
+    Steps and changed files that do not fit are counted."""
     if context is None:
         return []
     head = list(_wrapped([line.words for line in _head(context)], width))

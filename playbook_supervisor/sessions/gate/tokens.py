@@ -12,7 +12,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
@@ -27,13 +27,10 @@ from playbook_supervisor.system.disk.files import (
 )
 
 _FILE = "tokens.json"
-_LOCK = "tokens.lock"
-_IN_USE = "tokens.in-use"
 _FORM = re.compile(r"([0-9]{8}-[a-z0-9]{3})~[A-Za-z0-9_.-]{1,80}~[0-9a-f]{32}\Z")
 _LONGEST = 200
 _LARGEST = 1_000_000  # bytes of the file
 _MOST = 500  # tokens of a session that are kept, with those that were used
-_NONCE = 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +70,13 @@ class Tokens:
             if each.gate == gate and not each.decision:
                 return each
         place = re.sub(r"[^A-Za-z0-9_-]", ".", gate)[-80:] or "session"
-        made = Token(f"{session}~{place}~{secrets.token_hex(_NONCE)}", gate)
+        made = Token(f"{session}~{place}~{secrets.token_hex(16)}", gate)
         self.known.append(made)
         del self.known[:-_MOST]
         return made
 
     def find(self, text: str) -> Token:
-        """StateError PB-STATE-TOKEN-FOREIGN if it was not made here, -USED if it has decided. All
-        tokens are compared, each in constant time."""
+        """All are compared, each in constant time. StateError PB-STATE-TOKEN-FOREIGN, or -USED."""
         found = [each for each in self.known if compare_digest(each.text, text)]
         if not found:
             raise foreign()
@@ -95,7 +91,7 @@ class Tokens:
 @contextmanager
 def opened(private: Path) -> Iterator[Tokens]:
     """The session's tokens, held exclusively and written at the end, unless an error is raised."""
-    with locked(private / _LOCK):
+    with locked(private / "tokens.lock"):
         tokens = Tokens(_read(private / _FILE))
         before = list(tokens.known)
         yield tokens
@@ -116,16 +112,13 @@ def _read(path: Path) -> list[Token]:
 @contextmanager
 def in_use(private: Path) -> Iterator[None]:
     """Serve the only request with a token of this session. StateError PB-STATE-DRIVEN."""
-    try:
-        lock = locked(private / _IN_USE, timeout=0.0)
-        lock.__enter__()
-    except StateError as error:
-        said = f"another request with a token of session {private.name} is being served"
-        raise StateError("PB-STATE-DRIVEN", said, guidance="Wait for its answer.") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(private / "tokens.in-use", timeout=0.0))
+        except StateError as error:
+            said = f"another request with a token of session {private.name} is being served"
+            raise StateError("PB-STATE-DRIVEN", said, guidance="Wait for its answer.") from error
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def foreign() -> StateError:

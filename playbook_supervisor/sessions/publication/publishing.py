@@ -66,9 +66,9 @@ def _occasion(snapshot: Snapshot) -> str:
         return _at_the_end(snapshot)
     playbook = snapshot.state.playbook
     launched = [event.entry.step_id for event in events if event.change is Change.LAUNCHED]
-    steps = {name: playbook.step(name) for name in launched}
     # a step that may leave the branch, too, which then keeps its journal so far
-    wanting = [name for name in launched if publishes(steps[name]) or _may_leave(steps[name])]
+    step = playbook.step
+    wanting = [n for n in launched if publishes(step(n)) or step(n).namespace == "branch"]
     if wanting:
         return f" before {', '.join(wanting)}"
     settled = [event.entry.step_id for event in events if event.change in _SETTLED]
@@ -149,11 +149,8 @@ def _only_leaves(snapshot: Snapshot) -> bool:
     playbook = snapshot.state.playbook
     launched = [each.entry.step_id for each in snapshot.events if each.change is Change.LAUNCHED]
     steps = [playbook.step(name) for name in launched]
-    return any(map(_may_leave, steps)) and not any(map(publishes, steps))
-
-
-def _may_leave(step: Step) -> bool:
-    return step.namespace == "branch"
+    leaves = any(step.namespace == "branch" for step in steps)
+    return leaves and not any(map(publishes, steps))
 
 
 def _move_launches(store: DiskStore, session_id: str, made: Commit) -> Mapping[str, Launch]:

@@ -289,9 +289,8 @@ class SessionInGit:
 
     def _refused(self, code: str, command: str, done: Completed) -> GitError:
         if done.timed_out:
-            return GitError(
-                code, f"git {command} took longer than {self._timeout:g} seconds, and was ended"
-            )
+            long = f"git {command} took longer than {self._timeout:g} seconds"
+            return GitError(code, f"{long}, and was ended")
         said = refusal(done)  # the output of hooks, too
         who = SAY_WHO + _NEXT_COMMIT.format(folder=self._folder) if said.lacks_identity else ""
         message = f"git {command} was refused: {said.words}"

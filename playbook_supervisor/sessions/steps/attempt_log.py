@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.disk.log_file import LogFile
 
 _FAILED_CHECK = r"\bcheck (.+?): (?:exit [1-9]|it did not end)"
-_BEGINS = r"check \S.*:"
 _MOST_LINES = 200
 _FOLDER, _ENDING = "logs", ".log"
 _LONGEST_ERROR = 2_000  # characters of an error's text that are journaled
@@ -74,7 +73,7 @@ def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
 
 def begins_check(line: str) -> bool:
     """Whether the line only says that the output of a check follows."""
-    return re.fullmatch(_BEGINS, line) is not None
+    return re.fullmatch(r"check \S.*:", line) is not None
 
 
 def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:

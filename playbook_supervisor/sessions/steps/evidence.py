@@ -86,10 +86,9 @@ def empty_answer(check: Check, at: int) -> Checked:
 class CheckInputs(Record):
     """Where to look for the answer to a check, and what is known from earlier. `began_at` is the
     session's beginning, in ms, where the runtime state has no record of it. `checking` is entered
-    for each condition that runs a check of the project for an attempt; None where none may run.
-    `facts` of earlier steps decide about a `when`, and the `state` about the outputs that the
-    playbook must have at its end. `values` are those of the args. The session's time is `ahead` ms
-    of that of the files."""
+    for each condition that runs a check of the project; None where none may run. `facts` of earlier
+    steps decide about a `when`, `state` about the outputs at the playbook's end. `values` are those
+    of the args. The session's time is `ahead` ms of that of the files."""
 
     workspace: Workspace
     runtime: Runtime
@@ -143,11 +142,10 @@ def had_finished(
     checking: RunsChecks | None,
     ahead: int = 0,
 ) -> bool:
-    """Whether a lost attempt's postconditions show that it had done its work (kai FR32). They must
-    hold as after any return, so an old verdict is no evidence. The attempt must also have changed
-    something that they look at since its launch. Without `checking` no check of the project can be
-    run, and nothing shows that an attempt which needs one had finished. `ahead` as in
-    `CheckInputs`."""
+    """Whether a lost attempt's postconditions show that it had done its work (kai FR32): they hold
+    as after any return, and something that they look at has changed since its launch. Without
+    `checking` no check of the project can be run, and nothing shows that of an attempt which needs
+    one."""
     step = attempt.step
     if checking is None and conditions.run_checks(step.judging):
         return False
@@ -206,9 +204,8 @@ def _may_be_passed_over(step: Step) -> bool:
 def _passed_over(
     member: Attempt, inputs: CheckInputs, *, untried: bool
 ) -> tuple[str, Probed | None]:
-    """The evidence that a step is not to run, if it is not; and its `when`, if that has no answer.
-    All of `skip_if` must hold. What cannot be checked does not. Once a step was tried, what it made
-    may be why they hold."""
+    """Why a step is not to run, or nothing; and its `when`, if that has no answer. All of `skip_if`
+    must hold. Once a step was tried, what it made may be why they hold."""
     step, missing = member.step, None
     if step.when and inputs.facts is not None:
         probed = evaluate(step.when, inputs.facts)
@@ -345,9 +342,8 @@ def _with_missing_outputs(
     last = _settles_last(check, checked, state)
     if not last:
         return checked
-    needed = (
-        conditions.probe(name, inputs.workspace) for name in must_exist(state.playbook.outputs)
-    )
+    outputs = must_exist(state.playbook.outputs)
+    needed = (conditions.probe(name, inputs.workspace) for name in outputs)
     probed = (_judged(each, inputs, failing) for each in needed)
     missing = tuple(replace(each, code=OUTPUT) for each in probed if not each.held)
     report = checked.reports[last]

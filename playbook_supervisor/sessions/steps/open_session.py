@@ -55,12 +55,11 @@ class Written(Record):
 
 
 class OpenSession(Record, frozen=False):
-    """The session under its lock. `folder` is in the work tree, `private` in the git directory; the
-    former may be the latter where `standing` says that another branch is checked out. `copied`: the
-    copies in the git directory are those of what was written last. `_entered` are the entries of
-    the due phase that the text contains. `unwritten` are the outputs of steps that are still to be
-    written, by their paths in the folder. `notices` say what could not be written, and is not
-    needed."""
+    """The session under its lock. `folder` is in the work tree, `private` in the git directory;
+    both are that where another branch is checked out (`standing`). `copied`: what was written last
+    has copies there. `_entered` are the entries of the due phase that the text contains,
+    `unwritten` the outputs of steps by their paths in the folder. `notices` say what could not be
+    written, and is not needed."""
 
     folder: Path
     private: Path
@@ -253,10 +252,7 @@ class OpenSession(Record, frozen=False):
 
     def entry(self, attempt_id: str) -> Entry:
         """The entry of an attempt of the due phase; KeyError if there is none."""
-        for entry in self.state.entries:
-            if entry.id == attempt_id:
-                return entry
-        raise KeyError(attempt_id)
+        return {entry.id: entry for entry in self.state.entries}[attempt_id]
 
     def _update_text(self, entries: tuple[Entry, ...]) -> None:
         for index, entry in enumerate(entries):

@@ -241,9 +241,8 @@ _LARGEST = 64_000_000  # bytes of the file
 
 
 def keep_last(private: Path, step: Step, outcome: Outcome) -> None:
-    """Keep the output of an attempt at the step: its data if it promised JSON, else its lines. A
-    list of data is kept as its items. A child session keeps its own. No step needs this file, so a
-    full disk is no error."""
+    """Keep the output of an attempt: its data if it promised JSON (a list as its items), else its
+    lines. A child session keeps its own. No step needs this file, so a full disk is no error."""
     if not outcome.output or step.has_child:
         return
     if outcome.ok and outcome.data is not None:

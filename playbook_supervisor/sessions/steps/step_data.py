@@ -162,9 +162,8 @@ def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap
 
 
 def input_of(opened: OpenSession, step: Step) -> str:
-    """The standard input of a step, which is empty if it names none. StepError PB-STEP-DATA if
-    there is no output to read: the step that it names was skipped or failed without one, or its
-    worker was lost after it had done its work."""
+    """The standard input of a step, empty if it names none. StepError PB-STEP-DATA if there is no
+    output to read: that step was skipped, failed without one, or its worker was lost."""
     if not step.stdin:
         return ""
     step_id, what = output_reference(step.stdin)

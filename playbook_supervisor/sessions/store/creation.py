@@ -177,12 +177,10 @@ def begin(
     reserved: str = "",
     driver: Driver = NO_DRIVER,
 ) -> str:
-    """The id of a session for this request: a pending one that matches it, else a new one. `start`
-    is the step to begin at, if not the first. `exports`: the driver gives its workers variables.
-    With `reserved`, an id, it is always a new session, of that id. `driver` says how a new one is
-    going to be driven. Nothing is created where this raises StateError: `PB-STATE-OPEN` if another
-    session is open in this checkout, `PB-STATE-SPECKIT` if what would run first could not be
-    launched."""
+    """The id of a session for this request: a pending one that matches it, else a new one, and
+    always so with a `reserved` id. `start` is the step to begin at. `exports`: the driver gives its
+    workers variables. Nothing is created where this raises StateError: `PB-STATE-OPEN` if another
+    session is open here, `PB-STATE-SPECKIT` if what would run first could not be launched."""
     with store.creating():
         if pending := pending_session(store, request, reserved=reserved):
             return pending

@@ -109,8 +109,8 @@ class DiskStore:
         return sorted({*self.ids(), *self.known()})
 
     def driven(self) -> list[str]:
-        """Open sessions that this worktree drives, including those whose folders are gone. A child
-        session is driven with its parent and is none of them."""
+        """Open sessions that this worktree drives, also if their folders are gone; no child
+        sessions."""
         return [name for name in self.known() if self._is_open(name)]
 
     def _has(self, session_id: str) -> bool:
@@ -146,9 +146,8 @@ class DiskStore:
     # ── reading, without the lock ───────────────────────────────────────────────────────────
 
     def manifest(self, session_id: str) -> Manifest:
-        """The session's manifest, without its lock. If this worktree drives the session, its
-        runtime state counts: session.yaml may be out of date after a crash, and may have been
-        edited. StateError if session.yaml is unreadable."""
+        """Read without the lock, from the runtime state if this worktree drives the session:
+        session.yaml may be out of date after a crash. StateError if session.yaml is unreadable."""
         path = self.folder(session_id) / "session.yaml"
         try:
             with self._explaining(session_id):
@@ -180,8 +179,8 @@ class DiskStore:
         return (known or self.manifest(session_id)).parent_session
 
     def journal(self, session_id: str) -> History:
-        """All entries of journal.yaml, which is parsed only if something else wrote it. StateError
-        if it cannot be read."""
+        """All entries, parsed only if something else wrote them. StateError if that cannot be
+        read."""
         folder, known = self.reading(session_id), self._recorded(session_id)
         path = folder / "journal.yaml"
         with self._explaining(session_id):
@@ -216,8 +215,8 @@ class DiskStore:
         return self.runtime(session_id) if gone else folder
 
     def require_worktree(self, session_id: str) -> None:
-        """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand. It is made again
-        only by `playbook repair --restore`."""
+        """StateError PB-STATE-NO-WORKTREE if it was removed by hand: only a repair makes it
+        again."""
         if not (self.checkout.root / ".git").exists():
             raise StateError(
                 "PB-STATE-NO-WORKTREE",
@@ -247,11 +246,10 @@ class DiskStore:
         driver: Driver = NO_DRIVER,
         inherited: Inherited = NOTHING_INHERITED,
     ) -> str:
-        """Create a pending session with its pinned files (kai FR11, FR12); returns its id. It is
-        there as a whole, with how it is driven, or not at all. `definition` is the parsed `text`,
-        if the caller has it. `session_id` is an id that was reserved before. `children` are the
-        texts of the playbooks that it can reach, by name. `driver` says how the session is going to
-        be driven, `inherited` what a child session has of its parent."""
+        """Create a pending session with its pinned files (kai FR11, FR12), as a whole or not at
+        all; returns its id. `definition` is the parsed `text`, if the caller has it, `session_id`
+        one that was reserved before. `children` are the texts of the playbooks that it can reach,
+        `inherited` what a child session has of its parent."""
         with self.creating():
             if not inherited.parent:
                 self.clock.start_anew()

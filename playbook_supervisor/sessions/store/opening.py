@@ -80,9 +80,8 @@ def on_disk(folder: Path, place: ABFile) -> Runtime | None:
 
 
 def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
-    """The session from its files and the runtime state, whose data must agree. StateError
-    `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout are accepted,
-    and what a crash left unfinished is finished."""
+    """The session from its files and the runtime state, whose data must agree: StateError
+    `PB-STATE-TAMPERED`. What a crash left unfinished is finished."""
     known = {name: list(digests) for name, digests in runtime.digests.items()}
     pinned = pinned_inputs.load(folder, private, runtime)
     try:
@@ -199,8 +198,8 @@ def _lags(runtime: Runtime, journaled: str) -> bool:
 def _read_edited(
     data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str
 ) -> ParsedJournal:
-    """A journal that something else wrote; its data must be those of the last one or the former:
-    StateError `PB-STATE-TAMPERED`."""
+    """A journal that something else wrote, with the data of ours. StateError
+    `PB-STATE-TAMPERED`."""
     parsed = parse_journal(data, source)
 
     def difference() -> str:
@@ -323,7 +322,7 @@ class UnfinishedSessions:
     @contextmanager
     def held(self) -> Iterator[None]:
         """No other process creates a session meanwhile. It may be nested. After an error nothing is
-        left of a session that was being created."""
+        left."""
         if self._held:
             yield
             return

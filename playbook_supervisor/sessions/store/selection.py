@@ -62,8 +62,7 @@ def choose(store: DiskStore, named: str = "") -> SelectedSession:
 
 
 def open_here(store: DiskStore) -> list[str]:
-    """The open sessions of this worktree and of the branch that is checked out in it, the one that
-    would be selected first."""
+    """The open sessions of this worktree and its branch; the first one would be selected."""
     return _driven_here(store) or _open_here(store, _known(store))
 
 
@@ -86,8 +85,7 @@ def on_branch(store: DiskStore, session_id: str) -> bool:
 
 
 def top_of(store: DiskStore, session_id: str) -> str:
-    """The session that a person began: this one, or the one of whose tree it is. A session that
-    cannot be read counts as one of its own."""
+    """The session that a person began; one that cannot be read counts as that."""
     seen = [session_id]
     with suppress(StateError):
         while (parent := store.parent(seen[-1])) and parent not in seen:
@@ -96,9 +94,8 @@ def top_of(store: DiskStore, session_id: str) -> str:
 
 
 def full_id(ids: Iterable[str], named: str) -> str:
-    """The id that `named` abbreviates; `named` itself if there is none. It is the beginning or the
-    end of an id, or begins its last part. StateError PB-STATE-NO-SESSION, which lists them, if
-    there are several."""
+    """The id that `named` begins, ends, or whose last part it begins; `named` itself if there is
+    none. StateError PB-STATE-NO-SESSION, which lists them, if there are several."""
     found = sorted(
         id_
         for id_ in ids

@@ -31,8 +31,7 @@ _ELSEWHERE = "the session began on another machine, and did not record its begin
 
 
 class SessionChanges(Record):
-    """Lines of git about what has come since a session began. `unknown` are sentences about what is
-    not known, each with the command that would tell."""
+    """Lines of git; `unknown` are sentences, each with the command that would tell."""
 
     commits: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -84,8 +83,8 @@ def base_of(root: Path, begun: Launch | None) -> str:
 
 
 def changes_since(here: Checkout, begun: Launch | None, *, seconds: float) -> SessionChanges:
-    """The commits since the beginning, the newest first, and the files that differ now. Git has so
-    many seconds for each."""
+    """The commits since, the newest first, and the files that differ. Git has `seconds` for
+    each."""
     commits, files, unreadable = list[str](), list[str](), list[str]()
     unknown: dict[str, list[str]] = {}
     with _telling(unknown, "commits", seconds):

@@ -33,10 +33,9 @@ _CONFIDENTIAL = (
 
 
 class SettingsChange(Record):
-    """How the project's settings differ from those that a session keeps, for a person at a gate.
-    `lines` are those of a unified diff, without values that look like secrets; none if there are
-    too many to show: what a person has not seen is not taken over at a gate. `digest` is that of
-    the project's file."""
+    """How the project's settings differ from a session's, for a person at a gate. `lines` are those
+    of a diff, without what looks like secrets; none if there are too many to show: what a person
+    has not seen is not taken over at a gate. `digest` is that of the project's file."""
 
     keys: tuple[str, ...]
     lines: tuple[str, ...]
@@ -82,11 +81,11 @@ def take(
     decided: Resolution,
     by: Principal,
 ) -> None:
-    """Let the session of this gate, and those above it, run under the project's settings. `lineage`
-    are the ids of these sessions, from the top one down to the gate's own. `seen` is the digest, or
-    its first digits, of those that the person has seen: ArgumentError PB-ARG-ANSWER without one,
-    StateError PB-STATE-CHANGED if they are others now. PolicyError where a policy does not let `by`
-    answer; CheckError for settings that are not valid."""
+    """Let the session of this gate, and those above it (`lineage`, from the top), run under the
+    project's settings. `seen` is the digest, or its first digits, of what the person has seen:
+    ArgumentError PB-ARG-ANSWER without one, StateError PB-STATE-CHANGED if it is another now.
+    PolicyError where a policy does not let `by` answer; CheckError for settings that are not
+    valid."""
     root = store.checkout.root
     data = session_settings.text(root)
     session_settings.read_settings(data, config.FILE)

@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
 
 class Snapshot(Record):
-    """What is outstanding in a session, and how far it is. `events` led here, oldest first. `store`
-    is where the session is kept. `policy` is what the project asks of it beyond the playbook,
-    `config` the settings that it runs under, `launches` what was known when each attempt of the due
-    phase was launched. `notices` are sentences for the person: what was restored or committed, or
-    deserves a warning. `children` are the snapshots of child sessions, by the attempt that each
-    works for. The directive is then that of the whole tree: first the attempts that run, then the
-    first gate."""
+    """`events` led here, oldest first. `policy` is what the project asks of the session beyond the
+    playbook, `launches` what was known when each attempt of the due phase was launched. `notices`
+    are sentences for the person: what was restored or committed, or deserves a warning. `children`
+    are the snapshots of child sessions, by the attempt that each works for. The directive is then
+    that of the whole tree: first the attempts that run, then the first gate."""
 
     store: DiskStore = field(repr=False, compare=False)
     manifest: Manifest
@@ -144,13 +142,9 @@ def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
 
 def at_work(directive: Directive) -> Run | None:
     """What is running, also while a gate is open."""
-    match directive:
-        case Run():
-            return directive
-        case Ask(meanwhile=run):
-            return run
-        case _:
-            return None
+    if isinstance(directive, Run):
+        return directive
+    return directive.meanwhile if isinstance(directive, Ask) else None
 
 
 def due_children(snapshot: Snapshot) -> bool:

@@ -68,8 +68,8 @@ class _Unreported(Record, frozen=False):
 
 
 class SessionTree:
-    """A session of one worktree, and its children. Never talks to people or agents. `parent` is the
-    tree of the session that a child works for."""
+    """A session of one worktree, and its children; `parent` is the tree of the one that it works
+    for."""
 
     def __init__(
         self,
@@ -149,8 +149,7 @@ class SessionTree:
         self, gate_id: str, resolution: Resolution, text: str, by: Principal, at: int | None = None
     ) -> Snapshot:
         """A human decided at a gate, now or at a former time; call `advance` for what follows.
-        PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
-        answer."""
+        PolicyError PB-POLICY-ANSWER, and the gate stays open, unless a policy lets `by` answer."""
         if self._below(gate_id, lambda child, own: child.answer(own, resolution, text, by, at)):
             return self.look()
         now = self.store.clock()
@@ -294,12 +293,9 @@ class SessionTree:
             max_depth = self.engine.max_depth or opened.playbook.max_depth
         if not sessions.get(place):
             raise StateError("PB-STATE-REFUSED", f"no child session works for {place}")
-        child = SessionTree(
-            self.store, sessions[place], self.engine.options, parent=self, max_depth=max_depth
-        )
-        child.engine.watch = lambda attempt, check: self.engine.watch(
-            _within(place, attempt), check
-        )
+        session, engine = sessions[place], self.engine
+        child = SessionTree(self.store, session, engine.options, parent=self, max_depth=max_depth)
+        child.engine.watch = lambda attempt, check: engine.watch(_within(place, attempt), check)
         self._children[place] = child
         return child
 
@@ -343,7 +339,7 @@ class SessionTree:
         return self._compose(own)
 
     def _with_advanced_children(self, own: Snapshot) -> Snapshot:
-        """As `_with_children`, after the children were created and have gone on, and their ends are
+        """As `_with_children`, after children were created, went on, and have their ends
         journaled."""
         if not (due_children(own) or self._unreported.events):
             return own
