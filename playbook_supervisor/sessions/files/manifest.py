@@ -73,9 +73,7 @@ NO_DRIVER = Driver()
 
 
 class Inherited(Record):
-    """What a child session has of its parent: the attempt that it works for, and the settings."""
-
-    parent: str = ""
+    parent: str = ""  # the attempt that a child session works for
     settings: bytes | None = None
 
 

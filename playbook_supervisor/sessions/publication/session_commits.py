@@ -185,12 +185,12 @@ class SessionInGit:
         asked = self._git("check-attr", "-z", "--stdin", "filter", stdin=names.encode())
         for name in asked.stdout.split("\0")[2::3]:
             if f"filter.{name}" in filters:
-                raise GitError(
-                    "PB-GIT-COMMIT",
-                    f"the filter {first_line(name, 60)} of the repository's own settings would run",
-                    guidance=f"Add `{_SESSIONS}/** -filter` to .gitattributes, or set "
-                    "`commit_sessions: never`.",
+                way = f"Add `{_SESSIONS}/** -filter` to .gitattributes"
+                cure = f"{way}, or set `commit_sessions: never`."
+                why = (
+                    f"the filter {first_line(name, 60)} of the repository's own settings would run"
                 )
+                raise GitError("PB-GIT-COMMIT", why, guidance=cure)
 
     def _hooks(self) -> Path:
         asked = self._git("rev-parse", "--git-path", "hooks", runs=Runs.HOOKS)

@@ -73,8 +73,6 @@ class StepData(Record):
 
 
 class LoopData(Record):
-    """The outputs of the items of a loop: each of its last attempt, by the item's number."""
-
     loop: str
     items: Mapping[int, StepData]
 

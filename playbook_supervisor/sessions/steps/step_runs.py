@@ -41,7 +41,6 @@ class StepRun(Record):
 
     @property
     def done(self) -> int:
-        """How many items are done or skipped."""
         return sum(entry.status in _DONE for entry in self.items.values())
 
     @property

@@ -247,12 +247,10 @@ def another_is_open(store: DiskStore, session_id: str) -> StateError:
     known = store.manifest(session_id)
     name = f"{known.playbook} on {known.subject}" if known.subject else known.playbook
     at = f" at {known.current_step}" if known.current_step else ""
-    return StateError(
-        "PB-STATE-OPEN",
-        f"session {session_id} ({name}) is open here{at}",
-        guidance=f"Continue with `playbook resume {session_id}`, end it with `playbook abort "
-        f"{session_id}`, or begin in a second worktree with `playbook start`.",
-    )
+    ways = f"`playbook resume {session_id}`, end it with `playbook abort {session_id}`"
+    cure = f"Continue with {ways}, or begin in a second worktree with `playbook start`."
+    said = f"session {session_id} ({name}) is open here{at}"
+    return StateError("PB-STATE-OPEN", said, guidance=cure)
 
 
 def _on_default_branch(here: Checkout) -> tuple[str, ...]:
@@ -275,7 +273,6 @@ def _asked(playbook: Playbook) -> Iterator[str]:
 
 
 def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tuple[str, ...]:
-    """A warning where the first step would replace a result, which may have been made by hand."""
     steps = _running(playbook, start)
     if not steps or not steps[0].postconditions:
         return ()

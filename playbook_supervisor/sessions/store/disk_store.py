@@ -281,7 +281,6 @@ class DiskStore:
         self._unfinished.discard(self.folder(session_id))
 
     def require_room(self) -> None:
-        """StorageError if it is plain that no session can be created here."""
         self.folder("00000000-new")  # refuses a folder of sessions that is a link
         self._unfinished.require_room(self.seen_from)
 
