@@ -15,6 +15,7 @@ from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.project.commit_files import Before
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.steps.beginnings import UNCOMMITTED
+from playbook_supervisor.sessions.store.selection import top_of
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import git_process, tree
 from playbook_supervisor.system.git.checkout import NOW
@@ -49,13 +50,7 @@ def never_committed(root: Path, settings: Config) -> tuple[str, str] | tuple[()]
 
 def beginning(store: DiskStore, session_id: str) -> Launch | None:
     """The record of the beginning of the session, or of the one that its parents began with."""
-    return store.journal(_top(store, session_id)).begun
-
-
-def _top(store: DiskStore, session_id: str) -> str:
-    while parent := store.parent(session_id):
-        session_id = parent
-    return session_id
+    return store.journal(top_of(store, session_id)).begun
 
 
 def before(store: DiskStore, session_id: str) -> Before:
@@ -64,7 +59,7 @@ def before(store: DiskStore, session_id: str) -> Before:
     if begun is None:
         return Before()
     with suppress(OSError, PlaybookError, ValueError):  # as where it began on another machine
-        kept = json.loads(read_bytes(store.runtime(_top(store, session_id)) / UNCOMMITTED))
+        kept = json.loads(read_bytes(store.runtime(top_of(store, session_id)) / UNCOMMITTED))
         paths = tuple(map(str, kept))
     return Before(begun.tree, begun.pinned, paths)
 
