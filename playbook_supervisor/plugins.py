@@ -1,4 +1,4 @@
-"""What an installed package can add, and how it is found: through entry points.
+"""The additions of installed packages, found through entry points.
 
 The houses `fleet`, `inbox` and `dialects` come in this way, too, so the core names none of them.
 """
@@ -22,7 +22,7 @@ PLACES = "playbook_supervisor.places"
 
 
 def offered(group: str) -> dict[str, EntryPoint]:
-    """What installed packages offer there, by name."""
+    """The offers of installed packages there, by name."""
     from importlib.metadata import entry_points
 
     return {each.name: each for each in sorted(entry_points(group=group))}

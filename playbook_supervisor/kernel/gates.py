@@ -269,7 +269,7 @@ def question(
 
 
 def parts_of_error(error: str) -> tuple[str, str]:
-    """What a question shows of an error, cut between two problems or else words, and the rest."""
+    """An error as a question shows it, cut between problems or else words, and the rest."""
     error = " ".join(error.split())
     if len(error) <= LONGEST_ERROR:
         return error, ""

@@ -139,7 +139,7 @@ class Place(StrEnum):
 
 
 class Mode(StrEnum):
-    """Whether a gate that no trigger raised waits for a human."""
+    """True if a gate that no trigger raised waits for a human."""
 
     MANUAL = "manual"
     AUTONOMOUS = "autonomous"

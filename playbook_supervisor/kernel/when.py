@@ -90,7 +90,7 @@ def look_up(reference: str, facts: Facts) -> object:
 
 
 def evaluate(expression: str, facts: Facts) -> Probed:
-    """True if the step runs, with the value that decides.
+    """The decision whether the step runs, with the value that decides.
 
     What is missing, or neither true nor false where that is asked, is an error PB-STEP-DATA.
     """

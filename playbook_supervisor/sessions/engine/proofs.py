@@ -1,4 +1,4 @@
-"""What the project's checks have proved in a session, and for which tree.
+"""The proofs by the project's checks in a session, and the tree of each.
 
 A proof is kept in the runtime state of the worktree where it was made, before anything is judged by
 it: a run that is killed a moment later does not make the check again. It does not travel with the
@@ -90,7 +90,7 @@ def date_verdicts(opened: OpenSession, events: Iterable[Event], root: Path) -> N
 def since_verdicts(
     runtime: Runtime | None, names: Iterable[str], root: Path, *, seconds: float
 ) -> dict[str, str]:
-    """What has changed since the reports of verdicts were judged, where that is known and not
+    """The changes since the reports of verdicts were judged, where that is known and not
     nothing: `code.py changed since`."""
     dated = [each for each in known(runtime) if is_verdict(each)] if runtime else []
     wanted = set(names)
@@ -110,7 +110,7 @@ def since_verdicts(
 
 
 def is_verdict(proof: Proof) -> bool:
-    """Whether it dates a verdict, and is no proof of a check."""
+    """True if it dates a verdict, and is no proof of a check."""
     return proof.key.startswith(_VERDICT)
 
 
@@ -179,8 +179,10 @@ Watch = Callable[["Attempt", str], Shown]
 def checking(
     proofs: SessionProofs, attempt: Attempt, worker_file: Path, watch: Watch
 ) -> Iterator[Checking]:
-    """What a condition of the attempt needs to run a check. Do not hold the session's lock. What an
-    earlier process left of it is ended first: its leash may take a moment."""
+    """The means of a condition of the attempt to run a check. Do not hold the session's lock.
+
+    What an earlier process left of it is ended first: its leash may take a moment.
+    """
     log = new_log(proofs.store.runtime(proofs.session_id), attempt.id)
 
     def shown(check: str) -> Shown:

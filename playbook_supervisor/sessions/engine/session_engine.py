@@ -61,7 +61,7 @@ Observe = Callable[[OpenSession], Observation | None]
 
 
 class EngineOptions(Record):
-    """What the driver of a session does itself, and what it can wait for. `exports`: it gives
+    """The duties of a session's driver, and what it can wait for. `exports`: it gives
     `environment` to its workers. `runs_programs` and `runs_checks`: it may wait for programs that
     conditions start, and for the project's own checks, which may take an hour; a check that it
     cannot wait for is left outstanding. `copies`: keep copies of the files with each change; a long
@@ -253,7 +253,7 @@ class SessionEngine:
         return max(until - now, 0) / 1000
 
     def _may_answer(self, check: Check, state: State) -> bool:
-        """Whether the check is due, and the driver may wait for the programs that it needs."""
+        """True if the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions.steps import evidence
 
         checks, programs = self.options.runs_checks, self.options.runs_programs

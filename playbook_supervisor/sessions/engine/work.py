@@ -1,4 +1,4 @@
-"""What a worker needs to do its part of a session."""
+"""The work of an attempt: all that a worker needs for it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Work(Record):
 
     @property
     def prompt(self) -> str:
-        """What a fresh subagent is told: the command as by hand (FR41), then the feedback."""
+        """The words for a fresh subagent: the command as by hand (FR41), then the feedback."""
         args = f" with args `{self.args}`" if self.args else ""
         told = f"\n\n{self.feedback}" if self.feedback else ""
         if self.text:
@@ -150,8 +150,10 @@ _MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
 
 
 def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
-    """What did not hold at the last of these attempts of one step but one, and the words of people;
-    empty for a first attempt. `printed` are lines of the checks that failed there."""
+    """The faults of the last but one of these attempts of one step, and the words of people.
+
+    Empty for a first attempt. `printed` are lines of the checks that failed there.
+    """
     if len(attempts) < 2:
         return ""
     former = attempts[-2]
@@ -191,7 +193,7 @@ def _asked(former: Entry) -> Iterator[str]:
 
 
 def _words(attempts: Sequence[Entry]) -> Iterator[str]:
-    """What people said at the gates, if it is more than the choice."""
+    """The words of people at the gates, if they said more than the choice."""
     for gate in (gate for entry in attempts for gate in entry.gates):
         lines = printable(gate.text, keep_newlines=True)[:_MOST_WORDS].split("\n")
         said = [line.rstrip() for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""What one worktree records of a session beyond the journal: a small JSON in its git directory.
+"""The runtime record of a session in one worktree: a small JSON in its git directory.
 
 It is never committed and may be lost. It can be rebuilt from the session's files, except for what
 was on the disk at each launch; without that, the files alone decide.
@@ -32,7 +32,7 @@ Artifacts = dict[str, Stamp | None]  # repository-relative path → stamp, None 
 
 
 class Launch(Record):
-    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty. `tree`
+    """The facts at the launch of an attempt. `at` in ms, `head` a commit id or empty. `tree`
     is the id of all that was in the work tree; empty where no postcondition needs it, or where git
     could not tell. `rules` stand for the ignore rules at the session's beginning."""
 

@@ -45,7 +45,7 @@ class Waiting(Record):
 
 
 class Driver(Record):
-    """How a session is driven: what a bare `resume` uses, on any machine. `agent` is a value of
+    """The driver of a session, which a bare `resume` uses on any machine. `agent` is a value of
     `--agent`, empty for the default one, `limits` are the agent's budget, `wall` and `idle`
     deadlines in seconds. `start` is where to begin, until the session begins (`--from`)."""
 

@@ -37,7 +37,7 @@ _RECORDED = (RECORDS, "outputs/")  # what this program alone writes beside the j
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What one copy lacks of the other: files to write, or a sentence for each that differs."""
+    """The files that one copy lacks of the other, or a sentence for each that differs."""
 
     writes: Files
     conflicts: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class _ConflictError(ValueError):  # two files that cannot be merged, in a sente
 
 
 def merge(ours: Files, theirs: Files, known: Callable[[str, bytes], bool]) -> Merge:
-    """What has to be written into the copy `theirs`, so that it holds all of `ours`. `known` tells
+    """The files to write into the copy `theirs`, so that it holds all of `ours`. `known` tells
     an earlier version of our file, in which nothing is a person's that ours lacks."""
     writes, conflicts = {}, []
     try:
@@ -77,7 +77,7 @@ def merge(ours: Files, theirs: Files, known: Callable[[str, bytes], bool]) -> Me
 
 
 def is_older(one: bytes, other: bytes) -> bool:
-    """Whether the other journal continues this one; not if one cannot be read, or both differ."""
+    """True if the other journal continues this one; not if one cannot be read, or both differ."""
     try:
         return not _is_ahead(one, other)
     except _ConflictError:
@@ -131,7 +131,7 @@ class _Pieces:
 
 
 def _is_ahead(ours: bytes, theirs: bytes) -> bool:
-    """Whether our journal continues theirs or is equal, and not the other way round."""
+    """True if our journal continues theirs or is equal, and not the other way round."""
     if not ours.strip() or not theirs.strip():
         return bool(ours.strip()) or not theirs.strip()
     mine, other = _Pieces.of(ours).entries, _Pieces.of(theirs).entries
@@ -149,7 +149,7 @@ def _continues(newer: tuple[Entry, ...], older: tuple[Entry, ...]) -> bool:
 
 
 def _may_become(before: Entry, after: Entry) -> bool:
-    """Whether an entry may have changed so: open ones do, and failed ones that are taken up."""
+    """True if an entry may have changed so: open ones do, and failed ones that are taken up."""
     if before == after:
         return True
     if (before.id, before.started_at) != (after.id, after.started_at):

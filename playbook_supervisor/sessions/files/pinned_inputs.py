@@ -37,7 +37,7 @@ NO_CHILDREN: Mapping[str, bytes] = MappingProxyType({})
 
 
 class PinnedChild(Record):
-    """What the session of a child begins with; `policy` is None in a project without policies."""
+    """The beginning of a child's session; `policy` is None in a project without policies."""
 
     playbook: Playbook
     text: bytes
@@ -45,9 +45,11 @@ class PinnedChild(Record):
 
 
 class Pinned(Record, slots=False):
-    """What a session runs: the playbook, tightened by the policies, and the settings. `children`
-    are those that its steps can reach, as their authors wrote them; `files` the bytes of the pinned
-    files."""
+    """The inputs of a session: the playbook, tightened by the policies, and the settings.
+
+    `children` are those that its steps can reach, as their authors wrote them; `files` the bytes of
+    the pinned files.
+    """
 
     playbook: Playbook
     policy: Policy
@@ -71,7 +73,7 @@ class Pinned(Record, slots=False):
 
 
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
-    """What the session runs. Each is parsed once and kept compiled in `private`. StateError
+    """The session's inputs. Each is parsed once and kept compiled in `private`. StateError
     `PB-STATE-TAMPERED`, `PB-STATE-NO-PLAYBOOK` or `PB-STATE-CORRUPT`; CheckError for a file that
     this worktree reads for the first time and that is not valid."""
     files: dict[str, bytes] = {}
@@ -160,7 +162,7 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
 
 
 def has_settings(runtime: Runtime) -> bool:
-    """Whether the session has settings of its own; an earlier version pinned none."""
+    """True if the session has settings of its own; an earlier version pinned none."""
     return _SETTINGS.file in runtime.digests
 
 

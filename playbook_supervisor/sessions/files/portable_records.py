@@ -64,7 +64,7 @@ def adopt(folder: Path, runtime: Runtime, attempts: Iterable[str]) -> None:
 
 
 def begun(folder: Path) -> Launch | None:
-    """What the file says of the session's beginning; None without a file that can be read."""
+    """The record of the session's beginning in the file; None without a file that can be read."""
     with suppress(PlaybookError):
         if data := _content(folder):
             return read(data, integrity.shown(folder, RECORDS)).begun
@@ -103,7 +103,7 @@ def load(folder: Path, runtime: Runtime) -> None:
 
 
 def difference(data: bytes, runtime: Runtime) -> str:
-    """What something else changed in the data of the file, in a sentence; empty if nothing."""
+    """A sentence about what something else changed in the file's data; empty if nothing."""
     try:
         if runtime.ours(RECORDS, digest(_emitted(data, runtime))):
             return ""

@@ -1,4 +1,4 @@
-"""What a person judges: what a step is given, a checkpoint's message, what an agent asks for.
+"""Previews for a person: a step's input, a checkpoint's message, an agent's request.
 
 The values of args are filled in; a secret is shown by the name that the playbook gives it.
 """
@@ -33,7 +33,7 @@ def message_of(step: Step, values: Mapping[str, str]) -> str:
 
 
 def requested(request: Mapping[str, Any]) -> tuple[str, ...]:
-    """What an agent asks for in the middle of its step: the exact call, or the options."""
+    """The request of an agent in the middle of its step: the exact call, or the options."""
     return tuple(_call(request) if "questions" not in request else _options(request))
 
 
@@ -78,7 +78,7 @@ def _options(request: Mapping[str, Any]) -> Iterator[str]:
 def preview(
     playbook: Playbook, step: Step, values: Mapping[str, str], stdin: str
 ) -> tuple[str, ...]:
-    """What the step is given, at most `MOST_LINES` lines: its args, options and standard input."""
+    """The step's args, options and standard input, at most `MOST_LINES` lines."""
     lines = list(_lines(playbook, step, values, stdin))
     if len(lines) > MOST_LINES:
         lines[MOST_LINES - 1 :] = [f"  … {counted(len(lines) - MOST_LINES + 1, 'more line')}"]

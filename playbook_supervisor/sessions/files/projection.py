@@ -1,4 +1,4 @@
-"""What session.yaml repeats of the journal: status, step, gate, end, failures and waivers."""
+"""The part of the journal that session.yaml repeats: status, step, gate, end, failures, waivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this checkout should know a session of which it knows nothing, or nothing certain.
+"""The check of a session of which this checkout knows nothing, or nothing certain, but should.
 
 Runtime state that is missing in another clone is normal. Here it is evidence: something removed or
 damaged it, and the session's files may have been changed as well. A person has to look at them.
@@ -37,7 +37,7 @@ def recorded(place: ABFile) -> Runtime | None:
 
 
 def doubt(here: Checkout, place: ABFile, folder: Path, manifest: Callable[[], Manifest]) -> str:
-    """What is wrong with the runtime state: `missing`, `damaged` or nothing. It is damaged if the
+    """The fault of the runtime state: `missing`, `damaged` or none. It is damaged if the
     journal is newer than what can be read of it; a killed writer leaves one that is known."""
     runtime = recorded(place)
     if runtime is not None:

@@ -97,7 +97,7 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "limits": lambda shape: Limits(**shape),
     "reviewers": lambda shape: Reviewers(**{name: tuple(who) for name, who in shape.items()}),
 }
-"""How a field becomes what it was; the other fields are what JSON has."""
+"""The functions that restore a field; the other fields are as JSON has them."""
 
 
 def entry_to_json(entry: Entry) -> Json:
@@ -195,8 +195,10 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
 
 
 class WorkItem(Record):
-    """What a client needs to run one attempt: the installed command, its final arguments, and the
-    subagent's whole prompt, if it has one."""
+    """The details for a client that runs one attempt.
+
+    The installed command, its final arguments, and the subagent's whole prompt, if it has one.
+    """
 
     command: str
     args: str

@@ -25,7 +25,7 @@ SECOND = 1000  # ms: git logs whole seconds
 
 
 class Standing(Record):
-    """Whether the session's branch is checked out. `branch` is its present name, empty for none,
+    """True if the session's branch is checked out. `branch` is its present name, empty for none,
     `instead` what is there if not: `main is checked out`. `rebasing`: git is about to move it."""
 
     branch: str = ""
@@ -34,7 +34,7 @@ class Standing(Record):
 
 
 def standing(here: Checkout, known: Manifest, runtime: Runtime | None, began: int) -> Standing:
-    """How the checkout, as it is now, stands to a session. `runtime` is None where nothing is
+    """The relation of the checkout, as it is now, to a session. `runtime` is None where nothing is
     recorded of the session: its files then came with the commit that is checked out. `began` is the
     session's beginning by the machine's clock, in ms."""
     branch = known.branch
@@ -60,13 +60,13 @@ def _was_renamed(here: Checkout, branch: str, began: int) -> bool:
 
 
 def _contains_session(here: Checkout, branch: str, runtime: Runtime) -> bool:
-    """Whether the commit that is checked out contains the branch, or without one the last."""
+    """True if the commit that is checked out contains the branch, or without one the last."""
     last = runtime.head or (runtime.begun.head if runtime.begun else "")
     return contains(here, checkout.tip(here, branch) or last)
 
 
 def contains(here: Checkout, commit: str) -> bool:
-    """Whether the commit that is checked out contains this one; no if git cannot tell."""
+    """True if the commit that is checked out contains this one; no if git cannot tell."""
     from playbook_supervisor.system.git.git_process import is_ancestor
 
     if not commit or not here.head or commit == here.head:

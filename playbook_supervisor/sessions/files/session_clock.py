@@ -47,7 +47,7 @@ class SessionClock:
 
     @property
     def ahead(self) -> int:
-        """How far the sessions' time is ahead of the machine's, in ms; negative if it is behind."""
+        """The lead of the sessions' time over the machine's, in ms; negative if it is behind."""
         return self._read()[0]
 
     def keep_up_with(self, latest: int) -> None:
@@ -82,14 +82,14 @@ class SessionClock:
         write_atomically(self._file, data, durable=False)
 
     def _read(self) -> tuple[int, int]:
-        """How far the sessions are ahead of the machine, and how far the clock that they follow."""
+        """The lead of the sessions over the machine, and that of the clock that they follow."""
         if self._known is None:
             self._known = _read(self._file)
         return self._known
 
 
 def _read(file: Path) -> tuple[int, int]:
-    """What was kept; nothing if there is no file, or something else has written it."""
+    """The record that was kept; an empty one without a file, or if something else wrote it."""
     with suppress(OSError, StorageError, ValueError, RecursionError):
         data = json.loads(read_bytes(file, limit=_LONGEST))
         match data:

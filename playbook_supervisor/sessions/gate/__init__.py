@@ -1,1 +1,1 @@
-"""What a person is shown at a gate, and the tokens that answer it."""
+"""The gate as a person sees it, and the tokens that answer it."""

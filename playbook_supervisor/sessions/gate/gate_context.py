@@ -1,4 +1,4 @@
-"""What a person needs to decide at a gate, collected when the gate is shown (kai FR24).
+"""The facts that a person needs to decide at a gate, collected when it is shown (kai FR24).
 
 The whole session counts and not only the step that asks: what the earlier steps left, what was
 waived, and all that has changed in the repository. `gate_text.py` puts it into words.
@@ -47,7 +47,7 @@ _MOST_COMMITS = 3
 
 
 class Waiver(Record):
-    """What counts although it failed: conditions, triggers, error codes. `by` may be the error
+    """A failure that counts as none: conditions, triggers, error codes. `by` may be the error
     policy."""
 
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ class Words(Record):
 
 
 class GateContext(Record):
-    """What helps to answer the open gate of the attempt `entry`. `people` says who may answer, a
+    """The context of the open gate of the attempt `entry`. `people` says who may answer, a
     line for each policy. `preview` is what the step is going to be given, or what its agent asks
     for, if that is the question. `printed` are lines of failed checks, `reported` those of reports
     that speak against, `said` the last words of the step or, before it has run, of the last agent

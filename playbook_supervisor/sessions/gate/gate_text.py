@@ -56,7 +56,7 @@ def lines(
     width: int = _WIDTH,
     steps_shown: bool = False,
 ) -> list[str]:
-    """What to show below the question: what speaks against, in its own words, and how to mend it;
+    """The lines below the question: what speaks against, in its own words, and how to mend it;
     who may answer; what the step is going to be given; what the agent said and what holds; what
     each step left, unless a list right above has that (`steps_shown`); changes in the repository.
     Steps and changed files that do not fit are counted."""
@@ -112,7 +112,7 @@ def _head(context: GateContext) -> list[ContextLine]:
 
 
 def _settings(context: GateContext) -> Iterator[str]:
-    """How the project's settings differ from the session's by now, and what takes them over."""
+    """The difference of the project's settings to the session's by now, and what takes them over."""
     if (found := context.settings) is None:
         return
     keys = ", ".join(found.keys)

@@ -1,4 +1,4 @@
-"""What may be done of a session on which branch, and when a session follows to another one.
+"""The changes of a session that each branch admits, and when a session follows to another one.
 
 A session follows a step of its own that switches branches, and a person who says so.
 """
@@ -33,7 +33,7 @@ _SWITCHES = re.compile(r"\bgit\b.*\b(?:switch|checkout)\b", re.DOTALL)
 
 
 def admit(store: DiskStore, opened: OpenSession, seen: Observation | None = None) -> bool:
-    """Whether what follows from an observation, or from none, may be judged and carried out. On
+    """True if what follows from an observation, or from none, may be judged and carried out. On
     another branch that is so only if a step of the session's own has switched to it; the session
     then follows. What else a worker brings back is recorded all the same, and nothing follows from
     it. StateError PB-STATE-BRANCH for everything that is not a worker's."""
@@ -102,7 +102,7 @@ def _bind(store: DiskStore, opened: OpenSession, seen: Observation | None) -> No
 
 
 def _follow(store: DiskStore, opened: OpenSession, seen: Returned | Asked | Lost) -> bool:
-    """Whether the step has switched the branch, to all appearances; the session then follows. A
+    """True if the step has switched the branch, to all appearances; the session then follows. A
     worker that was lost may have ended long before a person switched: only its name counts."""
     here, launch = checkout.refreshed(store.checkout), opened.runtime.launches.get(seen.id)
     if launch is None or not here.branch:
@@ -119,7 +119,7 @@ def _follow(store: DiskStore, opened: OpenSession, seen: Returned | Asked | Lost
 
 
 def _names(opened: OpenSession, step: Step, here: Checkout) -> bool:
-    """Whether the step itself says that it switches to the branch that is checked out."""
+    """True if the step itself says that it switches to the branch that is checked out."""
     values, given = opened.playbook.values(opened.manifest.args, step), step.args
     with suppress(CheckError):  # it is no arg of this playbook's
         given = interpolate(step.args, values)
@@ -130,7 +130,7 @@ def _names(opened: OpenSession, step: Step, here: Checkout) -> bool:
 
 
 def _created_since(launch: Launch, here: Checkout, launched: int) -> bool:
-    """Whether the branch that is checked out was made after a launch, from what was there then.
+    """True if the branch that is checked out was made after a launch, from what was there then.
     `launched` is the launch's time by the machine's clock, in ms."""
     at, before, _ = next(checkout.branch_log(here), (0, "", ""))
     new = at + SECOND > launched and not before.strip("0") and bool(before)

@@ -32,7 +32,7 @@ _SUBJECT = 72  # characters of a commit's first line
 
 
 def publishes(step: Step) -> bool:
-    """Whether the step makes a pull request, which should contain the journal."""
+    """True if the step makes a pull request, which should contain the journal."""
     return step.namespace == "pr" or conditions.publishes(step.postconditions)
 
 
@@ -144,7 +144,7 @@ def _commit(folder: SessionInGit, snapshot: Snapshot, top: str, occasion: str) -
 
 
 def _only_leaves(snapshot: Snapshot) -> bool:
-    """Whether a `branch` step is launched and none that publishes: a folder that git does not know
+    """True if a `branch` step is launched and none that publishes: a folder that git does not know
     goes with it, and one that it knows would be in its way."""
     playbook = snapshot.state.playbook
     launched = [each.entry.step_id for each in snapshot.events if each.change is Change.LAUNCHED]

@@ -298,7 +298,7 @@ class SessionInGit:
 
 
 def _seen(printed: str) -> _Seen:
-    """What `git status --porcelain=v2 --branch -z` says."""
+    """The answer of `git status --porcelain=v2 --branch -z`."""
     lines = printed.split("\0")
     tracked = [line for line in lines if line.startswith(("1 ", "u "))]
     names = (line.split(" ", 8 if line[0] == "1" else 10)[-1] for line in tracked)

@@ -72,12 +72,12 @@ def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
 
 
 def begins_check(line: str) -> bool:
-    """Whether the line only says that the output of a check follows."""
+    """True if the line only says that the output of a check follows."""
     return re.fullmatch(r"check \S.*:", line) is not None
 
 
 def faults(private: Path, entry: Entry, most: int) -> tuple[str, ...]:
-    """What the log of a failed attempt says of each check that its error names, in few lines."""
+    """The last lines of the log about each check that the error of a failed attempt names."""
     if not (failed := re.findall(_FAILED_CHECK, entry.error)):
         return ()
     logged, found = last_lines(private, entry.id, _MOST_LINES), list[str]()

@@ -1,4 +1,4 @@
-"""What is recorded when something begins: later evidence is compared to it."""
+"""The record of a beginning, which later evidence is compared to."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def tree_of(workspace: Workspace) -> str:
 
 
 def wants(step: Step, trigger: Trigger) -> bool:
-    """Whether the step looks at the report that can fire this trigger."""
+    """True if the step looks at the report that can fire this trigger."""
     if trigger is Trigger.AGREEMENT_BREAKING and step.autonomy is Autonomy.GATE_ON_BREAKING:
         return True
     return trigger in step.escalation_triggers

@@ -57,18 +57,18 @@ RunsChecks = Callable[[Attempt], AbstractContextManager["Checking"]]
 
 
 def runs_programs(check: Check) -> bool:
-    """Whether answering starts a program, for which the lock must not be held."""
+    """True if answering starts a program, for which the lock must not be held."""
     asked = _all_conditions(check)
     return conditions.need_network(asked) or conditions.run_checks(asked)
 
 
 def runs_checks(check: Check) -> bool:
-    """Whether one of those programs is a check of the project, which may take an hour."""
+    """True if one of those programs is a check of the project, which may take an hour."""
     return conditions.run_checks(_all_conditions(check))
 
 
 def asks_nothing(check: Check, playbook: Playbook) -> bool:
-    """Whether there is nothing to look at: no condition, no report and no output."""
+    """True if there is nothing to look at: no condition, no report and no output."""
     return not (_loop_due(check) or _outputs_due(check, playbook)) and not any(
         _conditions(member.step, check.place)
         or _findings(member.step, check.place)
@@ -142,7 +142,7 @@ def had_finished(
     checking: RunsChecks | None,
     ahead: int = 0,
 ) -> bool:
-    """Whether a lost attempt's postconditions show that it had done its work (kai FR32): they hold
+    """True if a lost attempt's postconditions show that it had done its work (kai FR32): they hold
     as after any return, and something that they look at has changed since its launch. Without
     `checking` no check of the project can be run, and nothing shows that of an attempt which needs
     one."""
@@ -223,14 +223,14 @@ def _passed_over(
 
 
 def _basis(launch: Launch | None, inputs: CheckInputs) -> _Since:
-    """What files are compared with; without a record no report counts as written since."""
+    """The moment that files are compared with; without a record no report counts as newer."""
     return (launch.artifacts, launch.at - inputs.ahead) if launch else ({}, None)
 
 
 def _asked(
     condition: str, attempt: Attempt, launched: Launch | None, inputs: CheckInputs
 ) -> Probed:
-    """What a postcondition says of an attempt that was launched so."""
+    """The result of a postcondition for an attempt that was launched so."""
     if conditions.spans_attempts(condition):
         launched = inputs.runtime.first_launch(attempt.step.id) or launched
     since, since_ms = _basis(launched, inputs)
@@ -327,7 +327,7 @@ _SETTLING = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED, Posi
 
 
 def _outputs_due(check: Check, playbook: Playbook) -> bool:
-    """Whether the outputs may have to exist now: the check is about the last phase."""
+    """True if the outputs may have to exist now: the check is about the last phase."""
     last = playbook.phase_of[base_of(check.members[-1].step.id)] == len(playbook.phases) - 1
     return last and bool(playbook.outputs)
 
@@ -380,7 +380,7 @@ def _loop_due(check: Check) -> Step | None:
 def _count_items(
     step: Step, values: Mapping[str, str], facts: Facts
 ) -> tuple[int, str, Probed | None]:
-    """How many items a loop has; without any, why it is passed over, or what is wrong."""
+    """The number of a loop's items; without any, why it is passed over, or what is wrong."""
     loop = step.for_each
     assert loop is not None  # noqa: S101 - see `_loop_due`
     try:
@@ -394,7 +394,7 @@ def _count_items(
 
 
 def _shown_item(step: Step) -> str:
-    """What the journal says of an item: its first line, without secrets; empty for other steps."""
+    """The journal's name of an item: its first line, without secrets; empty for other steps."""
     if not step.item:
         return ""
     (_, text), *_ = step.item

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Written(Record):
-    """What was on the disk after a write: the runtime state, and the files that belong to it."""
+    """The content of the disk after a write: the runtime state, and the files that belong to it."""
 
     runtime: bytes
     journal: JournalText
@@ -105,7 +105,7 @@ class OpenSession(Record, frozen=False):
 
     @property
     def vanished(self) -> bool:
-        """Whether files that this object wrote are gone, and the others unchanged."""
+        """True if files that this object wrote are gone, and the others unchanged."""
         seen = self._look()
         return (
             self.place.unchanged

@@ -111,7 +111,7 @@ def file_of(step_id: str) -> str:
 
 
 def read(data: bytes, source: str) -> StepData | LoopData:
-    """What `emit` wrote. StateError PB-STATE-CORRUPT or -NEWER."""
+    """The data that `emit` wrote. StateError PB-STATE-CORRUPT or -NEWER."""
     try:
         shape = json.loads(data)
         if not isinstance(shape, dict) or type(shape.get("schema")) is not int:
@@ -141,7 +141,7 @@ def _step_data(shape: Any) -> StepData:
 
 
 def kept(folder: Path, runtime: Runtime, step_id: str) -> StepData | LoopData | None:
-    """What is kept of a step, whichever attempt it is from; None if nothing is. StateError
+    """The output kept of a step, from any attempt; None without one. StateError
     PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError."""
     data = kept_bytes(folder, runtime, step_id)
     return read(data, integrity.shown(folder, file_of(step_id))) if data else None

@@ -1,4 +1,4 @@
-"""What a later step reads of a step's output: `outputs/<step>.json` in the session's folder.
+"""The data that later steps read of a step: `outputs/<step>.json` in the session's folder.
 
 Only what a later step names is kept: its text (`$id.stdout`), its JSON (`$id.json`), or both. The
 file is committed with the session, so that a resume on another machine has it. It names the attempt
@@ -191,7 +191,7 @@ def _text(found: StepData | None, what: str) -> str | None:
 
 
 def facts(opened: OpenSession) -> Facts:
-    """What a `when` may ask about earlier steps, and `stdout`; read when it is asked. A step is
+    """The values that a `when` may ask for: earlier steps, and `stdout`; read when asked. A step is
     `approved` if a person, or autonomous mode, answered a gate before it with `continue`, and
     `skipped` if its last entry is. An arg has the type that it declares."""
 
@@ -236,7 +236,7 @@ def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
 
 
 def data_of(opened: OpenSession, step_id: str) -> StepData | None:
-    """What is kept of a step's last attempt, or of the items of a loop; None if nothing is.
+    """The output kept of a step's last attempt, or of a loop's items; None without one.
     StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError."""
     found = output_files.kept(opened.folder, opened.runtime, step_id)
     if opened.playbook.step(step_id).for_each:

@@ -1,4 +1,4 @@
-"""What happened at the steps of a session, as people read it.
+"""The events at the steps of a session, as people read them.
 
 A loop is one step, however many items it has; and the rounds of an `until` are one, however many
 attempts they took.
@@ -45,7 +45,7 @@ class StepRun(Record):
 
     @property
     def ended(self) -> bool:
-        """Whether each item of the loop had its turn, or a person skipped the rest."""
+        """True if each item of the loop had its turn, or a person skipped the rest."""
         skipped = any(entry.resolution is Resolution.SKIP for entry in self.entries)
         return skipped or len(self.items) >= self.total
 
@@ -69,7 +69,7 @@ class StepRun(Record):
 
 
 def is_round(entry: Entry) -> bool:
-    """Whether it is a round of an `until` that another follows: no failure."""
+    """True if it is a round of an `until` that another follows: no failure."""
     return entry.error_code == UNTIL
 
 
@@ -87,7 +87,7 @@ def step_runs(entries: Iterable[Entry]) -> Iterator[StepRun]:
 
 
 def steps_settled(entries: Iterable[Entry]) -> int:
-    """How many steps are done or skipped; a loop once all its items are."""
+    """The number of steps that are done or skipped; a loop counts once all its items are."""
     last = {entry.step_id: entry for entry in entries}
     done: dict[str, int] = {}
     items: dict[str, int] = {}

@@ -121,7 +121,7 @@ class DiskStore:
             return True
 
     def lacks_files(self, session_id: str) -> bool:
-        """Whether files of a session that this worktree drives are missing, or older than known."""
+        """True if files of a session that this worktree drives are missing, or older than known."""
         folder, known = self.folder(session_id), self._recorded(session_id)
         if known is not None and known.away:
             return True
@@ -196,7 +196,7 @@ class DiskStore:
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
     def settled_events(self, session_id: str, attempts: Collection[str]) -> list[Event]:
-        """How those of the attempts ended that are settled; a child's by its path, `a#1/b#1`."""
+        """The ends of the settled ones of the attempts; a child's by its path, `a#1/b#1`."""
         wanted = frozenset(attempts)
         return list(self._settled(session_id, "", wanted)) if wanted else []
 
@@ -427,7 +427,7 @@ class DiskStore:
             return False
 
     def _is_tracked(self, folder: Path) -> bool:
-        """Whether the present branch has the folder. GitError if git cannot tell."""
+        """True if the present branch has the folder. GitError if git cannot tell."""
         from playbook_supervisor.system.git.git_process import ask
 
         return bool(ask(self.checkout.root, "ls-files", "--", f":(literal){folder}"))

@@ -191,7 +191,7 @@ def _load_journal(
 
 
 def _lags(runtime: Runtime, journaled: str) -> bool:
-    """Whether these bytes are the journal before the one that was to be written last."""
+    """True if these bytes are the journal before the one that was to be written last."""
     return runtime.ours(JOURNAL, journaled) and not runtime.latest(JOURNAL, journaled)
 
 

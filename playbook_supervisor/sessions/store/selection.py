@@ -77,7 +77,7 @@ def _open_here(store: DiskStore, known: Iterable[Manifest]) -> list[str]:
 
 
 def on_branch(store: DiskStore, session_id: str) -> bool:
-    """Whether the session's branch is checked out; one that cannot be read counts as here."""
+    """True if the session's branch is checked out; one that cannot be read counts as here."""
     try:
         return not store.standing(session_id).instead
     except PlaybookError:
@@ -164,7 +164,7 @@ def _of_this_worktree(store: DiskStore, known: list[Manifest]) -> list[str]:
 
 
 def _belongs_here(here: Checkout, known: Manifest) -> bool:
-    """Whether a session that nothing local is known of is this worktree's. It is if it began here,
+    """True if a session that nothing local is known of is this worktree's. It is if it began here,
     or by its branch. Where no branch is checked out (in CI, say), or none is recorded, its place
     decides."""
     if known.legacy:

@@ -1,4 +1,4 @@
-"""What a session has changed: what differs from the tree that was there when it began.
+"""The changes of a session: the difference to the tree that was there when it began.
 
 What was there before is not the session's, committed or not. A child's changes are those of the
 session that a person began. Where git cannot tell, that is said, with the command that would.
@@ -54,7 +54,7 @@ def beginning(store: DiskStore, session_id: str) -> Launch | None:
 
 
 def before(store: DiskStore, session_id: str) -> Before:
-    """What was there when the session began."""
+    """The state of the checkout when the session began."""
     begun, paths = beginning(store, session_id), None
     if begun is None:
         return Before()

@@ -33,9 +33,12 @@ _CONFIDENTIAL = (
 
 
 class SettingsChange(Record):
-    """How the project's settings differ from a session's, for a person at a gate. `lines` are those
-    of a diff, without what looks like secrets; none if there are too many to show: what a person
-    has not seen is not taken over at a gate. `digest` is that of the project's file."""
+    """The difference between the project's settings and a session's, for a person at a gate.
+
+    `lines` are those of a diff, without what looks like secrets; none if there are too many to
+    show: what a person has not seen is not taken over at a gate. `digest` is that of the project's
+    file.
+    """
 
     keys: tuple[str, ...]
     lines: tuple[str, ...]
@@ -48,7 +51,7 @@ class SettingsChange(Record):
 
 
 def change(root: Path, folder: Path, kept: Config) -> SettingsChange | None:
-    """What differs from the settings `kept` in the session's folder; None if nothing does. Settings
+    """The difference to the settings `kept` in the session's folder; None without one. Settings
     that cannot be read are no change: they cannot be taken over."""
     try:
         data = session_settings.text(root)
@@ -108,7 +111,7 @@ def take(
 
 
 def difference(root: Path, pinned: Pinned) -> tuple[str, bytes | None]:
-    """How the project's settings differ from the session's, in one sentence; empty if they do not.
+    """One sentence about the difference between the project's settings and the session's, or "".
     With the settings that were compared, None if there is no reading them. Settings that are not
     valid differ, too. The session's own settings apply in any case."""
     data = None
@@ -132,7 +135,7 @@ def kept(told: str, session_id: str, *, typed: bool = False) -> str:
 
 
 def pin_missing(store: DiskStore, session_id: str) -> tuple[Pinned, str]:
-    """What the session runs; with a notice if an earlier version had pinned no settings."""
+    """The session's inputs; with a notice if an earlier version had pinned no settings."""
     pinned = store.pinned(session_id)
     if session_settings.FILE in pinned.files:
         return pinned, ""

@@ -1,4 +1,4 @@
-"""What is outstanding in a session, and how far it is."""
+"""A snapshot of a session: what is outstanding, and how far it is."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Snapshot(Record):
 
     @property
     def repeated(self) -> bool:
-        """Whether the directive is work that was launched earlier."""
+        """True if the directive is work that was launched earlier."""
         launched = {event.id for event in self.events if event.change is Change.LAUNCHED}
         return any(member.id not in launched for member in running(self))
 
@@ -141,17 +141,17 @@ def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
 
 
 def at_work(directive: Directive) -> Run | None:
-    """What is running, also while a gate is open."""
+    """The running attempts, also while a gate is open."""
     if isinstance(directive, Run):
         return directive
     return directive.meanwhile if isinstance(directive, Ask) else None
 
 
 def due_children(snapshot: Snapshot) -> bool:
-    """Whether a child session is to be created, or its end to be journaled: `advance` does that."""
+    """True if a child session is to be created, or its end to be journaled: `advance` does that."""
     return any(attempt.step.has_child for attempt in running(snapshot))
 
 
 def arg_values(snapshot: Snapshot, step: Step) -> dict[str, str]:
-    """What the references in a step stand for: each declared arg, and the step's item."""
+    """The values of the references in a step: each declared arg, and the step's item."""
     return snapshot.state.playbook.values(snapshot.manifest.args, step)

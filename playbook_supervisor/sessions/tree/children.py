@@ -95,7 +95,7 @@ def _args(
 
 
 def outcome(store: DiskStore, ended: Snapshot) -> Outcome:
-    """What the end of the child means for its parent's step, with `session`, `status` and `output`
+    """The outcome of the child for its parent's step, with `session`, `status` and `output`
     as data. Its cause is the child's error code, so that the step's error policy can name it."""
     with store.open(ended.session_id) as opened:
         opened.copy()  # the last time: nothing opens it again

@@ -59,7 +59,7 @@ _NOT_CREATED = frozenset({"PB-STATE-NO-SESSION", "PB-STATE-REFUSED"})
 
 
 class _Unreported(Record, frozen=False):
-    """What has happened and no snapshot of the tree has reported yet: an error came between.
+    """Events that no snapshot of the tree has reported yet, because an error came between.
     `below` are the snapshots of the children to which the events belong."""
 
     events: list[Event] = field(default_factory=list)
@@ -93,7 +93,7 @@ class SessionTree:
     # ── what drivers call ───────────────────────────────────────────────────────────────────
 
     def look(self) -> Snapshot:
-        """What is outstanding now, with nothing answered and nothing launched."""
+        """The snapshot of now, with nothing answered and nothing launched."""
         return self._with_children(self.engine.look())
 
     def hold(self) -> None:
@@ -106,7 +106,7 @@ class SessionTree:
             kill_worker(self.worker_file(attempt))
 
     def advance(self) -> Snapshot:
-        """What is outstanding now; checks that are due are answered first."""
+        """The snapshot of now; checks that are due are answered first."""
         return self._with_advanced_children(self.engine.advance())
 
     def begin(self, start: str = "") -> Snapshot:
@@ -207,7 +207,7 @@ class SessionTree:
         return any(each.store.changed(each.id) for each in self._family())
 
     def delay(self, snapshot: Snapshot) -> float:
-        """How many seconds a retry that is due next still waits; 0 for none."""
+        """The seconds that the next retry still waits; 0 without one."""
         if isinstance(snapshot.directive, Check):
             return self.engine.delay(snapshot.of(snapshot.directive.members[0]).state)
         waits = (self.delay(child) for child in snapshot.children.values())
@@ -254,7 +254,7 @@ class SessionTree:
         return work_of(self.root, snapshot.of(attempt), attempt, self.input_of(attempt))
 
     def input_of(self, attempt: Attempt) -> str:
-        """What the attempt reads of an earlier step's output; StepError PB-STEP-DATA."""
+        """The part of an earlier step's output that the attempt reads; StepError PB-STEP-DATA."""
         return self.of(attempt).engine.input_of(attempt.step) if attempt.step.stdin else ""
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a checkout has that HEAD does not: what git would commit if nothing were hidden from it.
+"""The uncommitted changes of a checkout, also those that are hidden from git.
 
 The files are compared as they are. Only for one that differs git is asked whether it still does
 once line ends and the person's filters are applied, with a copy of the index that has no flags.
