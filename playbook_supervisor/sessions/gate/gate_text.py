@@ -112,7 +112,7 @@ def _head(context: GateContext) -> list[ContextLine]:
 
 
 def _settings(context: GateContext) -> Iterator[str]:
-    """The difference of the project's settings to the session's by now, and what takes them over."""
+    """Lines about settings that differ from the session's by now, and what takes them over."""
     if (found := context.settings) is None:
         return
     keys = ", ".join(found.keys)
