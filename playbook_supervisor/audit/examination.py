@@ -156,7 +156,7 @@ def _policy(file: SessionFile | None) -> tuple[Policy, list[Problem]]:
 def _playbook(
     record: SessionRecord, journal: LooseJournal, policy: Policy
 ) -> tuple[LoosePlaybook | None, Playbook | None]:
-    """What the steps require, if known, and the playbook if the kernel can run it.
+    """The requirements of the steps, if known, and the playbook if the kernel can run it.
 
     A session without its own copy is compared with the project's playbook, if that has its steps.
     """

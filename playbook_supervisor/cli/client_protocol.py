@@ -1,4 +1,4 @@
-"""What clients and programs call: begin, next, report, hook and rpc."""
+"""The commands that clients and programs call: begin, next, report, hook and rpc."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _ASCII = {
     "≥": ">=",
     **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
 }
-"""What replaces each of our signs on a stream that is limited to ASCII."""
+"""The replacement of each of our signs on a stream that is limited to ASCII."""
 
 _READER_GONE = frozenset({errno.EPIPE, errno.EIO})  # a pipe's reader, or a terminal
 _lost: dict[int, OSError] = {}  # descriptor → why nothing can be written to it any more

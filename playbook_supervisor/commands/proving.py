@@ -28,7 +28,7 @@ from playbook_supervisor.system.disk.files import digest, read_bytes
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 
 BY_HAND = "prove"
-"""What asked for a proof that no step has asked for."""
+"""The attempt of a proof that no step has asked for."""
 _LAST_LINES = 15
 _UNDEFINED = "PB-CHECK-UNDEFINED"
 

@@ -1,4 +1,4 @@
-"""How much the next step may use, by the limits of the run, the step and the playbook.
+"""The budget of the next step, by the limits of the run, the step and the playbook.
 
 A limit that a person gives to `run` or `resume` counts instead of the playbook's; a step's own
 counts instead of the playbook's for each step. The cost and the tokens that a run or a playbook
@@ -56,7 +56,7 @@ def _allowances(
     name: str,
     figure: str,
 ) -> Iterator[tuple[float, float]]:
-    """What is allowed in all, and spent of it, for the run and each session above the attempt."""
+    """The limits, and what is spent of them, for the run and each session above the attempt."""
     if name in asked:
         yield asked[name], _spent(tree.store, tree.id, figure)
         return

@@ -35,7 +35,7 @@ Ask = Callable[[Callable[[], bool]], None]
 
 
 def from_environment() -> Ask | None:
-    """What a runner of the fleet calls before it launches anything; None for any other runner.
+    """The call of a fleet's runner before it launches anything; None for any other runner.
 
     The variable is removed, for nothing that we start shall see it. What is returned raises
     FleetError PB-FLEET-OVERTAKEN if nothing may be launched, and Interrupted.
@@ -114,7 +114,7 @@ class Clearances:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the runner's environment has besides."""
+        """The variables that the runner's environment has besides."""
         return {VARIABLE: str(self._folder)}
 
     def admit(self, runner: int) -> None:
@@ -124,7 +124,7 @@ class Clearances:
 
     @property
     def waited(self) -> bool:
-        """Whether the runner still waits for the answer; not if it was interrupted, or ended."""
+        """True if the runner still waits for the answer; not if it was interrupted, or ended."""
         listener = self._listener
         return listener is not None and listener.waits()
 

@@ -192,7 +192,7 @@ def _driver(bound: binding.Binding | None) -> tuple[str, int] | None:
 
 @dataclass(slots=True)
 class _Abandoned:
-    """Whether the work is no longer wanted: it is another's, or what is due has changed."""
+    """True if the work is no longer wanted: it is another's, or what is due has changed."""
 
     tree: SessionTree
     driver: tuple[str, int] | None

@@ -50,7 +50,7 @@ class Driver(Record):
 
 
 class Request(Record):
-    """What a person elsewhere asks of the runner. `by` is a git identity, a proof's text JSON."""
+    """The request of a person elsewhere; `by` is a git identity, the text of a proof JSON."""
 
     what: Literal["abort", "pause", "proof"]
     text: str = ""
@@ -85,7 +85,7 @@ def require_no_runner(private: Path) -> None:
 
 
 def detached_works(private: Path) -> bool:
-    """Whether a process without a terminal works on the session, for a client (`detached`)."""
+    """True if a process without a terminal works on the session, for a client (`detached`)."""
     return worker_alive(private / DETACHED)
 
 
@@ -95,7 +95,7 @@ def end_detached(private: Path) -> None:
 
 
 def ever_driven(private: Path) -> bool:
-    """Whether a runner on this machine has ever driven the session."""
+    """True if a runner on this machine has ever driven the session."""
     return (private / _DRIVER).exists()
 
 
@@ -229,7 +229,7 @@ def _connected(private: Path, timeout: float) -> Connection | None:
 
 
 def _drives(private: Path, pid: int) -> bool:
-    """Whether that process is the driver: another one may have put its own socket there."""
+    """True if that process is the driver: another one may have put its own socket there."""
     if ancestry.tells_files():
         return os.path.realpath(private / _LOCK) in ancestry.open_files(pid)
     driver = living(private)

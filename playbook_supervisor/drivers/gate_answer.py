@@ -33,7 +33,7 @@ def resolution(text: str, choices: Sequence[Resolution], question: str = "") -> 
 def decided(
     text: str, choices: Sequence[Resolution], question: str = ""
 ) -> tuple[ParsedAnswer, Resolution]:
-    """What the words say and decide. ArgumentError PB-ARG-ANSWER if they decide nothing."""
+    """The meaning of the words. ArgumentError PB-ARG-ANSWER if they decide nothing."""
     reply = read_answer(text, choices)
     if reply.resolution is not None:
         return reply, reply.resolution

@@ -56,7 +56,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PATIENCE, _INTERVAL = 60.0, 0.5  # seconds with a full disk: until giving up, between two tries
 
 _Progress = tuple[Snapshot, DriveResult | None]
-"""What is outstanding now, and the drive's result once it has ended."""
+"""The snapshot of now, and the drive's result once it has ended."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Asking:
     patience: float = 0.0
     by: Principal = NO_ONE
     context: GateContext | None = None
-    """What was shown at the gate that waits; None if a person has seen it in the prompt."""
+    """The context of the gate that waits; None if a person has seen it in the prompt."""
     _shown: str = ""
     _until: float = 0.0
     _waiting: dict[str, Attempt] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Asking:
     # ── people ──────────────────────────────────────────────────────────────────────────────
 
     def ask(self, snapshot: Snapshot, gate: Ask) -> Snapshot | None:
-        """What follows from the answer or what else happened; None if there is no answer here."""
+        """The snapshot after the answer or another event; None if there is no answer here."""
         passable = gate.reason in PASSED_ALONE and not snapshot.answered_by
         if self.mode is Mode.AUTONOMOUS and passable:
             resolution = Resolution.CONTINUE
@@ -327,7 +327,7 @@ class Runner:
         return Assignment(self.tree, snapshot, attempt, limits, self._secrets, ends)
 
     def _continues(self, snapshot: Snapshot, attempt: Attempt) -> bool:
-        """Whether the attempt has asked, has the answer, and its conversation is here."""
+        """True if the attempt has asked, has the answer, and its conversation is here."""
         run = at_work(snapshot.directive)
         if self.agent is None or run is None or attempt.id not in run.continues:
             return False

@@ -1,4 +1,4 @@
-"""What a worker thread does for one attempt: an agent's call, or a task for an executor."""
+"""The jobs of worker threads, one for an attempt: an agent's call, or a task for an executor."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
 
 
 def can_continue(assignment: Assignment, agent: Agent) -> bool:
-    """Whether the agent can go on with the conversation in which the attempt asked a person."""
+    """True if the agent can go on with the conversation in which the attempt asked a person."""
     with suppress(PlaybookError):
         return agents.can_continue(agent, _call(assignment, Budget(), continues=True))
     return False
@@ -192,7 +192,7 @@ def without_prompt(error: PlaybookError, agent: str) -> Outcome:
 
 
 def reply_of(gate: Gate) -> Reply | None:
-    """What the agent is told at this gate; None while it is open."""
+    """The reply to the agent at this gate; None while it is open."""
     if gate.resolution is None:
         return None
     return Reply(gate.resolution, words_of(gate.text, gate.resolution))
@@ -267,7 +267,7 @@ def _crashed(error: Exception) -> Outcome:
 
 
 def _stdin(assignment: Assignment) -> str | StepError:
-    """What the step reads of an earlier one; read here, for only this thread opens the session."""
+    """The step's input from an earlier one; read here, for only this thread opens the session."""
     try:
         return assignment.tree.input_of(assignment.attempt)
     except StepError as error:

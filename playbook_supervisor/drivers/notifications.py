@@ -133,7 +133,7 @@ def seconds_left(notice: Notice, private: Path, remind_after: float) -> float:
 
 
 def _last_claim(private: Path) -> tuple[str, float]:
-    """What was notified last, and when; an earlier version kept no time, which reads as never."""
+    """The last notice and its time; an earlier version kept no time, which reads as never."""
     try:
         about, _, sent = read_bytes(private / _SENT).decode("utf-8", "replace").partition("\n")
     except FileNotFoundError:

@@ -146,7 +146,7 @@ class Reminder:
 
 
 def still_waits(snapshot: Snapshot) -> bool:
-    """Whether the journal has the gate of the snapshot open. StateError if it cannot be read."""
+    """True if the journal has the gate of the snapshot open. StateError if it cannot be read."""
     gate = snapshot.directive
     if not isinstance(gate, Ask):
         return False

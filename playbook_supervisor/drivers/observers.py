@@ -1,4 +1,4 @@
-"""How a driver reaches people: a prompter asks them at gates, observers show progress.
+"""The people behind a driver: a prompter asks them at gates, observers show progress.
 
 The last line of each running worker is in a small file that other terminals read. It is written at
 most once a second; nothing depends on it.
@@ -35,7 +35,7 @@ _LINE, _SHOWN = 1_000, 100  # characters of a line that are looked at, and shown
 
 @dataclass(frozen=True, slots=True)
 class PromptAnswer:
-    """What a person typed at a gate: a text, or None at the end of the input.
+    """The words that a person typed at a gate, or None at the end of the input.
 
     `overtaken`: the prompt ended early, because something else happened.
     """
@@ -214,7 +214,7 @@ def last_lines(private: Path) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DriveResult:
-    """How a drive ended: `why` is the session's status, `waiting`, `paused` or `interrupted`."""
+    """The end of a drive: `why` is the session's status, `waiting`, `paused` or `interrupted`."""
 
     snapshot: Snapshot
     why: str

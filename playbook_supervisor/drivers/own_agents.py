@@ -1,4 +1,4 @@
-"""Whether a process is an agent of ours, or was started by one.
+"""Processes that are agents of ours, or were started by one.
 
 Such a process does not decide for a person, under any driver. What counts is what the
 kernel tells of the process and of its ancestors: the files that they have open, and the environment
@@ -46,7 +46,7 @@ def _refuse(command: str, reason: str) -> None:
 
 
 def above(here: Checkout, pid: int = 0) -> str:
-    """What of ours has started that process (this one by default), as a clause; else empty."""
+    """A clause that names our agent that has started that process (by default, this one), or ""."""
     common = f"{os.path.realpath(here.common_dir)}/"
     for files, mark in _traces(pid):
         ours = [*files, os.path.realpath(mark)] if mark else files

@@ -1,4 +1,4 @@
-"""What cannot work here, seen before anything runs: what the kinds of a playbook's steps need.
+"""Faults that are seen before anything runs: needs of the kinds of a playbook's steps.
 
 `check` and `doctor` show all findings; `run` and the other beginnings refuse what is fatal.
 """
@@ -92,7 +92,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "additionalProperties": False,
     },
 }
-"""What the `with:` of a step contains that no executor carries out."""
+"""The keys in the `with:` of a step that no executor carries out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Fault:
 def faults(
     playbook: Playbook, site: Site | None, values: Mapping[str, str] | None = None
 ) -> Iterator[Fault]:
-    """What is surely wrong with the steps: their kind, words, `with:`, schema and folder.
+    """The certain faults of the steps: their kind, words, `with:`, schema and folder.
 
     `values` are those of the args, None if they are not known yet; without a site, what depends on
     a project is not looked at. Nothing is started (docs/decisions/0170).
@@ -194,7 +194,7 @@ def _require_sound(playbook: Playbook, site: Site, values: Mapping[str, str] | N
 def needs_agent(
     playbook: Playbook, spec: str = "", children: Mapping[str, Playbook] = NO_CHILDREN
 ) -> bool:
-    """Whether a run has to have an agent: one is named (`--agent`), or a step needs one.
+    """True if a run has to have an agent: one is named (`--agent`), or a step needs one.
 
     `children` are the playbooks that its steps can reach, by name.
     """
@@ -211,7 +211,7 @@ def needs_agent(
 
 
 def run_needs_agent(request: RunRequest) -> bool:
-    """Whether a step of the run, or of a playbook that it can reach, needs an agent."""
+    """True if a step of the run, or of a playbook that it can reach, needs an agent."""
     return needs_agent(request.tightened, children=request.tightened_children)
 
 
@@ -291,7 +291,7 @@ class _Look:
         return contained(self._site.root, cwd) if is_known(cwd) else self._site.root
 
     def _check(self, words: tuple[str, ...], options: Mapping[str, Any], cwd: Path | None) -> None:
-        """What the kind of the step knows. StepError, CheckError, PolicyError, StorageError."""
+        """The checks by the kind of the step. StepError, CheckError, PolicyError, StorageError."""
         namespace = self._step.namespace
         if namespace == "markdown":
             self._check_file(words, options)

@@ -50,7 +50,7 @@ def send_to_urls(config: Config, title: str, body: str, root: Path, deadline: fl
 
 
 def examined(config: Config, root: Path) -> tuple[Literal["fine", "wrong"], str, str]:
-    """Whether notices could be sent, without sending any: the state, what was found, the cure."""
+    """True if notices could be sent, without sending any: the state, what was found, the cure."""
     if not installed():
         found = "`notify` has URLs, and apprise, which sends to them, is not installed"
         return "wrong", found, f"Install it: {INSTALL}."
@@ -67,7 +67,7 @@ def examined(config: Config, root: Path) -> tuple[Literal["fine", "wrong"], str,
 
 
 def installed() -> bool:
-    """Whether apprise, an optional dependency, can be imported; it is not imported."""
+    """True if apprise, an optional dependency, can be imported; it is not imported."""
     return find_spec("apprise") is not None
 
 
@@ -88,7 +88,7 @@ def _with_secrets(config: Config, root: Path) -> tuple[dict[int, str], dict[int,
 def _reports(
     urls: Mapping[int, str], data: Mapping[str, str], root: Path, deadline: float
 ) -> dict[int, str]:
-    """What became of each URL. One without a report was not done with when the process ended."""
+    """The outcome of each URL. One without a report was not finished when the process ended."""
     stdin = json.dumps({**data, "urls": dict(urls)}).encode()
     try:
         done = run(SENDER, cwd=root, stdin=stdin, timeout=deadline, cap=100_000)

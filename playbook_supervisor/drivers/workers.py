@@ -112,7 +112,7 @@ class WorkerPool:
         return None
 
     def has_news(self, show: Callable[[Attempt, str], None], timeout: float = 0.0) -> bool:
-        """Whether the next event, within `timeout` seconds, is more than output, which is shown."""
+        """True if the next event, within `timeout` seconds, is more than output, which is shown."""
         while self._next is None:
             try:
                 event = self.events.get(timeout=timeout) if timeout else self.events.get_nowait()

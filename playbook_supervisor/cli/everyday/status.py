@@ -67,7 +67,7 @@ def _list(session: str, *, all: bool, json: bool) -> int:
 
 
 def _readings(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
-    """What to show, once a second; a session that was open is shown after its end, too."""
+    """The sessions to show, once a second; one that was open is shown after its end, too."""
     followed: set[str] = set()
     for seen in queries.watch(session):
         followed.update(each.seen.session_id for each in seen if each.seen.open or all or session)

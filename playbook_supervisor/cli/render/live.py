@@ -1,4 +1,4 @@
-"""What a terminal shows live, as plain data; `terminal.py` chooses colours and layout."""
+"""The live view of a terminal as plain data; `terminal.py` chooses colours and layout."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ _STATED: Mapping[str, Callable[[Step], object]] = {
     ),
     "until": lambda step: step.until and {"conditions": list(step.until), "max": step.rounds},
 }
-"""What the plan says of a step only where the playbook states it."""
+"""Facts about a step that the plan shows only where the playbook states them."""
 
 
 def _given(limits: Limits) -> dict[str, Any]:

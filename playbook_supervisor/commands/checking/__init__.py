@@ -1,1 +1,1 @@
-"""What `check`, `import` and the pre-commit hook do with files."""
+"""The work of `check`, `import` and the pre-commit hook with files."""

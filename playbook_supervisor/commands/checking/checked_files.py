@@ -16,7 +16,7 @@ from playbook_supervisor.sessions.store.session_changes import never_committed
 from playbook_supervisor.system.git import checkout, git_process
 
 NAMES = "The name of a playbook ends in .yaml, .yml or .json, or in .md with lowercase before it."
-"""What tells a playbook among other files."""
+"""The sentence about the names of playbooks."""
 _NO_PLAYBOOK = Problem(
     library.FOLDER,
     (1, 1),

@@ -1,1 +1,1 @@
-"""What moves a session: run, resume, answer, pause, abort, and the client protocol."""
+"""Commands that move a session: run, resume, answer, pause, abort, and the client protocol."""

@@ -1,1 +1,1 @@
-"""What `init` and `update` write into a project, and how they recognise it later."""
+"""The files that `init` and `update` write into a project, and how they recognise them later."""

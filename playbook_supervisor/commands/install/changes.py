@@ -1,4 +1,4 @@
-"""What `init` and `update` plan and do to the files of a project.
+"""The changes that `init` and `update` plan and make to the files of a project.
 
 Both refuse first, then plan, then apply. Files shared with other tools are merged, never replaced.
 """

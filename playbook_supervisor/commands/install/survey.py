@@ -1,4 +1,4 @@
-"""What a project has, and what it lacks for the shipped playbooks."""
+"""A survey of a project: what it has, and what it lacks for the shipped playbooks."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ _NOX_SESSION = r"(?m)^def (tests?)\("
 _RAKE_TASK = r"(?m)^[ \t]*(?:Rake::TestTask\.new\b|task[ \t(]+:?[\"']?test\b)"
 _TASKFILE = r"(?m)^  [\"']?test[\"']?:"
 _PLACEHOLDER = "no test specified"
-"""What `npm init` writes for a project without tests."""
+"""The test script that `npm init` writes for a project without tests."""
 
 
 @dataclass(frozen=True, slots=True)

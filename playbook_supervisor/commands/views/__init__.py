@@ -1,1 +1,1 @@
-"""What is shown of sessions: their state, progress, logs, files and differences."""
+"""Views of sessions: their state, progress, logs, files and differences."""

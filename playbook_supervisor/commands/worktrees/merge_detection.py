@@ -1,4 +1,4 @@
-"""Whether a branch's work has been merged, rebased, squashed, or merged by a pull request.
+"""Branches whose work has been merged, rebased, squashed, or merged by a pull request.
 
 Trees are compared, not commits: if merging the branch once more would change nothing, all its work
 is there. Changes in the sessions' folders do not count, since a session often ends after the merge.

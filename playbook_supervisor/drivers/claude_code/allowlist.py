@@ -103,7 +103,7 @@ PASS = ToolDecision("pass")
 
 
 def rule(call: ToolCall) -> ToolDecision:
-    """Whether the call is allowed: first the journal, then other prompts, then the turn's rules."""
+    """True if the call is allowed: first the journal, then other prompts, then the turn's rules."""
     if reason := _touches_records(call):
         return ToolDecision("deny", reason)
     if call.tool in DISPATCHING:

@@ -33,16 +33,16 @@ _IN_CLIENT = "CLAUDECODE"
 _CONVERSATION = "CLAUDE_CODE_SESSION_ID"
 _CLIENT = "CLAUDE_PID"
 _AGENT_SUFFIX = "_agent"
-"""How the client marks an agent's process in `AI_AGENT`; a hook's ends with `_harness`."""
+"""The client's mark of an agent's process in `AI_AGENT`; a hook's ends with `_harness`."""
 _SHELL = "Claude Code runs this shell"
 _NO_TERMINAL = "there is no terminal here"
 _RECEIVED = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
-"""How a reflog line of HEAD begins if its commit was received and not made here."""
+"""The beginning of a reflog line of HEAD whose commit was received and not made here."""
 _UNKNOWN = "unknown"  # a file that says: it is not known who has driven the session
 
 
 def inside(environment: Mapping[str, str]) -> bool:
-    """Whether a command runs in a shell of Claude Code."""
+    """True if a command runs in a shell of Claude Code."""
     return bool(environment.get(_IN_CLIENT))
 
 
@@ -69,7 +69,7 @@ def _not_the_client(environment: Mapping[str, str], client: int) -> str:
 
 
 def _runs_hook_lines(shell: int) -> bool:
-    """Whether that shell runs an installed hook entry; without /proc it may."""
+    """True if that shell runs an installed hook entry; without /proc it may."""
     try:
         argv = (_PROC / str(shell) / "cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -167,7 +167,7 @@ def note_unknown_driver(store: DiskStore, session_id: str) -> None:
 
 
 def _received(store: DiskStore, session_id: str) -> bool:
-    """Whether the journal is that of the last commit, and that commit was made elsewhere."""
+    """True if the journal is that of the last commit, and that commit was made elsewhere."""
     from playbook_supervisor.system.git.git_process import ask
 
     root = store.checkout.root

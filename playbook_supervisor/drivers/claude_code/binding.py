@@ -155,7 +155,7 @@ def exclusive(private: Path) -> Iterator[None]:
 
 
 def ever_bound(private: Path) -> bool:
-    """Whether a conversation on this machine has ever driven the session."""
+    """True if a conversation on this machine has ever driven the session."""
     return (private / _LOCK).exists()
 
 
@@ -172,7 +172,7 @@ def load(private: Path) -> Binding | None:
 
 
 def broken(private: Path) -> bool:
-    """Whether the binding's file was written by something else, or cannot be read."""
+    """True if the binding's file was written by something else, or cannot be read."""
     return (private / _FILE).exists() and load(private) is None
 
 
@@ -189,7 +189,7 @@ def launched_attempts(private: Path) -> frozenset[str] | None:
 
 
 def lives(bound: Binding) -> bool:
-    """Whether the client is running."""
+    """True if the client is running."""
     return ancestry.lives(bound.pid, bound.born)
 
 
@@ -262,7 +262,7 @@ def unbind(here: Checkout, private: Path) -> None:
 
 
 def hooks_reach(here: Checkout, bound_to: Binding) -> bool:
-    """Whether the client's hooks still find the session: another may have taken the marker."""
+    """True if the client's hooks still find the session: another may have taken the marker."""
     return bound(here) == bound_to.session
 
 

@@ -57,7 +57,7 @@ def register(pid: int, registered: Registration) -> None:
 
 
 def registered(pid: int) -> Registration | None:
-    """What that client drives; None if it drives nothing, or if another process had its number."""
+    """The session that the client drives; None without one, or if another process had its id."""
     file = _file(pid)
     found = _read(file) if file else None
     if file is None or found is None or _lives(pid, found.born):
@@ -81,7 +81,7 @@ def release(pid: int) -> None:
 
 
 def can_register() -> bool:
-    """Whether clients can be registered, as far as that is known without writing."""
+    """True if clients can be registered, as far as that is known without writing."""
     file = _file(0)
     above = next((each for each in file.parents if each.exists()), None) if file else None
     return above is not None and above.is_dir() and os.access(above, os.W_OK)

@@ -1,4 +1,4 @@
-"""What a person types: `/playbook.run`, `/playbook.resume`, `/playbook.pause`, `/playbook.abort`.
+"""The commands that a person types: `/playbook.run`, `.resume`, `.pause`, `.abort`.
 
 The client's hook brings the arguments as JSON, so no shell is involved. The session begins, or is
 released, before the model is asked.
@@ -71,7 +71,7 @@ def command(
 
 
 def _is_foreign(root: Path, name: str) -> bool:
-    """Whether the project has another program's prompt of this name, which the model gets."""
+    """True if the project has another program's prompt of this name, which the model gets."""
     installed = CommandIndex(root, home=None).resolve(f"/{name}")
     file = installed.file if installed else None
     return file is not None and not is_ours(read_bytes(file))

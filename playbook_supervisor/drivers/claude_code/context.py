@@ -1,4 +1,4 @@
-"""What a hook works with: the payload, the binding, the session; and its reply."""
+"""The context of a hook: the payload, the binding, the session; and its reply."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 class HookReply(Record):
-    """What a hook replies. `snapshot` is what the model is to know, `note` a plain sentence.
+    """The reply of a hook. `snapshot` is what the model is to know, `note` a plain sentence.
 
     `go on` continues a turn that would end, as `block` does, but the client reports no problem.
 
@@ -82,12 +82,12 @@ class HookContext(Record, frozen=False):
 
     @property
     def worker(self) -> bool:
-        """Whether a subagent triggered the hook."""
+        """True if a subagent triggered the hook."""
         return bool(self.payload.get("agent_id"))
 
     @property
     def owned(self) -> bool:
-        """Whether the hook comes from the conversation and the process that drive the session."""
+        """True if the hook comes from the conversation and the process that drive the session."""
         return self.text("session_id") == self.bound.client and self.same_process
 
     @property
@@ -135,13 +135,13 @@ def process(environment: Mapping[str, str]) -> int:
 
 
 def goes_on(environment: Mapping[str, str]) -> bool:
-    """Whether the client continues a turn if a Stop hook adds context: older ones end it."""
+    """True if the client continues a turn if a Stop hook adds context: older ones end it."""
     version = re.search(r"_(\d+)-(\d+)-(\d+)_", environment.get("AI_AGENT", ""))
     return version is not None and tuple(map(int, version.groups())) >= _GOES_ON
 
 
 def interactive(environment: Mapping[str, str]) -> bool:
-    """Whether a person types here, and not a worker through its own `claude -p`."""
+    """True if a person types here, and not a worker through its own `claude -p`."""
     return environment.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
 
 
@@ -152,7 +152,7 @@ _LENGTH = 12  # digits of a mark
 
 
 class DirectiveDetails(Record):
-    """What a client needs to know beside the directive.
+    """The details that a client needs beside the directive.
 
     `work_items` says for each attempt that an agent is to run what it gets, by the attempt's id.
     `context` helps to answer the open gate. `given` are the attempts that agents of a
@@ -186,7 +186,7 @@ def _kept_mark(private: Path) -> str:
 
 
 def prepared(tree: SessionTree, snapshot: Snapshot) -> Snapshot:
-    """What is outstanding once each prompt that cannot be made has failed its attempt."""
+    """The snapshot once each prompt that cannot be made has failed its attempt."""
     prompts = [attempt for attempt in for_agents(snapshot) if attempt.step.namespace != SLASH]
     for attempt in prompts:
         try:

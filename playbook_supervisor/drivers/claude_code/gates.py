@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NOT_SEEN = (ArgumentError, CheckError, StateError)
-"""What taking over the project's settings may end with."""
+"""The errors of an answer that is not taken."""
 NO_PERSON = "There is no person here to answer: stop. The gate stays open."
 _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
 _UNSEEN = 14  # lines of context in the dialog of a gate that nothing else has shown
@@ -34,7 +34,7 @@ def asked_in(snapshot: Snapshot) -> list[str]:
 
 
 def asks_gate(given: Mapping[str, Any], gate: Sequence[str]) -> bool:
-    """Whether a dialog of the model asks the gate's question, or offers several of its choices."""
+    """True if a dialog of the model asks the gate's question, or offers several of its choices."""
     for question in _mappings(given.get("questions")) if gate else []:
         if _plain(gate[1]) in _plain(question.get("question")):
             return True
@@ -45,12 +45,12 @@ def asks_gate(given: Mapping[str, Any], gate: Sequence[str]) -> bool:
 
 
 def has_ended(gate: Sequence[str], session: str) -> str:
-    """What the model is told, and a person who answers, of a gate of an aborted session."""
+    """The words for the model, and a person who answers, about a gate of an aborted session."""
     return f"playbook: session {session} was aborted, and its gate {gate[0]} has ended."
 
 
 def late_answer(gate: Sequence[str], session: str, prompt: str) -> tuple[str, str]:
-    """What the model and the person are told of a prompt after the session's end."""
+    """The words for the model and the person about a prompt after the session's end."""
     ended = has_ended(gate, session)
     reply = read_answer(prompt, tuple(map(Resolution, gate[2:])), typed_at_prompt=True)
     answered = reply.resolution is not None or reply.question
@@ -173,7 +173,7 @@ def _late(gate: str) -> str:
 
 
 def reminder(snapshot: Snapshot) -> str:
-    """What the person sees when a turn ends while the gate is open."""
+    """The words for the person when a turn ends while the gate is open."""
     gate = snapshot.directive
     how = "Type your answer here"
     if isinstance(gate, Ask) and gate.reason is GateReason.QUESTION:

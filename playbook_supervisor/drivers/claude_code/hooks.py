@@ -362,7 +362,7 @@ _EVENTS = {
 
 
 def _is_gone(known: Registration, pid: int) -> bool:
-    """Whether no record of a driver is left where the hooks look for it.
+    """True if no record of a driver is left where the hooks look for it.
 
     A marker that alone is missing is written again: the binding is whole.
     """

@@ -1,4 +1,4 @@
-"""What the client says of agents and turns: its notifications, and what only its transcript tells.
+"""The client's news of agents and turns, from its notifications and its transcript.
 
 A notification says that an agent has come to its end, or only stopped to wait. The client writes a
 line into the transcript when it queues one and another when it delivers it. So a notification that
@@ -22,7 +22,7 @@ _AUTOMATIC = (
     r"|system-reminder|slack-ping|(?:artifact-room-)?event|channel|wake|webhook-payload"
     r"|(?:bash|local-command)-(?:input|stdout|stderr|caveat))[\s>]"
 )
-"""How a prompt begins that the client, or another agent, has written."""
+"""The beginning of a prompt that the client, or another agent, has written."""
 INTERRUPTED = "interrupted"
 _ERROR = "failed"
 _INTERRUPT_MARK = "[Request interrupted by user"
@@ -32,7 +32,7 @@ _QUEUE = '{"type":"queue-operation"'
 
 
 class Notice(Record):
-    """What a notification says of an agent. `waits`: it has stopped and is going to resume.
+    """The content of a notification about an agent. `waits`: it has stopped and is going to resume.
 
     `text` are the agent's own words, `reason` the client's for an agent that has not completed.
     """
@@ -46,7 +46,7 @@ class Notice(Record):
 
 
 def is_automatic(prompt: str) -> bool:
-    """Whether no person has typed this prompt, by the tag that it begins with."""
+    """True if no person has typed this prompt, by the tag that it begins with."""
     return re.match(_AUTOMATIC, prompt) is not None
 
 
@@ -97,7 +97,7 @@ def _by_agent(prompts: list[str]) -> dict[str, Notice]:
 
 
 def unseen_end(file: str, heard: str) -> tuple[str, str]:
-    """How a turn without a Stop hook ended (by Esc, by an error, or not: empty), and its id.
+    """The end of a turn without a Stop hook (by Esc, by an error, or none: empty), and its id.
 
     The last messages say so; `heard` is the last end that was found before. The prompt that is
     being submitted may already follow them.
@@ -110,7 +110,7 @@ def unseen_end(file: str, heard: str) -> tuple[str, str]:
 
 
 def _message(line: str) -> tuple[str, str] | None:
-    """How a transcript line ends its turn, if at all, and its id; None if it is no message."""
+    """The end that a transcript line makes of its turn, if any, and its id; None for no message."""
     if '"type":"user"' not in line and '"type":"assistant"' not in line:
         return None
     entry = json_object(line)

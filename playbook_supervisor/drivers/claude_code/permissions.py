@@ -1,4 +1,4 @@
-"""What the settings of the client allow without asking a person, and what they deny to a playbook.
+"""The permissions in the client's settings: allowed without a question, and denied to a playbook.
 
 A deny rule of any scope beats whatever we or a hook allow.
 """

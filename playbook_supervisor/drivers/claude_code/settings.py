@@ -298,13 +298,13 @@ def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
 
 
 def holds_ours(data: bytes) -> bool:
-    """Whether any hook entry in these settings is ours. CheckError if they are not JSON."""
+    """True if any hook entry in these settings is ours. CheckError if they are not JSON."""
     hooks = read(data).get("hooks")
     return any(True for event in HOOKS for _ in _ours(hooks, event))
 
 
 def disables_hooks(data: bytes, source: str) -> bool:
-    """Whether these settings, of any scope, disable all hooks."""
+    """True if these settings, of any scope, disable all hooks."""
     return read(data, source).get("disableAllHooks") is True
 
 

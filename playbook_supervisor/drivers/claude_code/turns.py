@@ -226,7 +226,7 @@ def _ended(hook: HookContext, attempt: str, reason: str, text: str, event: str) 
 
 
 def _ending(hook: HookContext, agent: str) -> Ending:
-    """How the agent ended. The client may still be writing its last lines."""
+    """The end of the agent. The client may still be writing its last lines."""
     if not agent.isalnum() or not (conversation := hook.text("transcript_path")):
         return Ending()
     file, deadline = subagent_file(Path(conversation), agent), time.monotonic() + _WRITTEN

@@ -1,4 +1,4 @@
-"""How a condition is probed: by files, the verdicts of reports, the forge, checks and git.
+"""The probes of conditions: by files, the verdicts of reports, the forge, checks and git.
 
 The evidence strings are stored in journals and read again by the audit. Nothing is written but
 objects of git that no commit contains. What cannot be told is an error, never a "no".

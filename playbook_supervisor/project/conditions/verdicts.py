@@ -27,7 +27,7 @@ _SPEAKING = re.compile(
     r"(?i)#|pass|fail|stale|verdict|success|error|\bok\b|pending|blocked|conditional|partial|tbd|todo"
     r"|[|\u274c\u2716\u2718]"
 )
-"""What a line contains that says something of the outcome, or begins a section."""
+"""The words of a line that says something of the outcome, or begins a section."""
 _HEADING = re.compile(r"(#{1,6})[ \t]")
 _KEY = re.compile(r"[\w-]+[ \t]*:")
 
@@ -395,7 +395,7 @@ def _fails_by(label: str, value: str, text: str) -> bool:
 PASS, FAIL, OPEN = "PASS", "FAIL", ""
 """Two outcomes, and a verdict that is left open; STALE is the third."""
 EDGES = " \t_\"'"
-"""What may stand around a word."""
+"""Characters that may stand around a word."""
 CLAUSES = re.compile(r"[.;,()|\u00b7\u2013\u2014]|\s-\s")
 LONGEST = 400
 """Characters of a line that are looked at for what speaks against it."""

@@ -1,4 +1,4 @@
-"""What a value must be by a JSON Schema that people or plugins wrote: `output_schema`, `with:`."""
+"""Values held against JSON Schemas that people or plugins wrote: `output_schema`, `with:`."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from playbook_supervisor.kernel.model import CHECKPOINT, PLAYBOOK
 AGENTS = ("markdown", "prompt")
 """Prompts of the playbook, for a fresh agent."""
 EXECUTORS = ("branch", "cli", "commit", "http", "issue", "mcp", "pr")
-"""What this program carries out itself."""
+"""Kinds of steps that this program carries out itself."""
 RESERVED = ("node", "web")
 """Names that only an installed package can give a meaning."""
 KERNEL = (CHECKPOINT, PLAYBOOK)
-"""What neither an agent nor an executor carries out."""
+"""Kinds of steps that neither an agent nor an executor carries out."""
 
 
 def is_known(namespace: str) -> bool:

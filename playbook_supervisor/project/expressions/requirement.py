@@ -44,7 +44,7 @@ PARAMETERS: Mapping[Condition, tuple[Parameter, ...]] = {
     Condition.TAG_EXISTS: (Parameter.NAME,),
     Condition.VERDICT_PASS: (Parameter.PATH,),
 }
-"""What the conditions need; the others have no parameters. `GLOBS` are one or more."""
+"""The parameters of conditions; the others have none. `GLOBS` are one or more."""
 
 
 SINCE_LAUNCH = frozenset({Condition.CHANGES_MADE, Condition.CHANGES_WITHIN, Condition.COMMITS_MADE})
@@ -69,7 +69,7 @@ _NEEDS_QUOTES = r"[\s'\"\\]"
 _NO_REF = r"""(?x)
     \A[-./@]?\Z | \A[-/.] | /\. | // | \.\. | @\{ | [\ ~^:?*\[\\\x7f] | \.lock(?:/|\Z) | [./]\Z
 """
-"""What `git check-ref-format` refuses in the name of a branch or a tag."""
+"""Names of a branch or a tag that `git check-ref-format` refuses."""
 
 
 class Requirement(Record):

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Path as Place
 
 MOST = 100
-"""How many playbooks one tree can have, but for the first."""
+"""The most playbooks of one tree, beside the first."""
 MOST_OUTLINED = 100
-"""How many steps an outline has; what is behind them is left out."""
+"""The most steps of an outline; those behind them are left out."""
 _CHILD, _CYCLE = "PB-CHECK-CHILD", "PB-CHECK-CYCLE"
 _FEATURE = "feature"
 

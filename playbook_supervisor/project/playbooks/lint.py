@@ -48,7 +48,7 @@ _WAYS = (
     ),
     ("hidden", "runs inside Claude Code (`/playbook.run`), not headless", "user-invocable"),
 )
-"""What a command's front matter may exclude, by the attribute of an `InstalledCommand`."""
+"""The users that a command's front matter may exclude, by attribute of an `InstalledCommand`."""
 CHECK = "PB-CHECK-UNDEFINED"
 """The warning that needs the project's settings."""
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})

@@ -39,7 +39,7 @@ _HARMLESS = r"[\d.]+\Z|\$|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z"
 """A number, a variable of a shell, or a name of a secret: `GITHUB_TOKEN`."""
 _OTHER_DETECTORS = {"KeywordDetector", "IPPublicDetector", "Base64HighEntropyString"}
 _OTHER_DETECTORS |= {"HexHighEntropyString", "HighEntropyStringsPlugin"}
-"""What is asked by name, and what cannot tell a secret from an address or a commit."""
+"""Detectors that are asked by name, or cannot tell a secret from an address or a commit."""
 
 
 class _Candidate(Record):

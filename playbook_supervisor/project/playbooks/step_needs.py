@@ -1,4 +1,4 @@
-"""What the steps of a playbook need of the project's settings and of this machine, seen before
+"""The needs of a playbook's steps, in the project's settings and on this machine, seen before
 anything runs: programs that may be started and are there, a remote to push to."""
 
 from __future__ import annotations

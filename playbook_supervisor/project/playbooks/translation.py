@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         """Another system's format. Each is a module with these three names."""
 
         KIND: str
-        """What a file of it is called, as in `a Tyrum workflow`."""
+        """The name for a file of it, as in `a Tyrum workflow`."""
 
         def recognises(self, document: Document) -> bool:
             """True if the file has the shape of this format; never true of a playbook of ours."""
@@ -40,7 +40,7 @@ REFUSED = "PB-CHECK-DIALECT"
 TRANSLATED = "PB-CHECK-TRANSLATED"
 VERSION = "1.1"
 NOT_ASKED = {"autonomy": "auto", "error_policy": "stop"}
-"""What version 1.1 asks of a step and other systems do not know: as they behave."""
+"""The keys that version 1.1 asks of a step and other systems do not know: as they behave."""
 
 _TOP = (
     *("name", "description", "version", "owner", "reviewers", "args", "limits", "defaults"),
@@ -50,7 +50,7 @@ _STEP = ("id", "title", "command", "with", "stdin")
 """The first keys of a playbook and of a step, in the order of people."""
 
 ARG = ("name", "description", "type", "required", "default", "values", "transform")
-"""What an arg can say in other systems as it does here."""
+"""The keys of an arg that mean in other systems what they mean here."""
 
 MISSING: Data = Plain("")
 """A value that is not there."""

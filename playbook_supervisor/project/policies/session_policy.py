@@ -25,7 +25,7 @@ SCHEMA = 1
 ROLE = "role:"
 """Begins a pattern of `answered_by` that is compared with the role of the fleet's database."""
 LADDER = (Autonomy.AUTO, Autonomy.GATE_ON_BREAKING, Autonomy.GATE_ALWAYS)
-"""What a policy may require, the strictest last."""
+"""The requirements that a policy may make, the strictest last."""
 
 _HEADER = b"# What the policies of the project required when this session began.\n"
 

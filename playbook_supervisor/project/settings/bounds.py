@@ -1,4 +1,4 @@
-"""What the project lets steps use: programs, hosts and tools, by `allow` and `deny` in the config.
+"""The bounds of steps: programs, hosts and tools, by `allow` and `deny` in the config.
 
 A pattern is a glob. `deny` wins, and a playbook cannot widen either. Without both, everything
 passes but shells; a shell must be matched by a pattern of `allow.cli`. No list of the programs that

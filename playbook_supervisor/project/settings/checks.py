@@ -59,13 +59,13 @@ _RESULT = r"""(?ix)
     | \b(?:pass|fail|failures|errors|tests|tests\ run:|total:)[ =]+[1-9]\d*\b
     | \A(?:ok|fail)\s+\S+\s+[0-9.]+s
 """
-"""How test programs and linters state a result: a count that is not 0."""
+"""Results as test programs and linters state them: a count that is not 0."""
 _FAULT = r"""(?x)
     (?:FAIL(?:ED)?|ERROR|not\ ok|E|\d+\)|[✖✗✕×●])[:\s]+\S
     | .*(?:Error|Exception|\berror(?:\[\w+\])?):\s
     | .*\ FAILED\Z
 """
-"""How test programs, compilers and linters name one fault."""
+"""Single faults as test programs, compilers and linters name them."""
 _NOISE = r"(?:make(?:\[\d+\])?: |npm (?:ERR!|error)|error Command failed|ELIFECYCLE)"
 
 
