@@ -73,7 +73,10 @@ fuzz: .venv/installed-dev
 	$(BIN)/python -m pytest -n auto -m thorough --timeout=0
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto -m hypothesis --timeout=0
 	CRASH_KILLS=1000 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash.py
-	CRASH_SHARDS=32 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py
+	CRASH_SHARDS=48 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_loops.py tests/test_crash_trees.py
+	CRASH_EVERY=1 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash_settings.py \
+	  tests/test_crash_branches.py tests/commands/test_discard.py tests/commands/test_init.py \
+	  tests/commands/test_init_choices.py -k "kill or crash"
 	FLEET_STRIDE=1 $(BIN)/python -m pytest -n auto --timeout=0 tests/fleet/test_crash_points.py
 	CLAUDE_KILLS=200 $(BIN)/python -m pytest -n0 --timeout=0 tests/claude -k random_moments
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.test_session_branch import begun
-from support.crash_points import ended, forked
+from support.crash_points import ended, forked, some_writes
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.commands import locate
@@ -46,7 +45,7 @@ def away(project: Project) -> Project:
 
 def killed(project: Project, work: Callable[[Path], object]) -> Iterator[tuple[int, Project]]:
     """A copy of the project for each write of the work, at which it was killed."""
-    for point in itertools.count(1):
+    for point in some_writes():
         copy = Project(project.root.with_name(f"killed-{point}"), project.home)
         shutil.copytree(project.root, copy.root, symlinks=True)
         code = ended(forked(partial(work, copy.root), point))

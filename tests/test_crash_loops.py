@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.crash_points import (
+    STRIDE,
     Ana,
     Log,
     LoggedAgent,
@@ -105,4 +106,4 @@ def test_a_run_with_loops_killed_at_any_write_is_resumed_to_its_end(
     assert broken == []
     assert point > 100
     with capsys.disabled():
-        print(f"\nkills survived: of every 32nd of {point} writes of loops")
+        print(f"\nkills survived: of every {STRIDE}th of {point} writes of loops")

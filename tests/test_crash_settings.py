@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli.test_settings_at_gates import BROKEN, FIXED, SETTINGS, begun, offered
-from support.crash_points import ended, forked
+from support.crash_points import ended, forked, some_writes
 from support.scratch_project import Project
 
 from playbook_supervisor.commands.driving import driving
@@ -64,7 +63,7 @@ def test_a_resume_that_takes_settings_over_can_be_said_again(project: Project) -
 
 def killed_copies(project: Project, deed: Callable[[Path], None]) -> Iterator[Project]:
     """A copy for each write of the deed, in which a process that did it was killed there."""
-    for point in itertools.count(1):
+    for point in some_writes():
         copy = Project(project.root.with_name(f"killed-{point}"), project.home)
         shutil.copytree(project.root, copy.root, symlinks=True)
         code = ended(forked(partial(deed, copy.root), point))

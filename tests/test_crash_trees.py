@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.crash_points import (
+    STRIDE,
     Ana,
     Log,
     LoggedAgent,
@@ -132,4 +133,4 @@ def test_a_run_with_children_killed_at_any_write_is_resumed_to_its_end(
     assert broken == []
     assert point > 200
     with capsys.disabled():
-        print(f"\nkills survived: of every 32nd of {point} writes of a tree")
+        print(f"\nkills survived: of every {STRIDE}th of {point} writes of a tree")

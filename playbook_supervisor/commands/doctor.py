@@ -230,10 +230,10 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
 def _denied(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     """The client's settings let every step of a playbook here work in it."""
     found: dict[str, str] = {}
-    files = permissions.settings_files(here.root, home)
+    rules = permissions.deny_rules(permissions.settings_files(here.root, home))
     for each in library.playbooks(here.root):
         steps = () if each.problem else each.playbook.steps
-        for step, rule in permissions.denied(files, steps, conversation=True):
+        for step, rule in permissions.denied(rules, steps, conversation=True):
             found.setdefault(rule, f"{rule} (step {step.id} of {each.name} needs it)")
     if found:
         cure = CODES["PB-CHECK-DENIED"]

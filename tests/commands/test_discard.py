@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import signal
 from collections.abc import Callable
@@ -127,7 +126,7 @@ def test_killed_at_any_write_it_is_whole_or_gone_and_the_next_call_removes_it(
         session_id, trees = installed.session.name, [installed.root]
     for root in trees:
         shutil.copytree(root, tmp_path / "copy" / root.name, symlinks=True)
-    for point in itertools.count(1):
+    for point in crash_points.some_writes():
         code = crash_points.ended(
             crash_points.forked(partial(finish.discard, session_id, cwd=trees[0]), point)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
+from support.crash_points import some_writes
 from support.installations import NOON, killed
 from support.kai_workspace import RESUME, RUN, workspace
 from support.scratch_project import COMMANDS, Project
@@ -143,9 +144,9 @@ class TestCommandsOfOurNamesThatAreNotOurs:
         def replace() -> None:
             install.apply(install.plan(kai.root, choices=install.Choices(replace=True)), NOON)
 
-        kills = 0
-        while killed(replace, kai.root, at=kills + 1):
-            kills += 1
+        for write in some_writes():
+            if not killed(replace, kai.root, at=write):
+                break
             beside = kai.root / f"{FOREIGN}.old"
             assert RUN in (kai.read(FOREIGN), beside.read_text() if beside.exists() else "")
             assert kai.playbook("init", "--yes", "--replace").code == 0
@@ -154,7 +155,7 @@ class TestCommandsOfOurNamesThatAreNotOurs:
             assert commands(kai).state == "fine"
             kai.git("reset", "-q", "--hard")
             kai.git("clean", "-fdq")
-        assert kills >= 5
+        assert write > 5
 
     def test_are_asked_about_at_a_terminal(self, kai: Project) -> None:
         with Terminal(kai, "init") as terminal:

@@ -87,10 +87,17 @@ steps:
 """
 POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", "mkdir")
 
-STRIDE = 32
+EVERY = int(os.environ.get("CRASH_EVERY", "3"))
+"""Of the writes of a short deed, each third is tried. A release must survive `CRASH_EVERY=1`."""
+STRIDE = 48
 """How many shards there are of the writes of a run with children, or with loops."""
 SHARDS = int(os.environ.get("CRASH_SHARDS", "2"))
-"""How many of them are tried. A release must survive `CRASH_SHARDS=32`: then each write is one."""
+"""How many of them are tried. A release must survive `CRASH_SHARDS=48`: then each write is one."""
+
+
+def some_writes() -> Iterator[int]:
+    """Of a deed that has few of them, without an end: the first, the fourth, and so on."""
+    return itertools.count(1, EVERY)
 
 
 def some_shards() -> list[Any]:

@@ -223,9 +223,9 @@ def _children(
 
 def _denied(playbook: Playbook, document: Document, root: Path) -> Iterator[Problem]:
     """The steps that the client's settings of the project keep from working inside the client."""
-    files, code = permissions.project_files(root), "PB-CHECK-DENIED"
+    rules, code = permissions.deny_rules(permissions.project_files(root)), "PB-CHECK-DENIED"
     places = {step.id: index for index, step in enumerate(playbook.steps)}
-    for step, rule in permissions.denied(files, playbook.steps, conversation=True):
+    for step, rule in permissions.denied(rules, playbook.steps, conversation=True):
         path, message = ("steps", places[step.id]), f"Claude Code's settings deny it: {rule}"
         yield problem_at(document, path, code, message, CODES[code], severity="warning")
 

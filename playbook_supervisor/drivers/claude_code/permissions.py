@@ -5,7 +5,7 @@ A deny rule of any scope beats whatever we or a hook allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -91,17 +91,24 @@ def hooks_disabled(root: Path, home: Path) -> str:
     return ""
 
 
+def deny_rules(files: Iterable[Path]) -> tuple[tuple[str, Path], ...]:
+    """The rules of these settings that deny something, and their files.
+
+    None of a file that cannot be read: the client does not read it, and `doctor` says so.
+    """
+    return tuple((rule, file) for file in files for rule in _rules(file))
+
+
 def denied(
-    files: Iterable[Path], steps: Iterable[Step], *, conversation: bool
+    rules: Sequence[tuple[str, Path]], steps: Iterable[Step], *, conversation: bool
 ) -> Iterator[tuple[Step, str]]:
-    """The steps that a rule of these settings keeps from working, and `Agent in FILE`.
+    """The steps that one of these rules keeps from working, and `Agent in FILE`.
 
     In a conversation, agents are started as tools, and run their command as one; a headless agent
     is a process that gets the command as its prompt, and needs the step's own `tools` alone.
     """
-    rules = [(rule, file) for file in files for rule in _rules(file)]
-    for step in steps:
-        if not rules or step.autonomy is Autonomy.SKIP:
+    for step in steps if rules else ():
+        if step.autonomy is Autonomy.SKIP:
             continue
         needed = _needed(step, conversation=conversation)
         for rule, file in rules:
@@ -113,15 +120,14 @@ def require_allowed(
     playbooks: Iterable[Playbook], root: Path, *, conversation: bool, home: Path | None = None
 ) -> None:
     """CheckError PB-CHECK-DENIED if the settings keep a step of these playbooks from working."""
-    files = settings_files(root, home or Path.home())
+    rules = deny_rules(settings_files(root, home or Path.home()))
     for playbook in playbooks:
-        for step, rule in denied(files, playbook.steps, conversation=conversation):
+        for step, rule in denied(rules, playbook.steps, conversation=conversation):
             message = f"the client's settings deny what step {step.id} needs: {rule}"
             raise CheckError(_DENIED, message, where=playbook.name)
 
 
 def _rules(file: Path) -> list[str]:
-    """None of a file that cannot be read: the client does not read it, and `doctor` says so."""
     try:
         rules = settings.read(content(file), str(file)).get("permissions", "deny")
     except PlaybookError:
