@@ -144,8 +144,8 @@ class Page(webdriver.Chrome):
 
     def hosts(self) -> set[str]:
         self.look_for_faults()
-        urls = [urlsplit(url) for url in self.seen]
-        return {url.netloc for url in urls if url.scheme not in ("chrome", "about", "data")}
+        own = ("chrome", "about", "data")  # also `chrome-untrusted`
+        return {urlsplit(url).netloc for url in self.seen if not url.startswith(own)}
 
 
 @contextmanager
