@@ -272,7 +272,7 @@ def test_what_a_page_must_not_load_is_refused_and_noticed(project: Project, page
         page.execute_script(
             "const image = document.createElement('img');"
             "image.src = 'http://localhost:9/image.png'; document.body.append(image);"
-            "document.body.setAttribute('onclick', 'alert(1)')"
+            "document.body.setAttribute('onclick', 'alert(1)'); document.body.click()"
         )
         page.until(lambda: len(page.look_for_faults()) >= 2, "faults")
         assert all("Content Security Policy" in fault for fault in page.faults)
