@@ -91,6 +91,22 @@ class Section:
             self.report(key, "is missing: a list, the program first, then its arguments")
         return argv or ()
 
+    def argvs(self, key: str) -> tuple[tuple[str, ...], ...]:
+        """A program and its arguments, or a list of such programs."""
+        items, path = self._data.get(key), (*self._path, key)
+        if not (isinstance(items, list) and items and all(isinstance(each, list) for each in items)):
+            return (argv,) if (argv := self.argv(key)) else ()
+        return tuple(
+            tuple(self._line(word, (*path, number, at)) for at, word in enumerate(each))
+            for number, each in enumerate(items)
+        )
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A one-line string, or a list of them; () if the key is absent."""
+        if isinstance(self._data.get(key), list):
+            return self.lines(key) or ()
+        return tuple(filter(None, [self.line(key, "")]))
+
     def switch(self, key: str, *, default: bool) -> bool:
         if key not in self._data:
             return default

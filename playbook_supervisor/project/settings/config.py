@@ -14,6 +14,7 @@ from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.formats.versions import current
+from playbook_supervisor.project.expressions.globs import flaw
 from playbook_supervisor.project.expressions.references import HANDLE, handle, names
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import contained, read_bytes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Commits = Literal["publish", "step", "never"]
     Orphans = Literal["end", "wait"]
     Permissions = Literal["ask", "fail"]
+    Where = Literal["here", "clean"]
 
 FILE = ".playbooks/config.yaml"
 _MISNAMED = ".playbooks/config.yml"
@@ -39,6 +41,9 @@ CODE = "PB-CHECK-CONFIG"
 
 CHECK_TIMEOUT = 1800.0
 """Seconds that a check may run unless the settings say otherwise."""
+AUTO = "auto"
+"""Among the witnesses of a check: those of its runner."""
+MOST_TRIES = 5
 
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
@@ -84,12 +89,26 @@ class Inbox(Record):
 
 
 class CheckSpec(Record):
-    """A program whose exit status proves something; `env` is added to our environment."""
+    """A program whose exit status proves something; `env` is added to its environment.
+
+    It runs in the checkout (`here`) or in a clean room, which `setup` prepares: programs that run
+    again when the files that match `setup_inputs` differ. `witnesses` are patterns of the files
+    that say what the check expects, and `auto` for those of its runner. `report` is the JUnit XML
+    that it writes, a path or a pattern. A test counts as passed if one of its `tries` passes.
+    `also_here`: what passes in the room has to pass in the checkout, too.
+    """
 
     name: str
     argv: tuple[str, ...]
     timeout_seconds: float = CHECK_TIMEOUT
     env: Mapping[str, str] = field(default_factory=dict)
+    room: Where = "here"
+    setup: tuple[tuple[str, ...], ...] = ()
+    setup_inputs: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = (AUTO,)
+    report: str = ""
+    tries: int = 1
+    also_here: bool = False
 
 
 class Config(Record):
@@ -206,7 +225,11 @@ _KEYS = (
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
 _PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
-_CHECK_KEYS = ("run", "timeout_seconds", "env")
+_WHERE: tuple[Where, ...] = ("here", "clean")
+_CHECK_KEYS = (
+    *("run", "timeout_seconds", "env", "room", "setup", "setup_inputs", "witnesses", "report"),
+    *("tries", "also_here"),
+)
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
 
@@ -309,8 +332,35 @@ def _check(name: str, section: Section) -> CheckSpec:
         variable: variables.line(variable, "")
         for variable in variables.names(HANDLE, "an environment variable: letters, digits and _")
     }
-    argv = section.argv("run", needed=True)
-    return CheckSpec(name, argv, section.seconds("timeout_seconds", CHECK_TIMEOUT), env)
+    return CheckSpec(
+        name,
+        section.argv("run", needed=True),
+        section.seconds("timeout_seconds", CHECK_TIMEOUT),
+        env,
+        room=section.choice("room", _WHERE, "here"),
+        setup=section.argvs("setup"),
+        setup_inputs=_globs(section, "setup_inputs"),
+        witnesses=_globs(section, "witnesses") or (AUTO,),
+        report=next(iter(_globs(section, "report")), ""),
+        tries=_tries(section),
+        also_here=section.switch("also_here", default=False),
+    )
+
+
+def _globs(section: Section, key: str) -> tuple[str, ...]:
+    """Patterns of paths: one, or a list."""
+    patterns = section.words(key)
+    for pattern in patterns:
+        if pattern and (why := flaw(pattern)):
+            section.report(key, f"`{first_line(pattern, 60)}` {why}")
+    return patterns
+
+
+def _tries(section: Section) -> int:
+    tries = section.above_zero("tries", 1, f"a whole number from 1 to {MOST_TRIES}", whole=True)
+    if tries > MOST_TRIES:
+        section.report("tries", f"must be at most {MOST_TRIES}")
+    return tries
 
 
 def _pattern(top: Section, default: str) -> str:

@@ -89,8 +89,9 @@ def _flat(settings: Config) -> dict[str, object]:
 
 
 def _as_written(check: CheckSpec) -> dict[str, object]:
-    written = {"run": check.argv, "timeout_seconds": check.timeout_seconds, "env": check.env}
-    return {key: value for key, value in written.items() if value}
+    usual = as_mapping(CheckSpec(check.name, check.argv))
+    other = {key: value for key, value in as_mapping(check).items() if value != usual[key]}
+    return {"run": check.argv, "timeout_seconds": check.timeout_seconds, **other}
 
 
 def _yaml(flat: Mapping[str, object], key: str) -> str:
