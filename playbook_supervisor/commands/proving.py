@@ -14,6 +14,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.overview import settings_of
 from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.project.proofs import proving
 from playbook_supervisor.project.settings import checks, session_settings
 from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.project.settings.config import CheckSpec, Config
@@ -157,7 +158,7 @@ def _proved(
     room = replace(_room(kept, on_start), say=last.append)
     try:
         root, pinned = store.checkout.root, kept.pinned if kept else NOW
-        proof, before = checks.prove(spec, root, settings, room, pinned=pinned)
+        proof, before = proving.prove(spec, root, settings, room, pinned=pinned)
     except PlaybookError as error:
         return Proved(spec.name, problem=error.message, lines=tuple(last))
     return Proved(spec.name, proof, before, lines=tuple(last))

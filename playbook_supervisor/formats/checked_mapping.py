@@ -94,7 +94,9 @@ class Section:
     def argvs(self, key: str) -> tuple[tuple[str, ...], ...]:
         """A program and its arguments, or a list of such programs."""
         items, path = self._data.get(key), (*self._path, key)
-        if not (isinstance(items, list) and items and all(isinstance(each, list) for each in items)):
+        if not (
+            isinstance(items, list) and items and all(isinstance(each, list) for each in items)
+        ):
             return (argv,) if (argv := self.argv(key)) else ()
         return tuple(
             tuple(self._line(word, (*path, number, at)) for at, word in enumerate(each))

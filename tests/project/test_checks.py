@@ -13,12 +13,12 @@ from support.controlled_time import gone, shorten_grace
 from support.git_repositories import with_a_commit
 
 from playbook_supervisor.errors import CheckError, ConditionError, PolicyError, StorageError
+from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.settings.checks import (
     Checking,
     Proof,
     faults,
     find_check,
-    prove,
     run_check,
     telling_line,
 )

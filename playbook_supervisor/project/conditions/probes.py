@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.expressions.requirement import Requirement
-from playbook_supervisor.project.settings.checks import Checking, find_check, prove
+from playbook_supervisor.project.settings.checks import Checking, find_check
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import Stamp, contained, digest, read_bytes, rewritten
 from playbook_supervisor.system.git.checkout import NOW, Pinned
@@ -356,6 +356,8 @@ def check_fails(
 
 
 def _of_check(required: Requirement, workspace: Workspace, wanted: Callable[[int], bool]) -> Probed:
+    from playbook_supervisor.project.proofs.proving import prove  # most processes run no check
+
     (parameter,) = required.parameters
     root, config, checking = workspace.root, workspace.config, workspace.checking
     try:

@@ -1,1 +1,1 @@
-"""Proofs that an agent cannot stage: test by test, in a clean room, with witnesses from before."""
+"""Proofs of checks, and the clean rooms where they run."""

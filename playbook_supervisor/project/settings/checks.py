@@ -12,16 +12,15 @@ import re
 import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from playbook_supervisor.errors import CheckError, ConditionError
+from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line, printable, some, suggestion
-from playbook_supervisor.project.settings.config import CheckSpec
+from playbook_supervisor.project.settings.config import CLEAN, CheckSpec
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.disk.files import digest
-from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.process.cancellation import Interrupted, ending_on_signals
 from playbook_supervisor.system.process.capture import Capture, redact
 
@@ -29,8 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from playbook_supervisor.project.settings.config import CheckSpec, Config
-    from playbook_supervisor.system.git.tree import Tree
+    from playbook_supervisor.project.settings.config import Config
 
     class Proofs(Protocol):
         """Where proofs are kept. Safe to call without a session's lock."""
@@ -92,7 +90,7 @@ class Proof(Record):
 
     `key` stands for the program, its arguments and its variables. `at` is when it ended, in ms
     since the epoch, and `by` what asked for it: `implement#2`. `without` are the paths that could
-    not be read, and are not part of the tree.
+    not be read, and are not part of the tree. `clean`: it ran in a clean room.
     """
 
     check: str
@@ -104,6 +102,7 @@ class Proof(Record):
     at: int
     by: str
     without: tuple[str, ...] = ()
+    clean: bool = False
 
     @property
     def evidence(self) -> str:
@@ -113,6 +112,7 @@ class Proof(Record):
         quoted = f', "{self.line}"' if self.line else ""
         took = duration(self.seconds)
         said = f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
+        said += " in a clean room" if self.clean else ""
         if not self.without:
             return said
         return f"{said} without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
@@ -166,16 +166,25 @@ def find_check(parameter: str, config: Config) -> CheckSpec:
 
 def key(spec: CheckSpec) -> str:
     """Stands for what the check does: proofs of another program say nothing about it."""
-    return digest(json.dumps([spec.argv, sorted(spec.env.items())]).encode())
+    what = [spec.argv, sorted(spec.env.items())]
+    if spec.room == CLEAN:
+        what += [CLEAN, spec.setup, spec.setup_inputs]
+    return digest(json.dumps(what).encode())
 
 
 # ── running one ─────────────────────────────────────────────────────────────────────────────
 
 
 def run_check(
-    spec: CheckSpec, root: Path, config: Config, checking: Checking | None = None
+    spec: CheckSpec,
+    root: Path,
+    config: Config,
+    checking: Checking | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> CheckRun:
-    """Run a check at the top of the checkout, to its end or to its deadline.
+    """Run a check in the folder `root`, to its end or to its deadline.
+
+    Its `env` is added to the environment, ours by default.
 
     PolicyError PB-POLICY-DENIED if the settings do not admit its program; StorageError
     PB-IO-PROGRAM if it cannot be started; Interrupted if a person asked to stop.
@@ -200,7 +209,7 @@ def run_check(
         worker = Worker(
             spec.argv,
             cwd=root,
-            env={**os.environ, **spec.env},
+            env={**(os.environ if environment is None else environment), **spec.env},
             worker_file=checking.worker_file,
             wall=deadline,
             cap=CAP,
@@ -236,77 +245,3 @@ def faults(lines: Iterable[str], most: int) -> list[str]:
 def duration(seconds: float) -> str:
     """`0.3 s`, `41 s`."""
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-
-
-# ── proving ─────────────────────────────────────────────────────────────────────────────────
-
-
-def prove(
-    spec: CheckSpec,
-    root: Path,
-    config: Config,
-    checking: Checking,
-    wanted: Callable[[int], bool] = lambda status: status == 0,
-    pinned: Pinned = NOW,
-) -> tuple[Proof, bool]:
-    """The proof for the tree that is there now, and whether it was made before.
-
-    `pinned` says what belongs to the tree. With paths that cannot be read the tree is known only in
-    part, and its proof is not kept.
-
-    A kept proof counts only if its status is `wanted`: what did not succeed may do so now, for a
-    cause outside the tree. A check that changes the tree is run once more, on what it has made.
-    ConditionError PB-COND-CHECK if it changes that, too, or has no exit status; errors of
-    `tree_id` and `run_check`.
-    """
-    from playbook_supervisor.system.git.tree import tree_of
-
-    def made(tree: Tree) -> tuple[Proof, Tree]:
-        return _made(spec, run_check(spec, root, config, checking), tree, checking.by), look()
-
-    def look() -> Tree:
-        return tree_of(root, pinned)
-
-    before = look()
-    if checking.proofs is not None and not before.unreadable:
-        known = checking.proofs.lookup(key(spec), before.id)
-        if known is not None and wanted(known.status):
-            return known, True
-    proof, after = made(before)
-    if after.id != proof.tree and wanted(proof.status):
-        proof, after = made(after)
-        if after.id != proof.tree and wanted(proof.status):
-            raise _unsteady(spec, root, proof.tree, after.id)
-    whole = after.id == proof.tree and not (proof.without or after.unreadable)
-    if whole and checking.proofs is not None:
-        checking.proofs.keep(proof)
-    return proof, False
-
-
-def _made(spec: CheckSpec, run: CheckRun, tree: Tree, by: str) -> Proof:
-    status, at = _status(spec, run), time.time_ns() // 1_000_000
-    without = tuple(each.path for each in tree.unreadable)
-    return Proof(spec.name, key(spec), tree.id, status, run.seconds, run.line, at, by, without)
-
-
-def _unsteady(spec: CheckSpec, root: Path, before: str, after: str) -> ConditionError:
-    from playbook_supervisor.system.git.tree import changes
-
-    changed = ", ".join(first_line(path, 60) for path in changes(root, before, after).paths[:3])
-    said = f"check {spec.name}: it changes the tree that it is to prove: {changed}"
-    return ConditionError("PB-COND-CHECK", said, guidance="Add what it writes to .gitignore.")
-
-
-def _status(spec: CheckSpec, run: CheckRun) -> int:
-    took = duration(run.seconds)
-    if run.status is None:
-        said = f"check {spec.name}: it did not end within {took}"
-        cure = "Find out what it waits for, or raise its `timeout_seconds`."
-        raise ConditionError("PB-COND-CHECK", said, guidance=cure)
-    if run.status < 0:
-        import signal
-
-        number = -run.status
-        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        raise ConditionError("PB-COND-CHECK", f"check {spec.name}: {name} ended it after {took}")
-    return run.status

@@ -41,9 +41,8 @@ CODE = "PB-CHECK-CONFIG"
 
 CHECK_TIMEOUT = 1800.0
 """Seconds that a check may run unless the settings say otherwise."""
-AUTO = "auto"
-"""Among the witnesses of a check: those of its runner."""
-MOST_TRIES = 5
+CLEAN: Where = "clean"
+"""The room of a check that does not run in the checkout."""
 
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
@@ -92,10 +91,7 @@ class CheckSpec(Record):
     """A program whose exit status proves something; `env` is added to its environment.
 
     It runs in the checkout (`here`) or in a clean room, which `setup` prepares: programs that run
-    again when the files that match `setup_inputs` differ. `witnesses` are patterns of the files
-    that say what the check expects, and `auto` for those of its runner. `report` is the JUnit XML
-    that it writes, a path or a pattern. A test counts as passed if one of its `tries` passes.
-    `also_here`: what passes in the room has to pass in the checkout, too.
+    again when the files that match `setup_inputs` differ.
     """
 
     name: str
@@ -105,10 +101,6 @@ class CheckSpec(Record):
     room: Where = "here"
     setup: tuple[tuple[str, ...], ...] = ()
     setup_inputs: tuple[str, ...] = ()
-    witnesses: tuple[str, ...] = (AUTO,)
-    report: str = ""
-    tries: int = 1
-    also_here: bool = False
 
 
 class Config(Record):
@@ -225,11 +217,8 @@ _KEYS = (
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
 _PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
-_WHERE: tuple[Where, ...] = ("here", "clean")
-_CHECK_KEYS = (
-    *("run", "timeout_seconds", "env", "room", "setup", "setup_inputs", "witnesses", "report"),
-    *("tries", "also_here"),
-)
+_WHERE: tuple[Where, ...] = ("here", CLEAN)
+_CHECK_KEYS = ("run", "timeout_seconds", "env", "room", "setup", "setup_inputs")
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
 
@@ -340,10 +329,6 @@ def _check(name: str, section: Section) -> CheckSpec:
         room=section.choice("room", _WHERE, "here"),
         setup=section.argvs("setup"),
         setup_inputs=_globs(section, "setup_inputs"),
-        witnesses=_globs(section, "witnesses") or (AUTO,),
-        report=next(iter(_globs(section, "report")), ""),
-        tries=_tries(section),
-        also_here=section.switch("also_here", default=False),
     )
 
 
@@ -354,13 +339,6 @@ def _globs(section: Section, key: str) -> tuple[str, ...]:
         if pattern and (why := flaw(pattern)):
             section.report(key, f"`{first_line(pattern, 60)}` {why}")
     return patterns
-
-
-def _tries(section: Section) -> int:
-    tries = section.above_zero("tries", 1, f"a whole number from 1 to {MOST_TRIES}", whole=True)
-    if tries > MOST_TRIES:
-        section.report("tries", f"must be at most {MOST_TRIES}")
-    return tries
 
 
 def _pattern(top: Section, default: str) -> str:

@@ -86,6 +86,13 @@ class TreeGit(Record):
         git._furnish(here, excluded)
         return git
 
+    @classmethod
+    def apart(cls, here: Checkout, root: Path, git_dir: Path) -> TreeGit:
+        """That for another folder, `root`, with the objects of a checkout, and no ignore rules."""
+        git = cls(root, git_dir, here.runtime / _FOLDER / "objects")
+        git._furnish(here, "")
+        return git
+
     def _furnish(self, here: Checkout, excluded: str) -> None:
         if not (self.objects / "info" / "alternates").exists():
             self.forget_index()

@@ -1,0 +1,314 @@
+"""Checks in a clean room: what is there, what is not, and what one check can leave the next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.git_repositories import git, put, with_a_commit
+
+from playbook_supervisor.errors import ConditionError, StorageError
+from playbook_supervisor.project.proofs.proving import prove
+from playbook_supervisor.project.settings.checks import Checking, Proof, key
+from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
+from playbook_supervisor.system.git.clean_room import MOST_ROOMS, rooms
+
+SHELL = Config(allow=Bounds(cli=("sh",)))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return with_a_commit(tmp_path / "project", ignore="*.log\nbuilt/\n")
+
+
+def check(
+    command: str, *setup: str, name: str = "test", env: Mapping[str, str] | None = None
+) -> CheckSpec:
+    programs = tuple(("sh", "-c", each) for each in setup)
+    return CheckSpec(name, ("sh", "-c", command), 60, env or {}, CLEAN, programs, ("lock.txt",))
+
+
+def run(root: Path, spec: CheckSpec, said: list[str] | None = None) -> Proof:
+    checking = Checking(say=(said if said is not None else []).append)
+    return prove(spec, root, SHELL, checking)[0]
+
+
+def output(root: Path, command: str, *setup: str) -> list[str]:
+    said: list[str] = []
+    proof = run(root, check(command, *setup), said)
+    assert proof.status == 0, said
+    return said
+
+
+# ── what is there ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_room_has_the_files_of_the_tree_and_nothing_that_is_ignored(root: Path) -> None:
+    put(root, "new.txt")
+    put(root, "secret.log")
+    put(root, "built/out.o")
+    assert output(root, "ls -A") == [".git", ".gitignore", "a.txt", "new.txt"]
+
+
+def test_the_evidence_says_that_the_check_ran_in_a_clean_room(root: Path) -> None:
+    proof = run(root, check("echo 3 passed"))
+    assert proof.evidence.endswith(f'"3 passed", tree {proof.tree[:7]} in a clean room')
+
+
+def test_contents_modes_and_links_are_those_of_the_checkout(root: Path) -> None:
+    (root / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    (root / "a.txt").write_bytes(b"one\r\ntwo\n")
+    put(root, "run.sh", "#!/bin/sh\necho ran\n")
+    (root / "run.sh").chmod(0o755)
+    (root / "link").symlink_to("a.txt")
+    said = output(root, "od -c a.txt | head -1; ./run.sh; readlink link")
+    assert said == ["0000000   o   n   e  \\r  \\n   t   w   o  \\n", "ran", "a.txt"]
+
+
+def test_git_in_the_room_is_a_clean_checkout_that_knows_the_tags(root: Path) -> None:
+    git(root, "tag", "-a", "v1.2", "-m", "one")
+    put(root, "new.txt")
+    said = output(root, "git describe --tags; git status --short; git remote; basename $PWD")
+    assert len(said) == 2
+    assert said[0].startswith("v1.2-1-g")
+    assert said[1] == "project"
+
+
+def test_a_repository_without_a_commit_has_a_room(tmp_path: Path) -> None:
+    root = tmp_path / "fresh"
+    root.mkdir()
+    git(root, "init", "-q")
+    put(root, "only.txt")
+    assert output(root, "ls") == ["only.txt"]
+
+
+def test_a_nested_repository_is_a_folder_of_the_room(root: Path) -> None:
+    with_a_commit(root / "inner")
+    put(root, "inner/new.txt")
+    assert output(root, "ls inner") == ["a.txt", "new.txt"]
+
+
+def test_the_environment_has_few_variables_of_ours(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    said: list[str] = []
+    command = (
+        'echo "$PYTEST_ADDOPTS$PYTHONPATH$GIT_DIR|$CI|$PYTHONDONTWRITEBYTECODE"; ls -A $TMPDIR'
+    )
+    run(root, check(command, env={"CI": "1"}), said)
+    assert said == ["|1|1"]
+
+
+# ── what a check leaves ─────────────────────────────────────────────────────────────────────
+
+TAMPERING = (
+    "echo planted > planted.py",
+    "mkdir -p built/deep && echo x > built/deep/x && chmod 500 built/deep built",
+    "ln -s /etc etc",
+    "rm a.txt",
+    "touch -r a.txt stamp; printf 'two\\n' > a.txt; touch -r stamp a.txt",
+    "rm a.txt && mkdir a.txt && echo x > a.txt/x",
+    "rm a.txt && ln -s /etc/passwd a.txt",
+    "rm -rf sub && ln -s /tmp sub",
+    "echo x > $TMPDIR/x",
+    "rm -rf .git",
+    "rm -rf .git && ln -s /nowhere .git",
+    "chmod 0 a.txt",
+)
+
+
+@pytest.mark.parametrize("deed", TAMPERING)
+def test_nothing_that_a_check_does_to_its_room_reaches_the_next(root: Path, deed: str) -> None:
+    put(root, "sub/b.txt")
+    run(root, check(deed))
+    said = output(root, "ls -A . sub; cat a.txt; ls -A $TMPDIR; git status --short")
+    assert said == [".:", ".git", ".gitignore", "a.txt", "sub", "", "sub:", "b.txt", "one"]
+
+
+def test_settings_of_git_that_a_check_leaves_start_no_program(root: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    hook = f"printf '#!/bin/sh\\ntouch {mark}\\n' > $PWD/.git/hook; chmod +x .git/hook"
+    monitor = "git config core.fsmonitor $PWD/.git/hook; git config core.hooksPath $PWD/.git"
+    run(root, check(f"{hook}; {monitor}; cp .git/hook .git/post-checkout; echo x > a.txt"))
+    assert output(root, "cat a.txt; git config core.fsmonitor || true") == ["one"]
+    assert not mark.exists()
+
+
+def test_the_checkout_is_not_changed(root: Path) -> None:
+    before = git(root, "status", "--short", "--ignored")
+    run(root, check("echo x > a.txt; echo y > new.txt; git commit -qam x || true"))
+    assert git(root, "status", "--short", "--ignored") == before
+    assert git(root, "log", "--oneline").count("\n") == 0
+
+
+def test_a_file_of_the_tree_that_has_changed_since_is_laid_anew(root: Path) -> None:
+    assert output(root, "cat a.txt") == ["one"]
+    put(root, "a.txt", "two\n")
+    put(root, "sub/b.txt")
+    assert output(root, "cat a.txt; ls sub") == ["two", "b.txt"]
+    (root / "sub" / "b.txt").unlink()
+    assert output(root, "ls") == ["a.txt"]
+
+
+# ── set-up ──────────────────────────────────────────────────────────────────────────────────
+
+INSTALL = "mkdir -p lib/deep && date +%s%N > lib/deep/made && ln -s deep lib/link && echo set up"
+SHOW = "cat lib/link/made"
+
+
+def test_set_up_prepares_a_room_once(root: Path) -> None:
+    first = output(root, SHOW, INSTALL)
+    put(root, "new.txt")
+    second = output(root, SHOW, INSTALL)
+    assert first[0] == "set up"
+    assert second == first[1:]
+
+
+def test_set_up_runs_again_after_a_change_of_what_it_reads(root: Path) -> None:
+    first = output(root, SHOW, INSTALL)
+    put(root, "lock.txt")
+    assert output(root, SHOW, INSTALL)[-1] != first[-1]
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "printf poisoned > lib/deep/made",
+        "touch -r lib/deep/made s; printf 'x' > lib/deep/made; touch -r s lib/deep/made",
+        "rm lib/deep/made",
+        "rm lib/link; ln -s /etc lib/link",
+        "mv lib/deep lib/other; mkdir lib/deep; cp lib/other/made lib/deep/made",
+    ],
+)
+def test_what_set_up_made_is_made_anew_after_a_check_has_changed_it(root: Path, deed: str) -> None:
+    first = output(root, SHOW, INSTALL)
+    run(root, check(deed, INSTALL))
+    put(root, "new.txt")
+    said = output(root, SHOW, INSTALL)
+    assert said[0] == "set up"
+    assert said[1] != first[1]
+
+
+def test_what_a_check_adds_to_the_folders_of_set_up_is_removed(root: Path) -> None:
+    first = output(root, SHOW, INSTALL)
+    run(root, check("echo x > lib/deep/sitecustomize.py", INSTALL))
+    put(root, "new.txt")
+    assert output(root, f"{SHOW}; ls lib/deep", INSTALL) == [*first[1:], "made"]
+
+
+def test_set_up_does_not_change_the_files_of_the_tree(root: Path) -> None:
+    assert output(root, "cat a.txt", "echo x > a.txt; echo lib > kept") == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("command", "ended"), [("echo no such package; exit 3", "ended with exit status 3 after")]
+)
+def test_a_set_up_that_fails_is_named_with_its_last_line(
+    root: Path, command: str, ended: str
+) -> None:
+    with pytest.raises(ConditionError) as caught:
+        run(root, check("true", command))
+    assert f"check test: its set-up `sh -c {command}` {ended}" in caught.value.message
+    assert caught.value.message.endswith('"no such package"')
+
+
+def test_a_set_up_that_hangs_ends_at_the_deadline_of_the_check(root: Path) -> None:
+    spec = CheckSpec("test", ("true",), 0.5, {}, CLEAN, (("sh", "-c", "sleep 60"),))
+    with pytest.raises(ConditionError, match=r"its set-up `sh -c sleep 60` did not end after 0\.5"):
+        prove(spec, root, SHELL, Checking())
+
+
+def test_another_set_up_is_another_check(root: Path) -> None:
+    keys = {key(check("true")), key(check("true", INSTALL)), key(CheckSpec("test", ("true",)))}
+    assert len(keys) == 3
+
+
+# ── kills, and two at once ──────────────────────────────────────────────────────────────────
+
+CHILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from project.proofs.test_clean_rooms import INSTALL, check, run
+run(Path({root!r}), check({command!r}, *{setup!r}))
+"""
+
+
+def started(root: Path, command: str, *setup: str) -> subprocess.Popen[bytes]:
+    tests = str(Path(__file__).parents[2])
+    code = CHILD.format(tests=tests, root=str(root), command=command, setup=setup)
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+
+
+def until(file: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("place", ["set-up", "check"])
+def test_a_run_that_is_killed_leaves_a_room_that_works(
+    root: Path, tmp_path: Path, place: str
+) -> None:
+    mark = tmp_path / "mark"
+    hang = f"echo half > lib-half; touch {mark}; sleep 60"
+    process = started(root, *(("true", hang) if place == "set-up" else (hang, INSTALL)))
+    until(mark)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert output(root, f"ls; {SHOW}", INSTALL)[-3:-1] == ["a.txt", "lib"]
+
+
+def test_two_checks_of_a_repository_take_turns(root: Path, tmp_path: Path) -> None:
+    mark, go, said = tmp_path / "mark", tmp_path / "go", list[str]()
+    first = f"touch {mark}; while [ ! -e {go} ]; do sleep 0.02; done; ls"
+    one = started(root, first)
+    until(mark)
+    other = threading.Thread(target=run, args=(root, check("ls"), said))
+    other.start()
+    deadline = time.monotonic() + 30
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert said == ["check test waits for its clean room, which another run uses"]
+    go.touch()
+    other.join()
+    assert one.wait() == 0
+    assert said[1:] == ["a.txt"]
+
+
+# ── the folder of rooms ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_rooms_that_were_not_used_for_long_are_removed(root: Path) -> None:
+    for number in range(MOST_ROOMS + 2):
+        run(root, check("mkdir -p locked && chmod 500 locked", name=f"check-{number}"))
+    kept = list(rooms().iterdir())
+    assert len(kept) == MOST_ROOMS
+
+
+def test_a_room_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:
+    run(root, check("true"))
+    (room,) = rooms().iterdir()
+    elsewhere = tmp_path / "elsewhere"
+    room.rename(elsewhere)
+    room.symlink_to(elsewhere)
+    with pytest.raises(StorageError, match="is not a folder of ours"):
+        run(root, check("echo again"))
+    assert (elsewhere / "project" / "a.txt").exists()
