@@ -14,11 +14,11 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import git_process
 from playbook_supervisor.system.git.tree_git import TreeGit
@@ -43,7 +43,8 @@ What is checked
 """
 
 
-class CleanRoom(Record):
+@dataclass(frozen=True, slots=True)
+class CleanRoom:
     """A room, held by this process alone. `root` is where checks run, and `temporary` is an empty
     folder for their temporary files. Each function raises GitError or StorageError if it fails."""
 
