@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import ConditionError
+from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.settings.checks import (
@@ -159,15 +159,20 @@ def _set_up(
     spec: CheckSpec, root: Path, config: Config, checking: Checking, environment: dict[str, str]
 ) -> None:
     named = replace(spec, name=f"{spec.name} (set-up)")
-    run = run_check(named, root, config, checking, environment)
+    what = f"check {spec.name}: its set-up `{first_line(' '.join(spec.argv), 60)}`"
+    try:
+        run = run_check(named, root, config, checking, environment)
+    except StorageError as error:
+        raise ConditionError(
+            "PB-COND-CHECK", f"{what}: {error.message}", guidance=error.guidance
+        ) from error
     if run.status == 0:
         return
-    program = first_line(" ".join(spec.argv), 60)
     ended = "did not end" if run.timed_out else f"ended with exit status {run.status}"
     said = f', "{run.line}"' if run.line else ""
     raise ConditionError(
         "PB-COND-CHECK",
-        f"check {spec.name}: its set-up `{program}` {ended} after {duration(run.seconds)}{said}",
+        f"{what} {ended} after {duration(run.seconds)}{said}",
         guidance="It runs in a folder that has the files of the tree alone: see `playbook logs`.",
     )
 
