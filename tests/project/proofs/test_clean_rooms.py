@@ -227,7 +227,7 @@ def test_a_set_up_that_fails_is_named_with_its_last_line(root: Path) -> None:
 def test_a_set_up_that_cannot_be_started_is_named(root: Path) -> None:
     spec = CheckSpec("test", ("true",), 60, {}, CLEAN, (("no-such-program",),))
     with pytest.raises(ConditionError, match="test: its set-up `no-such-program`: cannot start"):
-        prove(spec, root, SHELL, Checking())
+        prove(spec, root, Config(), Checking())
 
 
 def test_a_set_up_that_hangs_ends_at_the_deadline_of_the_check(root: Path) -> None:
