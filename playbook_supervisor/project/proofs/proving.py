@@ -148,11 +148,13 @@ def run_in_room(
             room.empty()
         room.lay(tree)
         if spec.setup and not room.is_prepared(prepared_for):
-            for argv in spec.setup:
-                _set_up(replace(spec, argv=argv), room.root, config, checking, environment)
+            with room.lent():
+                for argv in spec.setup:
+                    _set_up(replace(spec, argv=argv), room.root, config, checking, environment)
             room.keep_setup(prepared_for)
             room.lay(tree)
-        return run_check(spec, room.root, config, checking, environment)
+        with room.lent():
+            return run_check(spec, room.root, config, checking, environment)
 
 
 def _set_up(

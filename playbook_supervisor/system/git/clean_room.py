@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +68,8 @@ class CleanRoom:
         """Leave what is in the tree, and what set-up has made, and nothing else."""
         _require_own(self.place)
         for folder in (self.root, self.place / "git"):
+            if folder.is_symlink() or not folder.is_dir():
+                files.remove(folder)
             files.ensure_folder(folder)
         self._empty_temporary()
         git, made = self._git, self._made_by_setup()
@@ -77,11 +79,33 @@ class CleanRoom:
         git.ask("read-tree", "--reset", "-u", tree, index=self._index)
         self._furnish(git, tree)
 
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """While a program runs in the room, which could write our records beside it, too, they are
+        in memory alone. Those of set-up come back only if nothing has changed what it made."""
+        record, index = self.place / _SETUP, self._index
+        kept = {file: files.read_bytes(file) for file in (record, index) if file.exists()}
+        made = self._made_by_setup()
+        for file in kept:
+            files.remove(file)
+        try:
+            yield
+        finally:
+            _require_own(self.place)
+            if index.parent.is_symlink() or not self._unchanged(made):
+                kept.clear()
+            if index.parent.is_symlink():
+                files.remove(index.parent)
+            for file in (record, index):
+                files.remove(file)
+                if file in kept:
+                    files.write_atomically(file, kept[file], durable=False)
+
     def is_prepared(self, key: str) -> bool:
         """True if the set-up with this key has made what is here, and nothing has changed it."""
-        if self._recorded()[0] != key:
-            return False
-        made = self._made_by_setup()
+        return self._recorded()[0] == key and self._unchanged(self._made_by_setup())
+
+    def _unchanged(self, made: Mapping[str, list[int]]) -> bool:
         return all(_look(self.root / path) == known for path, known in made.items())
 
     def empty(self) -> None:
@@ -200,10 +224,12 @@ def _sweep(ours: Path) -> None:
 
 
 def _require_own(place: Path) -> None:
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        said = f"{place} is not a folder of ours"
-        raise StorageError("PB-IO-WRITE", said, where=str(place), guidance="Remove it.")
+    with suppress(OSError):
+        found = place.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            return
+    said = f"{place} is not a folder of ours"
+    raise StorageError("PB-IO-WRITE", said, where=str(place), guidance="Remove it, and try again.")
 
 
 # ── what is in a room ───────────────────────────────────────────────────────────────────────

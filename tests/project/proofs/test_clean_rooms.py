@@ -141,6 +141,33 @@ def test_nothing_that_a_check_does_to_its_room_reaches_the_next(root: Path, deed
     assert said == [".:", ".git", ".gitignore", "a.txt", "sub", "", "sub:", "b.txt", "one"]
 
 
+@pytest.mark.parametrize("part", ["project", "git", "tmp"])
+def test_a_folder_that_a_check_has_made_a_link_is_not_followed(
+    root: Path, tmp_path: Path, part: str
+) -> None:
+    put(tmp_path, "victim/a.txt", "mine\n")
+    put(tmp_path, "victim/index", "mine\n")
+    run(root, check(f"cd ..; rm -rf {part}; ln -s {tmp_path / 'victim'} {part}"))
+    assert output(root, "ls -A; cat a.txt") == [".git", ".gitignore", "a.txt", "one"]
+    kept = sorted(file.name for file in (tmp_path / "victim").iterdir())
+    assert kept == ["a.txt", "index"]
+    assert (tmp_path / "victim" / "a.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("deed", ["true", "ln -s {victim} {room}"])
+def test_a_check_that_removes_its_room_is_told_and_the_next_one_has_another(
+    root: Path, tmp_path: Path, deed: str
+) -> None:
+    put(tmp_path, "victim/setup.json", "mine\n")
+    place = 'room=$(dirname "$PWD"); cd /; rm -rf "$room"; '
+    with pytest.raises(StorageError, match="is not a folder of ours"):
+        run(root, check(place + deed.format(victim=tmp_path / "victim", room='"$room"')))
+    assert (tmp_path / "victim" / "setup.json").read_text() == "mine\n"
+    for room in rooms().iterdir():
+        room.unlink()
+    assert output(root, "ls") == ["a.txt"]
+
+
 def test_settings_of_git_that_a_check_leaves_start_no_program(root: Path, tmp_path: Path) -> None:
     mark = tmp_path / "started"
     hook = f"printf '#!/bin/sh\\ntouch {mark}\\n' > $PWD/.git/hook; chmod +x .git/hook"
@@ -203,6 +230,20 @@ def test_what_set_up_made_is_made_anew_after_a_check_has_changed_it(root: Path, 
     said = output(root, SHOW, INSTALL)
     assert said[0] == "set up"
     assert said[1] != first[1]
+
+
+def test_a_check_cannot_write_the_records_of_its_room(root: Path) -> None:
+    first = output(root, SHOW, INSTALL)
+    forged = "cp ../setup.json s 2>/dev/null; printf poisoned > lib/deep/made; "
+    forged += 'echo \'{"key": "any", "made": {}}\' > ../setup.json; ls ../git/index || echo gone'
+    said: list[str] = []
+    put(root, "new.txt")
+    run(root, check(forged, INSTALL), said)
+    assert said[-1] == "gone"
+    put(root, "more.txt")
+    said = output(root, SHOW, INSTALL)
+    assert said[0] == "set up"
+    assert said[1] not in ("poisoned", first[1])
 
 
 def test_what_a_check_adds_to_the_folders_of_set_up_is_removed(root: Path) -> None:
