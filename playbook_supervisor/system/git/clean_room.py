@@ -34,6 +34,7 @@ _NAME = 16  # digits of the digest of a repository and a check
 _SECONDS = 0.5  # between two looks whether a room is free
 _SETUP = "setup.json"
 _LOCK = "lock"
+_OURS = ("git", "tmp", "commit", _LOCK, _SETUP)  # beside the folder where checks run
 _COMMIT = """\
 tree {tree}
 {parent}author playbook <playbook@localhost> 0 +0000
@@ -186,6 +187,8 @@ def clean_room(
     name = files.digest(f"{common}\n{check}".encode("utf-8", "surrogateescape"))[:_NAME]
     place = rooms() / name
     folder = common.parent.name if common.name == ".git" else here.root.name
+    if folder in _OURS:
+        folder += ".d"
     files.ensure_folder(place)
     _require_own(place)
     with _held(place / _LOCK, waiting):

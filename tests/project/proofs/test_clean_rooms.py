@@ -95,6 +95,14 @@ def test_a_repository_without_a_commit_has_a_room(tmp_path: Path) -> None:
     assert output(root, "ls") == ["only.txt"]
 
 
+@pytest.mark.parametrize("name", ["git", "tmp", "lock"])
+def test_a_checkout_may_be_named_like_a_part_of_the_room(tmp_path: Path, name: str) -> None:
+    root = with_a_commit(tmp_path / name)
+    assert output(root, "ls") == ["a.txt"]
+    put(root, "new.txt")
+    assert output(root, "ls") == ["a.txt", "new.txt"]
+
+
 def test_a_nested_repository_is_a_folder_of_the_room(root: Path) -> None:
     with_a_commit(root / "inner")
     put(root, "inner/new.txt")
