@@ -34,7 +34,7 @@ _NAME = 16  # digits of the digest of a repository and a check
 _SECONDS = 0.5  # between two looks whether a room is free
 _SETUP = "setup.json"
 _LOCK = "lock"
-_OURS = ("git", "tmp", "commit", _LOCK, _SETUP)  # beside the folder where checks run
+_OURS = frozenset({"tmp", "git", "commit", _LOCK, _SETUP})  # beside the folder of the checks
 _COMMIT = """\
 tree {tree}
 {parent}author playbook <playbook@localhost> 0 +0000
