@@ -41,6 +41,8 @@ CODE = "PB-CHECK-CONFIG"
 
 CHECK_TIMEOUT = 1800.0
 """Seconds that a check may run unless the settings say otherwise."""
+AUTO = "auto"
+"""Among the witnesses of a check: those of its runner."""
 CLEAN: Where = "clean"
 """The room of a check that does not run in the checkout."""
 
@@ -91,7 +93,9 @@ class CheckSpec(Record):
     """A program whose exit status proves something; `env` is added to its environment.
 
     It runs in the checkout (`here`) or in a clean room, which `setup` prepares: programs that run
-    again when the files that match `setup_inputs` differ.
+    again when the files that match `setup_inputs` differ. `witnesses` are patterns of the files
+    that say what the check expects, and `auto` for those of its runner. `report` is the JUnit XML
+    that it writes, a path or a pattern, where its runner is not asked for one.
     """
 
     name: str
@@ -101,6 +105,8 @@ class CheckSpec(Record):
     room: Where = "here"
     setup: tuple[tuple[str, ...], ...] = ()
     setup_inputs: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = (AUTO,)
+    report: str = ""
 
 
 class Config(Record):
@@ -218,7 +224,10 @@ _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
 _PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
 _WHERE: tuple[Where, ...] = ("here", CLEAN)
-_CHECK_KEYS = ("run", "timeout_seconds", "env", "room", "setup", "setup_inputs")
+_CHECK_KEYS = (
+    *("run", "timeout_seconds", "env", "room", "setup", "setup_inputs"),
+    *("witnesses", "report"),
+)
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
 
@@ -329,6 +338,8 @@ def _check(name: str, section: Section) -> CheckSpec:
         room=section.choice("room", _WHERE, "here"),
         setup=section.argvs("setup"),
         setup_inputs=_globs(section, "setup_inputs"),
+        witnesses=_globs(section, "witnesses") or (AUTO,),
+        report=_report(section),
     )
 
 
@@ -339,6 +350,13 @@ def _globs(section: Section, key: str) -> tuple[str, ...]:
         if pattern and (why := flaw(pattern)):
             section.report(key, f"`{first_line(pattern, 60)}` {why}")
     return patterns
+
+
+def _report(section: Section) -> str:
+    report = section.line("report", "")
+    if report and (why := flaw(report)):
+        section.report("report", f"`{first_line(report, 60)}` {why}")
+    return report
 
 
 def _pattern(top: Section, default: str) -> str:

@@ -44,7 +44,7 @@ class Launch(Record):
 
     @property
     def pinned(self) -> Pinned:  # what a session that began so holds to
-        return Pinned(self.rules, self.head)
+        return Pinned(self.rules, self.head, self.tree)
 
     def as_json(self) -> dict[str, Any]:
         stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}

@@ -42,12 +42,12 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     playbook = opened.playbook
     wanted = any(wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
-    rules = parent.rules if parent else ""
-    opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), "", rules)
+    tree, rules = (parent.tree, parent.rules) if parent else ("", "")
+    opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), tree, rules)
     pin(opened, workspace.root)
     if parent is not None:
         return
-    tree, playbooks = "", (playbook, *opened.pinned.children.values())
+    playbooks = (playbook, *opened.pinned.children.values())
     if any(step.namespace == COMMIT for each in playbooks for step in each.steps):
         with suppress(PlaybookError):
             found = uncommitted(workspace.root, opened.runtime.pinned)

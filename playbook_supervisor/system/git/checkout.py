@@ -76,14 +76,15 @@ class Checkout(Record):
 
 
 class Pinned(Record):
-    """The rules and the commit of a session's beginning, so that nothing can be hidden later.
+    """The rules, commit and tree of a session's beginning, so that nothing can be hidden later.
 
     `rules` stand for the ignore rules outside the tree; empty for those that hold now. What the
-    commit `head` contains is never ignored (`tree.py`).
+    commit `head` contains is never ignored (`tree.py`). `tree` is empty if it is not known.
     """
 
     rules: str = ""
     head: str = ""
+    tree: str = ""
 
 
 NOW = Pinned()

@@ -156,13 +156,6 @@ def changes(root: Path, before: str, after: str) -> TreeChanges:
         return TreeChanges(tuple(_counted(listed)))
 
 
-def entries(here: checkout.Checkout, tree: str) -> list[tuple[str, str, str]]:
-    """The mode, the id and the path of each file in a tree. GitError PB-GIT-FAILED."""
-    listed = _split(TreeGit.of(here).ask("ls-tree", "-r", "-z", tree))
-    fields = (line.replace("\t", " ", 1).split(" ", 3) for line in listed)
-    return [(mode, id_, path) for mode, _, id_, path in fields]
-
-
 def require(root: Path, tree: str, head: str) -> None:
     """GitError with the cure if git does not have a tree of ours, or the commit below it.
 

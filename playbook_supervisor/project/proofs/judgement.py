@@ -1,0 +1,264 @@
+"""What the tests of the beginning say of the code of now, test by test. Pure.
+
+A test that agreed with the beginning and does not agree now is either as it was, which is a
+refusal, or it has changed, which is a question to a person.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.proofs.reports import Verdict
+
+_PYTHON = ".py"
+_AROUND = 1  # lines around a change that are shown
+
+
+class Became(StrEnum):
+    """What has become of a test since the beginning."""
+
+    SAME = "unchanged"
+    SURROUNDINGS = "same test, changed surroundings"
+    CHANGED = "changed"
+    RENAMED = "renamed"
+    REMOVED = "removed"
+    SKIPPED = "skipped now"
+    FEWER = "fewer cases"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A test function: its code without layout and comments, its text, and the first line."""
+
+    code: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """A test of the beginning that needs a word: what has become of it, and what it said.
+
+    `moved_to` is the name of a test with the same body. `said` is the message of its failure with
+    the code of now; empty if it passes.
+    """
+
+    test: str
+    became: Became
+    said: str = ""
+    moved_to: str = ""
+
+    @property
+    def line(self) -> str:
+        """`test_calc::test_add: changed (as it was, it fails: assert 5 == -1)`."""
+        said = f" (as it was, it fails: {self.said})" if self.said else ""
+        return f"{self.title}{said}"
+
+    @property
+    def title(self) -> str:
+        """`test_calc::test_add: renamed to test_calc.py::test_sum`."""
+        return f"{self.test}: {self.became}" + (f" to {self.moved_to}" if self.moved_to else "")
+
+
+class TestSources:
+    """The test files of both sides, by path, and the ids of all witnesses that differ.
+
+    `texts` has the content of the changed test files before and now; an unchanged file need not be
+    read. `paths` are the witnesses of the beginning.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        changed: Sequence[str],
+        texts: Mapping[str, tuple[bytes, bytes]],
+    ) -> None:
+        self._paths, self._changed, self._texts = paths, frozenset(changed), texts
+
+    @property
+    def differ(self) -> bool:
+        """True if any witness differs."""
+        return bool(self._changed)
+
+    def place(self, test: str, verdict: Verdict) -> tuple[str, str]:
+        """The file of a test at the beginning and the name there; empty where that is unknown."""
+        group, _, name = test.rpartition("::")
+        parts = group.split(".")
+        if verdict.file in self._by_path:
+            return verdict.file, self._inner(verdict.file, parts, name)
+        for end in range(len(parts), 0, -1):
+            module = "/".join(parts[:end]) + _PYTHON
+            ending = f"/{module}"
+            for path in [module] if module in self._by_path else self._ending(ending):
+                return path, ".".join([*parts[end:], name])
+        return "", name
+
+    def became(self, test: str, verdict: Verdict) -> tuple[Became, str]:
+        """What has become of a test in its file, and the name of one with the same body."""
+        path, name = self.place(test, verdict)
+        if not path:
+            return (Became.CHANGED if self._changed else Became.SAME), ""
+        if path not in self._changed:
+            return Became.SAME, ""
+        before, now = (self.functions(path, side) for side in (0, 1))
+        if name not in before:  # another language, or a test that is made while it runs
+            is_there = bool(self._texts.get(path, (b"", b""))[1])
+            return (Became.CHANGED if is_there else Became.REMOVED), ""
+        if name in now:
+            same = now[name].code == before[name].code
+            return (Became.SAME if same else Became.CHANGED), ""
+        if other := self._moved.get(_body(before[name])):
+            return Became.RENAMED, other
+        return Became.REMOVED, ""
+
+    def shown(self, concern: Concern, verdict: Verdict) -> Iterator[str]:
+        """The difference of a test's function, as lines of a unified diff."""
+        path, name = self.place(concern.test, verdict)
+        before = self.functions(path, 0).get(name)
+        now = self.functions(path, 1).get(name) or self._named.get(concern.moved_to)
+        if before is None and now is None:
+            old, new = self._texts.get(path, (b"", b""))
+            texts = [each.decode("utf-8", "replace").splitlines() for each in (old, new)]
+        else:
+            texts = [each.text.splitlines() if each else [] for each in (before, now)]
+        yield from [*difflib.unified_diff(*texts, n=_AROUND, lineterm="")][2:]
+
+    def functions(self, path: str, side: int) -> Mapping[str, Function]:
+        """The functions of a changed Python file, before (0) or now (1), by dotted name."""
+        return self._functions.get((path, side), {})
+
+    @cached_property
+    def _by_path(self) -> frozenset[str]:
+        return frozenset(self._paths)
+
+    def _ending(self, ending: str) -> list[str]:
+        found = [path for path in self._paths if path.endswith(ending)]
+        return found if len(found) == 1 else []
+
+    def _inner(self, path: str, parts: Sequence[str], name: str) -> str:
+        stem = path.removesuffix(_PYTHON).rpartition("/")[2]
+        inner = parts[parts.index(stem) + 1 :] if stem in parts else []
+        return ".".join([*inner, name])
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, int], dict[str, Function]]:
+        return {
+            (path, side): functions(text)
+            for path, sides in self._texts.items()
+            for side, text in enumerate(sides)
+            if path.endswith(_PYTHON)
+        }
+
+    @cached_property
+    def _named(self) -> dict[str, Function]:
+        found: dict[str, Function] = {}
+        for (path, side), named in self._functions.items():
+            if side == 1:
+                old = self._functions.get((path, 0), {})
+                found |= {
+                    f"{path}::{name}": each for name, each in named.items() if name not in old
+                }
+        return found
+
+    @cached_property
+    def _moved(self) -> dict[str, str]:
+        return {_body(function): name for name, function in self._named.items()}
+
+
+def functions(text: bytes) -> dict[str, Function]:
+    """The functions of a Python file by dotted name; none if it cannot be parsed."""
+    try:
+        source = text.decode("utf-8-sig")
+        top = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    lines = source.splitlines()
+    return dict(_functions(top, "", lines))
+
+
+def _functions(node: ast.AST, within: str, lines: list[str]) -> Iterator[tuple[str, Function]]:
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([each.lineno, *(line.lineno for line in each.decorator_list)])
+            text = "\n".join(lines[first - 1 : each.end_lineno])
+            yield f"{within}{each.name}", Function(ast.dump(each), text, first)
+        elif isinstance(each, ast.ClassDef):
+            yield from _functions(each, f"{within}{each.name}.", lines)
+        elif isinstance(each, ast.If | ast.Try):
+            yield from _functions(each, within, lines)
+
+
+def _body(function: Function) -> str:
+    """The code of a function without its name."""
+    return function.code.partition(", args=")[2]
+
+
+# ── the comparison ──────────────────────────────────────────────────────────────────────────
+
+
+def concerns(
+    base: Mapping[str, Verdict],
+    old: Mapping[str, Verdict],
+    now: Mapping[str, Verdict],
+    sources: TestSources,
+) -> list[Concern]:
+    """The tests that ran at the beginning and do not agree now, or are missing among those of now.
+
+    `base` is what the tests of the beginning said of its code, `old` what they say of the code of
+    now, and `now` what the tests of now say.
+    """
+    found = []
+    for test, verdict in base.items():
+        if verdict.ran and test.rpartition("::")[2]:
+            concern = _concern(test, verdict, old, now, sources)
+            found += [concern] if concern is not None else []
+    return found
+
+
+def _concern(
+    test: str,
+    verdict: Verdict,
+    old: Mapping[str, Verdict],
+    now: Mapping[str, Verdict],
+    sources: TestSources,
+) -> Concern | None:
+    then, later = old.get(test), now.get(test)
+    became, moved_to = sources.became(test, verdict)
+    if then is not None and then.holds and _ran(then) >= _ran(verdict):
+        if later is not None and _ran(later) >= _ran(verdict):
+            return None
+        if later is not None:
+            return Concern(test, Became.FEWER if later.ran else Became.SKIPPED)
+        if became is Became.RENAMED and _runs(moved_to, now):
+            return None
+        return Concern(test, Became.REMOVED)
+    if became is Became.SAME and sources.differ and (later is None or later.holds):
+        became = Became.SURROUNDINGS
+    return Concern(test, became, _said(test, verdict, old), moved_to)
+
+
+def _said(test: str, verdict: Verdict, old: Mapping[str, Verdict]) -> str:
+    then = old.get(test) or old.get(f"{test.rpartition('::')[0]}::")  # or of its whole module
+    if then is None:
+        return "it does not run"
+    if then.failed:
+        return then.message or "no message"
+    return f"{_ran(then)} of {_ran(verdict)} cases run"
+
+
+def _ran(verdict: Verdict) -> int:
+    return verdict.passed + verdict.failed
+
+
+def _runs(moved_to: str, now: Mapping[str, Verdict]) -> bool:
+    name = moved_to.rpartition("::")[2].rpartition(".")[2]
+    return any(test.rpartition("::")[2] == name and each.ran for test, each in now.items())

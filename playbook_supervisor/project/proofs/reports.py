@@ -1,0 +1,128 @@
+"""Reports of tests as JUnit XML, read test by test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCase, TestSuite
+
+from playbook_supervisor.errors import ConditionError
+from playbook_supervisor.formats.sanitize import first_line
+
+Cause = Literal["", "assertion", "name", "other"]
+
+_DEEPEST = 100  # test suites in each other
+_SAID = 120  # characters of a message
+_DECLARATION = rb"<!(?:DOCTYPE|ENTITY)"
+_PARAMETERS = r"\[.*\]\Z"
+_NAME = r"""(?x)
+    NameError | ImportError | ModuleNotFoundError | AttributeError | ReferenceError
+    | is\ not\ a\ function | is\ not\ defined | has\ no\ attribute | [Cc]annot\ find
+"""
+_ASSERTION = r"(?i)assert|expected|\bequal"
+_RERUN = {"rerunFailure", "rerunError", "flakyFailure", "flakyError"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What reports say of one test: a function with all its cases, as numbers of cases.
+
+    `skipped` counts expected failures, too. `message` is the first line of the first failure, and
+    `cause` its kind: an assertion, a name that does not exist, or another. `file` is where the
+    report says that the test is; empty if it does not. `retried`: a case needed more than one try.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    message: str = ""
+    cause: Cause = ""
+    file: str = ""
+    retried: bool = False
+
+    @property
+    def ran(self) -> bool:
+        return self.passed + self.failed > 0
+
+    @property
+    def holds(self) -> bool:
+        """True if it ran and no case failed."""
+        return self.passed > 0 and self.failed == 0
+
+
+def read_reports(texts: Iterable[bytes]) -> dict[str, Verdict]:
+    """The verdicts of all tests by `CLASS::FUNCTION`, without the parameters of their cases.
+
+    A module that cannot be loaded is the failed test `MODULE::`. ConditionError PB-COND-CHECK if a
+    text is no report.
+    """
+    found: dict[str, Verdict] = {}
+    for text in texts:
+        for suite in _suites(text):
+            for case in suite:
+                if isinstance(case, TestCase):
+                    name, verdict = _verdict(case)
+                    found[name] = _sum(found[name], verdict) if name in found else verdict
+    return found
+
+
+def _suites(text: bytes) -> Iterator[TestSuite]:
+    if re.search(_DECLARATION, text):
+        raise _no_report("it declares entities")
+    try:
+        top = JUnitXml.fromstring(text)
+    except (JUnitXmlError, SyntaxError, ValueError, LookupError, RecursionError) as error:
+        raise _no_report(first_line(str(error), _SAID)) from error
+    waiting = [(each, 0) for each in ([top] if isinstance(top, TestSuite) else top)]
+    while waiting:
+        suite, depth = waiting.pop(0)
+        if depth > _DEEPEST:
+            raise _no_report("its test suites are nested too deeply")
+        yield suite
+        waiting += [(each, depth + 1) for each in suite.testsuites()]
+
+
+def _no_report(why: str) -> ConditionError:
+    cure = "Let the check write JUnit XML, or remove `report` from its settings."
+    return ConditionError("PB-COND-CHECK", f"its report is no JUnit XML: {why}", guidance=cure)
+
+
+def _verdict(case: TestCase) -> tuple[str, Verdict]:
+    group, name = case.classname or "", case.name or ""
+    results = list(case.result)
+    failed = [each for each in results if isinstance(each, Failure | Error)]
+    if not group and failed:
+        group, name = name, ""
+    function = re.sub(_PARAMETERS, "", name)
+    retried = any(each.tag in _RERUN for each in case._elem)  # noqa: SLF001 - not in its interface
+    file = str(case._elem.get("file") or "")  # noqa: SLF001
+    if failed:
+        said = str(failed[0].message or failed[0].text or "")
+        message = first_line(said, _SAID)
+        kind = f"{failed[0].type or ''} {said}"
+        return f"{group}::{function}", Verdict(0, 1, 0, message, _cause(kind), file, retried)
+    if any(isinstance(each, Skipped) for each in results):
+        return f"{group}::{function}", Verdict(skipped=1, file=file, retried=retried)
+    return f"{group}::{function}", Verdict(passed=1, file=file, retried=retried)
+
+
+def _cause(said: str) -> Cause:
+    if re.search(_NAME, said):
+        return "name"
+    return "assertion" if re.search(_ASSERTION, said) else "other"
+
+
+def _sum(one: Verdict, other: Verdict) -> Verdict:
+    first = one if one.failed else other
+    return Verdict(
+        one.passed + other.passed,
+        one.failed + other.failed,
+        one.skipped + other.skipped,
+        first.message,
+        first.cause,
+        one.file or other.file,
+        one.retried or other.retried,
+    )

@@ -1,0 +1,153 @@
+"""Runs of a check on trees, test by test, kept by tree so that none is made twice.
+
+A run is the same wherever its tree comes from: of the files that are there now, of the beginning,
+or composed of both. It is kept in the checkout's git folder, for any session.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.errors import ConditionError, PlaybookError
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.project.proofs.proving import status_of
+from playbook_supervisor.project.proofs.reports import Verdict, read_reports
+from playbook_supervisor.project.proofs.rooms import Reporting, run_at, run_in_room
+from playbook_supervisor.project.settings.checks import Checking, duration, key
+from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
+from playbook_supervisor.system.disk import files
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.proofs.runners import Alarm
+    from playbook_supervisor.system.git.checkout import Checkout
+
+_FOLDER = "runs"
+_MOST_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that has come to its end.
+
+    `tests` are the verdicts of its tests, by `CLASS::FUNCTION`; None if only the exit status is
+    known. If a test of ours that must fail was among them, `noticed` says whether exactly it was
+    reported as failed, and it is not in `tests`.
+    """
+
+    status: int
+    seconds: float
+    line: str = ""
+    tests: Mapping[str, Verdict] | None = None
+    noticed: bool | None = None
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        return tuple(name for name, each in (self.tests or {}).items() if each.failed)
+
+    @property
+    def took(self) -> str:
+        return duration(self.seconds)
+
+    @property
+    def flaw(self) -> str:
+        """Why the run says nothing: its status and its report contradict each other; or empty."""
+        if self.tests is None or self.noticed is not None:
+            return ""
+        if not self.tests:
+            return f"it reports no test, and ended with exit status {self.status}"
+        failed = len(self.failing)
+        if failed and self.status == 0:
+            return f"it reports {counted(failed, 'failed test')}, but ended with exit status 0"
+        if not failed and self.status != 0:
+            said = f', "{self.line}"' if self.line else ""
+            return f"it reports no failed test, but ended with exit status {self.status}{said}"
+        return ""
+
+    @property
+    def passes(self) -> bool:
+        return self.status == 0 and not self.flaw and not self.failing
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Makes the runs of one check. Each function raises the errors of `run_in_room`."""
+
+    spec: CheckSpec
+    here: Checkout
+    config: Config
+    checking: Checking
+    reporting: Reporting
+
+    def of(
+        self,
+        tree: str,
+        label: str,
+        alarm: Alarm | None = None,
+        with_alarm: Callable[[], str] | None = None,
+    ) -> tuple[Run, bool]:
+        """The run on a tree, or with an alarm on the tree that `with_alarm` makes; and whether it
+        was kept before."""
+        if (known := self._read(tree, alarm)) is not None:
+            return known, True
+        laid = with_alarm() if with_alarm is not None else tree
+        shown = replace(self.reporting, label=f"{self.spec.name} ({label})" if label else "")
+        run, reports = run_in_room(self.spec, laid, self.here, self.config, self.checking, shown)
+        status = status_of(self.spec, run)
+        return _run(status, run.seconds, run.line, self._tests(reports), alarm), False
+
+    def in_checkout(self) -> Run:
+        """The run on the files of the checkout itself, which is never kept."""
+        with tempfile.TemporaryDirectory() as folder:
+            asked = (self.config, self.checking, self.reporting)
+            run, reports = run_at(self.spec, self.here.root, Path(folder), *asked)
+        return _run(status_of(self.spec, run), run.seconds, run.line, self._tests(reports), None)
+
+    def keep(self, tree: str, run: Run) -> None:
+        """Keep a run on this tree, for all who ask for it."""
+        file = self._file(tree, alarm=run.noticed is not None)
+        with suppress(PlaybookError, OSError):
+            files.ensure_folder(file.parent)
+            files.write_atomically(file, json.dumps(asdict(run)).encode(), durable=False)
+            kept = sorted(file.parent.iterdir(), key=files.written_at)
+            for old in kept[:-_MOST_KEPT]:
+                files.remove(old)
+
+    def _tests(self, reports: tuple[bytes, ...]) -> dict[str, Verdict] | None:
+        return read_reports(reports) if reports else None
+
+    def _read(self, tree: str, alarm: Alarm | None) -> Run | None:
+        try:
+            shape = json.loads(files.read_bytes(self._file(tree, alarm=alarm is not None)))
+            tests = shape["tests"]
+            verdicts = tests and {name: Verdict(**each) for name, each in tests.items()}
+            return Run(**{**shape, "tests": verdicts})
+        except (OSError, PlaybookError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def _file(self, tree: str, *, alarm: bool) -> Path:
+        what = [key(self.spec), self.reporting.argv, self.reporting.pattern, tree, alarm]
+        name = files.digest(json.dumps(what).encode())
+        return self.here.runtime / _FOLDER / f"{name}.json"
+
+
+def _run(
+    status: int,
+    seconds: float,
+    line: str,
+    tests: dict[str, Verdict] | None,
+    alarm: Alarm | None,
+) -> Run:
+    if alarm is None:
+        return Run(status, seconds, line, tests)
+    if tests is None:
+        return Run(status, seconds, line, None, noticed=status != 0)
+    own = [name for name in tests if name.rpartition("::")[2] == alarm.test]
+    verdicts = [tests.pop(name) for name in own]
+    noticed = status != 0 and len(verdicts) == 1 and verdicts[0].failed > 0
+    return Run(status, seconds, line, tests, noticed)

@@ -1,0 +1,91 @@
+"""Trees and files in our own git objects: read them, and make trees of others' parts.
+
+Nothing in the checkout is read or written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.system.disk import files
+from playbook_supervisor.system.git import git_process
+from playbook_supervisor.system.git.tree_git import TreeGit
+
+if TYPE_CHECKING:
+    from playbook_supervisor.system.git.checkout import Checkout
+
+Entry = tuple[str, str]
+"""The mode and the id of a file."""
+Entries = Mapping[str, Entry]
+"""The files of a tree, by path."""
+
+FILE = "100644"
+"""The mode of a plain file."""
+LINK = "120000"
+
+_GITLINK = "160000"
+_AT_ONCE = 16  # processes of git
+
+
+class TreeObjects:
+    """The objects of a checkout. GitError PB-GIT-FAILED if git lacks what is asked for."""
+
+    def __init__(self, here: Checkout) -> None:
+        self._git = TreeGit.of(here)
+
+    def entries(self, tree: str) -> dict[str, Entry]:
+        """The files of a tree or commit, but for those of sessions and for submodules."""
+        listed = self._git.ask("ls-tree", "-r", "-z", tree).split("\0")[:-1]
+        fields = (line.replace("\t", " ", 1).split(" ", 3) for line in listed)
+        ours = f"{git_process.SESSIONS_FOLDER}/"
+        return {
+            path: (mode, id_)
+            for mode, _, id_, path in fields
+            if mode != _GITLINK and not path.startswith(ours)
+        }
+
+    def contents(self, ids: Iterable[str]) -> dict[str, bytes]:
+        """The contents of files, by id."""
+        wanted = list(dict.fromkeys(ids))
+        found: dict[str, bytes] = {}
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = wanted[at : at + _AT_ONCE]
+            texts = self._git.asked(*(("cat-file", "blob", id_) for id_ in some))
+            encoded = (text.encode("utf-8", "surrogateescape") for text in texts)
+            found |= dict(zip(some, encoded, strict=True))
+        return found
+
+    def keep(self, data: bytes) -> str:
+        """The id of a file with this content, which is written."""
+        with self._scratch() as file:
+            files.write_atomically(file, data, durable=False)
+            return self._asked(("hash-object", "-w", "--stdin"), file)
+
+    def tree(self, entries: Entries) -> str:
+        """The id of a tree with these files, which is written."""
+        lines = (f"{mode} {id_}\t{path}\0" for path, (mode, id_) in entries.items())
+        with self._scratch() as index:
+            if entries:
+                asked = ("update-index", "-z", "--index-info")
+                self._git.feed(*asked, stdin="".join(lines), index=index)
+            else:
+                self._git.ask("read-tree", "--empty", index=index)
+            return self._git.ask("write-tree", "--missing-ok", index=index).strip()
+
+    def _asked(self, arguments: tuple[str, ...], stdin: Path) -> str:
+        ((status, said, why),) = self._git.run(arguments, stdin=stdin)
+        if status != 0:
+            raise git_process.failure(self._git.root, arguments, why)
+        return said.strip()
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        file = self._git.git_dir / f"{files.TEMPORARY}{os.urandom(8).hex()}"
+        try:
+            yield file
+        finally:
+            files.remove(file)
