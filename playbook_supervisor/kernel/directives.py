@@ -111,8 +111,10 @@ class Probed(Record):
     differ from what a human waived earlier in this session. `code` is the error code if it does not
     hold and there is a more telling one: `PB-STEP-DATA` for data that a step lacks, before it runs,
     `PB-STEP-ITEMS` for a loop that has no list of items, `PB-COND-UNTIL` for a condition until
-    which the step is repeated, and `PB-COND-OUTPUT` for an output of the playbook, which the step
-    that settles last answers for.
+    which the step is repeated, `PB-COND-OUTPUT` for an output of the playbook, which the step that
+    settles last answers for, and `PB-COND-WITNESSES` where tests have changed, or what they rest
+    on: a person decides about that. `asked` comes with this last code: the digest of what the
+    person is asked about.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Probed(Record):
     evidence: str
     as_waived: bool = True
     code: str = ""
+    asked: str = ""
 
     @property
     def held(self) -> bool:
