@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ class Answer(StrEnum):
     ERROR = "error"  # the condition could not be checked, which counts as not held
 
 
+BY_A_PERSON = "accepted by a person"
+"""The end of the evidence of a condition that holds because a change of tests was accepted."""
+
+
 class Probed(Record):
     """The result for one condition, with one line of evidence.
 
@@ -127,6 +131,11 @@ class Probed(Record):
     @property
     def held(self) -> bool:
         return self.answer is Answer.HELD
+
+    def accepted(self) -> Probed:
+        """The same where it holds because a person has accepted what was asked."""
+        evidence = f"{self.evidence}, {BY_A_PERSON}"
+        return replace(self, answer=Answer.HELD, evidence=evidence, code="", asked="")
 
     @property
     def line(self) -> str:
