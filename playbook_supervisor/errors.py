@@ -233,6 +233,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-COND-OUTPUT": "Provide it, or let a step make it: `playbook resume {session} --retry`.",
     "PB-COND-TRIGGER": "Answer the gate; the message names the report that contains the finding.",
     "PB-COND-UNTIL": "The next round is told what does not hold yet.",
+    "PB-COND-WITNESSES": "Look at the changed tests, and accept them or send the step back.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
     "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",

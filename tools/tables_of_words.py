@@ -82,7 +82,10 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     Resolution: {
         "continue": "run the step or, after a failure, check its conditions again",
         "retry": "run the step again",
-        "accept": "continue although a condition does not hold; the journal lists it as `waived`",
+        "accept": (
+            "continue although a condition does not hold; the journal lists it as `waived`. About "
+            "`witnesses`: accept the change of the tests, and check again"
+        ),
         "skip": "do not run the step; continue with the next",
         "abort": "end the session",
         "allow": "let the agent do it this once",
@@ -105,6 +108,7 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
         "agreement_breaking": "a breaking change was found",
         "verdict_fail": "the QA verdict is not PASS",
         "postcondition_fail": "a postcondition does not hold",
+        "witnesses": "tests have changed, or what they rest on, and nothing else is in the way",
     },
 }
 

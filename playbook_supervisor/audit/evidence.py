@@ -14,11 +14,19 @@ from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Place, Resolution
+from playbook_supervisor.kernel.directives import BY_A_PERSON
+from playbook_supervisor.kernel.vocabulary import (
+    Condition,
+    EntryStatus,
+    GateReason,
+    Place,
+    Resolution,
+)
 from playbook_supervisor.project.conditions.conditions import Workspace, artifacts, needs_feature
 from playbook_supervisor.project.settings.config import Config
 
 _CONDITIONS = frozenset(condition.value for condition in Condition)
+_ACCEPTED = f", {BY_A_PERSON}"
 _NEGATIVE = re.compile(
     r"(?:fail|failed|stale|false|no|not held|not met)\s*(?:[.,;:!(].*)?\Z", re.IGNORECASE
 )
@@ -45,12 +53,13 @@ _REFUSAL = re.compile(
 
 def check(context: AuditContext) -> Iterator[Problem]:
     """Evidence that is missing or contradicts its entry."""
-    accepted = _first_accepted(context)
+    waiving, tests = _first_accepted(context)
     for entry in context.journal.entries:
         yield from _refuted(context, entry)
         yield from _other_feature(context, entry)
         if context.journal.ours:
-            yield from _waived(context, entry, accepted)
+            yield from _waived(context, entry, waiving)
+            yield from _accepted_tests(entry, tests)
             yield from _unexplained(entry)
             yield from _without_evidence(context, entry)
 
@@ -68,7 +77,8 @@ def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     for number, line in enumerate(entry.evidence):
         name, statement = split(line, context.step(entry).postconditions)
         checked = name.partition("=")[0] in _CONDITIONS and name not in entry.waived
-        if checked and _says_not_held(statement):
+        accepted = statement.endswith(_ACCEPTED)
+        if checked and not accepted and _says_not_held(statement):
             message = f"{entry.name} is done, but its evidence says: {first_line(line, 100)}"
             yield found("AUD-REFUTED", message, entry, "evidence", number)
             return
@@ -98,14 +108,31 @@ def _files(condition: str) -> tuple[str, ...]:
     return tuple(PurePosixPath(path).name for path in paths)
 
 
-def _first_accepted(context: AuditContext) -> int | None:
-    times = [
-        gate.answered_at or 0
+def _first_accepted(context: AuditContext) -> tuple[int | None, int | None]:
+    """When the first failure was accepted, and the first change of tests."""
+    accepted = [
+        gate
         for entry in context.journal.entries
         for gate in entry.gates
         if gate.resolution is Resolution.ACCEPT
     ]
-    return min(times, default=None)
+    tests = [gate.answered_at or 0 for gate in accepted if gate.reason is GateReason.WITNESSES]
+    others = [gate.answered_at or 0 for gate in accepted if gate.reason is not GateReason.WITNESSES]
+    return min(others, default=None), min(tests, default=None)
+
+
+def _accepted_tests(entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
+    """Evidence that names a person's answer, which no gate has."""
+    end = entry.completed_at
+    if accepted is not None and (end is None or accepted <= end):
+        return
+    for number, line in enumerate(entry.evidence):
+        if line.endswith(_ACCEPTED):
+            message = (
+                f"{entry.name} rests on {first_line(line, 100)}, but no one accepted it before"
+            )
+            yield found("AUD-WAIVED", message, entry, "evidence", number)
+            return
 
 
 def _waived(context: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:

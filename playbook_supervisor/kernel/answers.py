@@ -61,6 +61,10 @@ _MEANINGS_BY_REASON: dict[GateReason, dict[Resolution, str]] = {
         Resolution.CONTINUE: "check again",
         Resolution.ACCEPT: "accept the breaking change and continue",
     },
+    GateReason.WITNESSES: {
+        Resolution.ACCEPT: "accept this change of the tests and check again",
+        Resolution.CONTINUE: "check again",
+    },
 }
 """Choices with another meaning at a gate of that reason."""
 

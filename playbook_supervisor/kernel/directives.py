@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ class Answer(StrEnum):
     ERROR = "error"  # the condition could not be checked, which counts as not held
 
 
+BY_A_PERSON = "accepted by a person"
+"""The end of the evidence of a condition that holds because a change of tests was accepted."""
+
+
 class Probed(Record):
     """The result for one condition, with one line of evidence.
 
@@ -111,8 +115,10 @@ class Probed(Record):
     differ from what a human waived earlier in this session. `code` is the error code if it does not
     hold and there is a more telling one: `PB-STEP-DATA` for data that a step lacks, before it runs,
     `PB-STEP-ITEMS` for a loop that has no list of items, `PB-COND-UNTIL` for a condition until
-    which the step is repeated, and `PB-COND-OUTPUT` for an output of the playbook, which the step
-    that settles last answers for.
+    which the step is repeated, `PB-COND-OUTPUT` for an output of the playbook, which the step that
+    settles last answers for, and `PB-COND-WITNESSES` where tests have changed, or what they rest
+    on: a person decides about that. `asked` comes with this last code: the digest of what the
+    person is asked about.
     """
 
     name: str
@@ -120,10 +126,16 @@ class Probed(Record):
     evidence: str
     as_waived: bool = True
     code: str = ""
+    asked: str = ""
 
     @property
     def held(self) -> bool:
         return self.answer is Answer.HELD
+
+    def accepted(self) -> Probed:
+        """The same where it holds because a person has accepted what was asked."""
+        evidence = f"{self.evidence}, {BY_A_PERSON}"
+        return replace(self, answer=Answer.HELD, evidence=evidence, code="", asked="")
 
     @property
     def line(self) -> str:

@@ -56,6 +56,8 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.SUBAGENT_ERROR, Place.AFTER): _AFTER,
     (G.VERDICT_FAIL, Place.AFTER): _AFTER,
     (G.POSTCONDITION_FAIL, Place.AFTER): _AFTER,
+    (G.WITNESSES, Place.BEFORE): (R.ACCEPT, R.CONTINUE, R.SKIP, R.ABORT),
+    (G.WITNESSES, Place.AFTER): (R.ACCEPT, R.CONTINUE, R.RETRY, R.ABORT),
     (G.PERMISSION, Place.DURING): (R.ALLOW, R.ALWAYS, R.DENY, R.ABORT),
     (G.QUESTION, Place.DURING): (R.ANSWER, R.ABORT),
 }
@@ -101,6 +103,14 @@ _QUESTIONS: dict[tuple[GateReason, Place], str] = {
         f"The verdict of {{step}} is not PASS: {{error}}. {_FIX_OR_RETRY}"
     ),
     (G.POSTCONDITION_FAIL, Place.AFTER): f"{{step}} has ended, but {{error}}. {_FIX_OR_RETRY}",
+    (G.WITNESSES, Place.BEFORE): (
+        "Before {step} tests have changed, or what they rest on: {error}. "
+        "Accept this change, continue to check again, skip the step, or abort?"
+    ),
+    (G.WITNESSES, Place.AFTER): (
+        "{step} has changed tests, or what they rest on: {error}. "
+        "Accept this change, continue to check again, retry the step, or abort?"
+    ),
 }
 
 
@@ -144,7 +154,8 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     entry = state.last(step.id)
     gate = replace(entry.gates[-1], answered_at=at, text=text, resolution=resolution)
     gate = replace(gate, by=answered.by, via=answered.via, role=answered.role)
-    if resolution is Resolution.ACCEPT:
+    again = checks_again(gate)
+    if resolution is Resolution.ACCEPT and not again:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))
     gates = (*entry.gates[:-1], gate)
     entry = replace(entry, gates=gates, human_response=text, resolution=resolution, failing=())
@@ -157,7 +168,7 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
             return Event(Change.ANSWERED, entry)
         case Resolution.CONTINUE | Resolution.ACCEPT if before:
             return Event(Change.ANSWERED, replace(entry, error_code=""))
-        case Resolution.CONTINUE:
+        case _ if again:
             return Event(Change.ANSWERED, entry)
         case Resolution.ACCEPT:
             return settle(entry, EntryStatus.DONE, at)
@@ -168,6 +179,16 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
                 code, what = _REFUSED[resolution]
                 entry = replace(entry, error=f"{what} at its checkpoint", error_code=code)
             return settle(entry, EntryStatus.FAILED, at)
+
+
+def checks_again(gate: Gate) -> bool:
+    """True if the answer leads to another check, and settles and waives nothing by itself.
+
+    A change of tests that was accepted is on record: the check holds if it finds the same change.
+    """
+    if gate.reason is G.WITNESSES and gate.resolution is Resolution.ACCEPT:
+        return True
+    return gate.resolution is Resolution.CONTINUE
 
 
 def required_before(step: Step, lacking: Sequence[str] = ()) -> GateReason | None:
@@ -233,10 +254,8 @@ def answered_during_run(entry: Entry) -> bool:
 
 
 def rechecked(entry: Entry) -> bool:
-    """True if a human answered `continue` after the run: the worker's error no longer counts."""
-    return any(
-        gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
-    )
+    """True if an answer after the run led to another check: the worker's error no longer counts."""
+    return any(gate.place is Place.AFTER and checks_again(gate) for gate in entry.gates)
 
 
 def question(
@@ -262,10 +281,19 @@ def question(
     text = _QUESTIONS[ask.reason, ask.place].format(
         step=step, what=what, error=error, worker=worker, tools=named
     )
-    repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
-    if repeated and Resolution.ACCEPT in ask.choices:
-        text = f"Still the case (answer accept to go on anyway): {text}"
+    text = f"{_repeated(ask, entry)}{text}"
     return f"{text.replace('….', '…')} {progress(done, total)} done."
+
+
+def _repeated(ask: Ask, entry: Entry) -> str:
+    """The beginning of a question that follows one of the same kind."""
+    former = entry.gates[-2] if len(entry.gates) > 1 else None
+    if former is None or former.reason is not ask.reason or Resolution.ACCEPT not in ask.choices:
+        return ""
+    if ask.reason is not G.WITNESSES:
+        return "Still the case (answer accept to go on anyway): "
+    accepted = former.resolution is Resolution.ACCEPT
+    return "The tests have changed again: " if accepted else "Still to be decided: "
 
 
 def parts_of_error(error: str) -> tuple[str, str]:

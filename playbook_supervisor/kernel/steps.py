@@ -25,6 +25,7 @@ from playbook_supervisor.kernel.state import (
     PRECONDITION,
     TRIGGERED,
     UNTIL,
+    WITNESSES,
     Change,
     Entry,
     Event,
@@ -67,25 +68,8 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     waived = tuple(each.name for each in not_held if each.as_waived and each.name in accepted)
     failing = [probed for probed in not_held if probed.name not in waived]
     if failing:
-        known = state.waived  # they were accepted, as they are now, for an earlier step only
-        carried = tuple(each.name for each in failing if each.as_waived and each.name in known)
-        entry = replace(
-            entry,
-            error="; ".join(
-                each.line + (" (waived for an earlier step)" if each.name in carried else "")
-                for each in failing
-            ),
-            error_code=next((each.code for each in failing if each.code), PRECONDITION),
-            evidence=_evidence(report),
-        )
-        reason = GateReason.PRECONDITION_FAIL
-        only_carried = len(carried) == len(failing)
-        asked_before = any(gate.reason is reason for gate in entry.gates)
-        reaction = step.error_policy.handling(*entry.error_codes).reaction
-        decides = reaction is Reaction.GATE or only_carried or asked_before
-        if decides and step.for_each is None:  # a person cannot change the list, which is settled
-            return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
-        return settle(entry, EntryStatus.FAILED, at)
+        entry = replace(entry, evidence=_evidence(report))
+        return _cannot_start(state, step, entry, failing, at)
     if step.for_each is not None:
         return _pass_over(entry, report, at)
     if required and asks:
@@ -101,6 +85,44 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     if step.is_checkpoint:  # there is nothing to run
         return Event(Change.RETURNED, replace(launched, returned_at=at))
     return Event(Change.LAUNCHED, launched)
+
+
+def _cannot_start(state: State, step: Step, entry: Entry, failing: list[Probed], at: int) -> Event:
+    """Fail the step before its run, or open a gate about what does not hold."""
+    if _only_witnesses(failing) and step.for_each is None:
+        return _ask_about_tests(entry, failing, Place.BEFORE, at)
+    known = state.waived  # they were accepted, as they are now, for an earlier step only
+    carried = tuple(each.name for each in failing if each.as_waived and each.name in known)
+    codes = (each.code for each in failing if each.code not in ("", WITNESSES))
+    entry = replace(
+        entry,
+        error="; ".join(
+            each.line + (" (waived for an earlier step)" if each.name in carried else "")
+            for each in failing
+        ),
+        error_code=next(codes, PRECONDITION),
+    )
+    reason = GateReason.PRECONDITION_FAIL
+    only_carried = len(carried) == len(failing)
+    asked_before = any(gate.reason in (reason, GateReason.WITNESSES) for gate in entry.gates)
+    reaction = step.error_policy.handling(*entry.error_codes).reaction
+    decides = reaction is Reaction.GATE or only_carried or asked_before
+    if decides and step.for_each is None:  # a person cannot change the list, which is settled
+        return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
+    return settle(entry, EntryStatus.FAILED, at)
+
+
+def _ask_about_tests(entry: Entry, failing: list[Probed], place: Place, at: int) -> Event:
+    """Open the gate about tests that have changed, whatever the error policy and the triggers."""
+    entry = replace(
+        entry,
+        error=_describe_conditions(failing),
+        error_code=WITNESSES,
+        error_guidance="",
+        error_cause="",
+        error_lasts=False,
+    )
+    return gates.open_gate(entry, GateReason.WITNESSES, place, at, failing=_names(failing))
 
 
 def record_return(state: State, step: Step, returned: Returned, at: int) -> Event:
@@ -138,9 +160,12 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     findings = [each for each in findings if (each.trigger, each.standing) != accepted]
     cached = (f"cached: the output of {entry.cached_from}",) if entry.cached_from else ()
     entry = replace(entry, evidence=(*_evidence(report), *cached))
-    if not (erred or findings or missing) and _another_round(state, step, failing):
+    only_failing = not (erred or findings or missing)
+    if only_failing and _another_round(state, step, failing):
         entry = replace(entry, error=_describe_conditions(failing), error_code=UNTIL)
         return settle(entry, EntryStatus.FAILED, at)
+    if only_failing and _only_witnesses(failing):
+        return _ask_about_tests(entry, failing, Place.AFTER, at)
     fired = {finding.trigger for finding in findings}
     fired |= {Trigger.SUBAGENT_ERROR} if erred else set()
     fired |= {Trigger.POSTCONDITION_FAIL} if failing else set()
@@ -198,9 +223,18 @@ def _failing_after(report: Report) -> tuple[list[Probed], list[Probed]]:
 
 
 def _another_round(state: State, step: Step, failing: list[Probed]) -> bool:
-    """True if all that fails are conditions until which the step is repeated, and it may be."""
+    """True if all that fails are conditions until which the step is repeated, and it may be.
+
+    Changed tests do not count: they are asked about once nothing else fails.
+    """
     rounds = 1 + sum(entry.error_code == UNTIL for entry in state.attempts(step.id))
-    return bool(failing) and rounds < step.rounds and all(each.code == UNTIL for each in failing)
+    codes = {each.code for each in failing}
+    return UNTIL in codes and codes <= {UNTIL, WITNESSES} and rounds < step.rounds
+
+
+def _only_witnesses(failing: list[Probed]) -> bool:
+    """True if tests that have changed are all that is in the way."""
+    return bool(failing) and all(each.code == WITNESSES for each in failing)
 
 
 def _undecided_breaking_changes(entry: Entry, report: Report) -> list[Finding]:

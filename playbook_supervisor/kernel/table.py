@@ -105,7 +105,7 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     # a gate after the step
     (P.HELD, M.CONTINUE): To(gates.answer, (P.RETURNED,)),
     (P.HELD, M.RETRY): To(gates.answer, (P.DUE,)),
-    (P.HELD, M.ACCEPT): To(gates.answer, (P.DONE,)),
+    (P.HELD, M.ACCEPT): To(gates.answer, (P.DONE, P.RETURNED)),
     (P.HELD, M.ABORT): To(gates.answer, (P.FAILED,)),
     (P.HELD, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # a failed session is resumed

@@ -115,7 +115,7 @@ class Resolution(StrEnum):
 
 class GateReason(StrEnum):
     """The reason of a gate. The four triggers are among the reasons; `permission` and `question`
-    are asked by the agent while it works."""
+    are asked by the agent while it works. `witnesses` asks about tests that have changed."""
 
     GATE_ALWAYS = "gate_always"
     APPROVAL = "approval"
@@ -128,6 +128,7 @@ class GateReason(StrEnum):
     AGREEMENT_BREAKING = "agreement_breaking"
     VERDICT_FAIL = "verdict_fail"
     POSTCONDITION_FAIL = "postcondition_fail"
+    WITNESSES = "witnesses"
 
 
 class Place(StrEnum):

@@ -43,6 +43,7 @@ from playbook_supervisor.kernel.state import (
     NOT_STARTED,
     OUTPUT,
     UNTIL,
+    WITNESSES,
     Change,
     Entry,
     Event,
@@ -276,15 +277,12 @@ def escalated(now: Moment) -> None:
 def fires(step: Step, entry: Entry, checked: Checked, rounds: int) -> list[Trigger]:
     """The declared triggers that a check after the run of this round must fire."""
     report = checked.reports[step.id]
-    fixed = any(
-        gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
-    )
     declared = set(step.escalation_triggers)
     if step.autonomy is Autonomy.GATE_ON_BREAKING:
         declared.add(Trigger.AGREEMENT_BREAKING)
     found = {finding.trigger: finding.standing for finding in report.findings}
     fire = set()
-    if entry.error_code.startswith(("PB-AGENT-", "PB-STEP-")) and not fixed:
+    if erred(entry):
         fire.add(Trigger.SUBAGENT_ERROR)
     if found.get(Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED) is not Standing.ACCEPTED:
         fire.add(Trigger.AGREEMENT_BREAKING)
@@ -295,9 +293,56 @@ def fires(step: Step, entry: Entry, checked: Checked, rounds: int) -> list[Trigg
     until = {probed.name for probed in report.conditions if probed.code == UNTIL}
     failing = {probed.name for probed in report.conditions if not probed.held}
     others = fire & (declared | {Trigger.SUBAGENT_ERROR}) - {Trigger.POSTCONDITION_FAIL}
-    if failing == until and not others and rounds < step.rounds:  # the next one begins
+    changed = {probed.name for probed in report.conditions if probed.code == WITNESSES}
+    another = bool(until) and failing - changed == until and rounds < step.rounds
+    if not others and (another or failing == changed):  # the next round begins, or a person looks
         fire -= {Trigger.POSTCONDITION_FAIL}
     return [trigger for trigger in Trigger if trigger in fire & declared]
+
+
+def erred(entry: Entry) -> bool:
+    """Whether the worker failed, and no person has let it be checked again since."""
+    checked_again = any(
+        gate.place is Place.AFTER
+        and (
+            gate.resolution is Resolution.CONTINUE
+            or (gate.reason, gate.resolution) == ("witnesses", Resolution.ACCEPT)
+        )
+        for gate in entry.gates
+    )
+    return entry.error_code.startswith(("PB-AGENT-", "PB-STEP-")) and not checked_again
+
+
+def asks_about_tests(now: Moment) -> None:
+    """Changed tests open a gate if nothing else fails. Its `accept` waives and settles nothing."""
+    said = now.observation
+    about_tests = isinstance(now.asked, Ask) and now.asked.reason == "witnesses"
+    if about_tests and isinstance(said, Answered) and said.resolution is Resolution.ACCEPT:
+        ((former, event),) = changes(now)
+        assert former is not None
+        assert event.change is Change.ANSWERED
+        assert event.entry.waived == former.waived
+    if not isinstance(said, Checked):
+        return
+    for former, event in changes(now):
+        entry = event.entry
+        step = now.before.playbook.step(entry.step_id)
+        attempts = [each for each in now.journal if each.step_id == step.id]
+        waived = {name for each in attempts for name in each.waived}
+        returned = former is not None and former.returned_at is not None
+        failing = [each for each in said.reports[step.id].conditions if not each.held]
+        if not returned:
+            failing = [each for each in failing if not (each.as_waived and each.name in waived)]
+        alone = bool(failing) and all(each.code == WITNESSES for each in failing)
+        opened = event.change is Change.GATE_OPENED and entry.gates[-1].reason == "witnesses"
+        assert alone or not opened
+        if former is not None and returned:
+            rounds = 1 + sum(each.error_code == UNTIL for each in attempts)
+            others = erred(former) or fires(step, former, said, rounds)
+            assert opened == (alone and not others)
+        elif alone:
+            assert event.change is not Change.LAUNCHED
+            assert event.change is not Change.FAILED or entry.error_code == NOT_STARTED
 
 
 def retried_as_allowed(now: Moment) -> None:
@@ -553,6 +598,7 @@ LAWS: tuple[Law, ...] = (
     passed_by_a_human,
     asked_at_work,
     escalated,
+    asks_about_tests,
     retried_as_allowed,
     waits,
     forgiven,

@@ -68,6 +68,7 @@ from playbook_supervisor.records import replace
 UNTIL_DONE = (Condition.TASKS_DONE,)
 POLICY_NAMES = ("stop", "retry", "gate", "continue", "ignore", "retry twice", "by code")
 ASKING = replace(FEWEST, asks=True)
+TESTS_CHANGE = replace(FEWEST, tests_change=True)
 LOOPS = (None, None, Loop("$x", "y", 3), Loop("$x", "y", 4, at_once=2))
 CONDITIONS = frozenset((*PRE, *POST))
 JUDGED = (
@@ -130,7 +131,10 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         not entry.settled and gates.continued((entry,), GateReason.CHECKPOINT),
         CONDITIONS.intersection(name for one in attempts for name in one.waived),
         not entry.settled
-        and any(one.reason is GateReason.PRECONDITION_FAIL for one in entry.gates),
+        and any(
+            one.reason in (GateReason.PRECONDITION_FAIL, GateReason.WITNESSES)
+            for one in entry.gates
+        ),
         step.error_policy.reacts(Reaction.RETRY)
         and sum(
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
@@ -338,6 +342,22 @@ def test_rounds_obey_every_law(policy: ErrorPolicy, figures: Figures) -> None:
         figures += walk(book(repeated), FEW, stride=9)
 
 
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("policy", POLICIES, ids=POLICY_NAMES)
+def test_changed_tests_obey_every_law(policy: ErrorPolicy, figures: Figures) -> None:
+    """Before a step, after one, in rounds, and beside every other failure."""
+    for triggers in ((), tuple(Trigger)):
+        judged = step(policy=policy, triggers=triggers, until=UNTIL_DONE, rounds=2)
+        figures += walk(book(judged), replace(FEW, tests_change=True), stride=9)
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("groups", ["..", "gg"])
+def test_changed_tests_obey_every_law_beside_another_step(groups: str, figures: Figures) -> None:
+    for kinds in combinations_with_replacement(("failed", "gate", "continue", "ignore"), 2):
+        figures += walk(composed(kinds, groups), TESTS_CHANGE, stride=9)
+
+
 @pytest.mark.thorough
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
@@ -375,6 +395,7 @@ def every_row() -> Figures:
     for kind in PEOPLE:
         figures += walk(composed((kind,), "."), FEW, stride=9)
     figures += walk(composed(("failed", "failed"), "gg"), ASKING, stride=9)
+    figures += walk(composed(("gate",), "."), TESTS_CHANGE, stride=9)
     return figures
 
 

@@ -160,6 +160,15 @@ def lacking(*names: str) -> Report:
     return Report(tuple(failing))
 
 
+def changed_tests(*names: str) -> Report:
+    """A report on conditions for which tests have changed, and a person is asked."""
+    failing = (
+        Probed(name, Answer.NOT_HELD, "2 tests differ", code="PB-COND-WITNESSES", asked="d1")
+        for name in names
+    )
+    return Report(tuple(failing))
+
+
 def without_output(report: Report | None = None) -> Report:
     report = report or Report()
     gone = Probed(DIST, Answer.NOT_HELD, "dist is missing", code="PB-COND-OUTPUT")
@@ -311,6 +320,8 @@ class Offer(Record):
     verdict_standings: bool = True
     asks: bool = False
     """Whether agents ask a person while they work."""
+    tests_change: bool = False
+    """Whether a condition may fail because tests have changed."""
 
 
 EVERYTHING = Offer(
@@ -323,6 +334,7 @@ WITHOUT_SYNONYMS = Offer(
 error, and human decisions about a verdict (they change nothing)."""
 FEW = Offer((Answer.HELD, Answer.NOT_HELD), (None, Standing.NEW), (None, AGENT_FAILED), (True,))
 FEWEST = replace(FEW, standings=(None,), failures=(None,))
+CODES = ("", "PB-COND-WITNESSES")
 
 
 def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
@@ -333,8 +345,9 @@ def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
     probes = product(
         *(
             [
-                Probed(name, answer, f"{name}: {answer}", as_waived)
+                Probed(name, answer, f"{name}: {answer}", as_waived, code)
                 for answer in offer.answers
+                for code in (CODES if offer.tests_change and answer != "held" else CODES[:1])
                 for as_waived in (offer.waivers if before and answer != "held" else (True,))
             ]
             for name in conditions
@@ -470,7 +483,7 @@ def any_legal(state: State, at: int, pick: Pick) -> Observation:
 
 @cache
 def known_reports(step: Step, place: Place) -> tuple[Report, ...]:
-    return reports(step, place, EVERYTHING)
+    return reports(step, place, replace(EVERYTHING, tests_change=True))
 
 
 def illegal(state: State, journal: Journal, at: int) -> Iterator[Observation]:

@@ -274,7 +274,8 @@ postconditions: [plan_exist, {command_fails: tset}, {file_exists: /x}, {file_exi
 def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
     validator = Draft7Validator(json.loads(schema_text("policy")))
     rule: dict[str, object] = {"match": {"command": "/feature.*"}, "autonomy": "gate_always"}
-    for fine in (rule, [rule, {**rule, "answered_by": ["*", "*@x", "role:r_*"]}]):
+    tests = {"match": {"step": "a"}, "answered_by": ["*@qa.example.org"], "reason": "witnesses"}
+    for fine in (rule, tests, [rule, {**rule, "answered_by": ["*", "*@x", "role:r_*"]}]):
         assert not list(validator.iter_errors(fine))
     wrong: list[object] = [[], 3, {}, {**rule, "autonomy": "skip"}, {**rule, "answered_by": ["x"]}]
     wrong += [{"match": rule["match"]}, {**rule, "match": {}}, {**rule, "match": {"command": "x"}}]
@@ -425,6 +426,15 @@ def test_people_can_be_named_for_the_gates_of_one_reason() -> None:
     assert policy.answerers("b", ALWAYS) == ()
     assert policy.answerers("b", GateReason.PERMISSION) == (f"{RELEASE} (policy x.yaml)",)
     policy.admit_start(read_playbook(playbook("a", "b", "c"), "x"), "c", lambda: ADA)
+
+
+def test_people_can_be_named_for_changed_tests() -> None:
+    text = f"{{match: {{step: a}}, reason: witnesses, answered_by: ['{RELEASE}']}}"
+    policy = policy_files.merged(rules(text), one(Autonomy.AUTO))
+    policy.admit("a", GateReason.POSTCONDITION_FAIL, Resolution.ACCEPT, ADA)
+    policy.admit("a", GateReason.WITNESSES, Resolution.ACCEPT, RITA)
+    with pytest.raises(PolicyError, match="the policy team"):
+        policy.admit("a", GateReason.WITNESSES, Resolution.ACCEPT, ADA)
 
 
 def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:

@@ -73,8 +73,9 @@ class Runtime(Record, frozen=False):
     of entries of settled phases, `settled` the size of the lines that have these data. `launches`
     are by attempt, for the due phase; `failing` maps each condition or trigger to the digest of its
     evidence when it last failed there; `waivers` maps conditions to that of the evidence that a
-    human waived; `findings` maps digests of reports to `answered` or `accepted`. `head` is what was
-    checked out when the session was last written on its branch.
+    human waived; `findings` maps digests of reports to `answered` or `accepted`, and those of
+    changes of tests to `accepted`. `head` is what was checked out when the session was last written
+    on its branch.
     """
 
     digests: dict[str, list[str]] = field(default_factory=dict)

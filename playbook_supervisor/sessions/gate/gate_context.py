@@ -28,7 +28,7 @@ from playbook_supervisor.sessions.files import preview
 from playbook_supervisor.sessions.steps import attempt_log
 from playbook_supervisor.sessions.store import session_changes, settings_in_force
 from playbook_supervisor.sessions.store.snapshot import Snapshot
-from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git import checkout, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +64,9 @@ class Words(Record):
 
 class GateContext(Record):
     """The context of the open gate of the attempt `entry`. `people` says who may answer, a
-    line for each policy. `preview` is what the step is going to be given, or what its agent asks
-    for, if that is the question. `printed` are lines of failed checks, `reported` those of reports
+    line for each policy. `preview` is what the step is going to be given, what its agent asks for,
+    or what has changed of tests, if that is the question. `began_at` is the commit of the session's
+    beginning. `printed` are lines of failed checks, `reported` those of reports
     that speak against, `said` the last words of the step or, before it has run, of the last agent
     that did. `verdicts` are the conditions that read a report, as they are now, `dated` what has
     changed since they were judged, `proved` what checks have proved and for which tree, `settled`
@@ -78,6 +79,7 @@ class GateContext(Record):
     gate: Gate
     people: tuple[str, ...] = ()
     preview: tuple[str, ...] = ()
+    began_at: str = ""
     guidance: str = ""
     printed: tuple[str, ...] = ()
     reported: tuple[str, ...] = ()
@@ -134,7 +136,9 @@ def context_of(
         preview=(
             *_preview(store, manifest, playbook, entry, gate, history),
             *_announced(store, manifest, playbook, entry, gate),
+            *_changed_tests(store.checkout.root, entry, gate, history.runtime),
         ),
+        began_at=tree.short(begun.head) if begun is not None else "",
         guidance="" if usual else entry.error_guidance,
         printed=attempt_log.faults(private, entry, _MOST_FAULTS) if ended else (),
         said=_own_words(playbook, entry, private) if ended else _last_words(playbook, entries),
@@ -186,6 +190,22 @@ def _announced(
     options = references.fill(json.loads(step.options or "{}"), values, {})
     before = session_changes.before(store, manifest.session_id)
     return commit_files.announced(store.checkout.root, step.namespace, options, step.also, before)
+
+
+def _changed_tests(
+    root: Path, entry: Entry, gate: Gate, runtime: Runtime | None
+) -> tuple[str, ...]:
+    """What has changed of the tests that the gate asks about."""
+    if gate.reason is not GateReason.WITNESSES:
+        return ()
+    from playbook_supervisor.project.proofs import questions  # only where tests have changed
+
+    known = runtime.failing if runtime is not None else {}
+    lines: list[str] = []
+    for name in entry.failing:
+        unknown = f"{name}: the change is not on record here; `continue` checks again and shows it"
+        lines += questions.question(root, known.get(name, "")) or (unknown,)
+    return tuple(lines)
 
 
 def _own_words(playbook: Playbook, entry: Entry, private: Path) -> Words:
@@ -241,10 +261,15 @@ def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
 
 
 def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
-    """An attempt that only repeats what was accepted for an earlier one of its step adds none."""
+    """An attempt that only repeats what was accepted for an earlier one of its step adds none. A
+    change of tests that was accepted is no waiver."""
     known: set[tuple[str, str]] = set()
     for entry in entries:
-        accepted = [gate for gate in entry.gates if gate.resolution is Resolution.ACCEPT]
+        accepted = [
+            gate
+            for gate in entry.gates
+            if gate.resolution is Resolution.ACCEPT and gate.reason is not GateReason.WITNESSES
+        ]
         names = tuple(name for name in entry.waived if (entry.step_id, name) not in known)
         known |= {(entry.step_id, name) for name in names}
         if names:

@@ -12,7 +12,7 @@ from playbook_supervisor.formats.sanitize import counted, first_line, last_line,
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.gates import CHOICES, PLANNED, parts_of_error
 from playbook_supervisor.kernel.state import Entry, Event
-from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
+from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Place, Resolution
 from playbook_supervisor.project.settings.config import FILE
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOST_LINES = 25
 _MOST_ITEMS = 3  # of a loop that are named because they failed
 _MOST_SHORT = 8
+_MOST_CHANGED = 14  # lines about changed tests, where there is room for all `MOST_LINES`
 _WIDTH = 160  # characters of a line
 _LONGEST = 500  # characters of a line before it is wrapped
 _NARROWEST = 40
@@ -56,13 +57,14 @@ def lines(
     width: int = _WIDTH,
     steps_shown: bool = False,
 ) -> list[str]:
-    """The lines below the question: what speaks against, in its own words, and how to mend it;
-    who may answer; what the step is going to be given; what the agent said and what holds; what
-    each step left, unless a list right above has that (`steps_shown`); changes in the repository.
-    Steps and changed files that do not fit are counted."""
+    """The lines below the question: what has changed of tests, if it is about that; what speaks
+    against, in its own words, and how to mend it; who may answer; what the step is going to be
+    given; what the agent said and what holds; what each step left, unless a list right above has
+    that (`steps_shown`); changes in the repository. Steps and changed files that do not fit are
+    counted."""
     if context is None:
         return []
-    head = list(_wrapped([line.words for line in _head(context)], width))
+    head = list(_wrapped([line.words for line in _head(context, most)], width))
     where, *files = _repository(context)
     tail = [*_wrapped([where], width), *(_cut(line, width) for line in files)]
     steps = [] if steps_shown else [line.words for line in _steps(context)]
@@ -79,7 +81,7 @@ def parts(context: GateContext) -> tuple[ContextLine, ...]:
     """As `lines`, for a page, which wraps them itself and shows the changed files elsewhere."""
     files = 1 + len(context.unknown) + len(context.commits) + bool(context.more_commits)
     tail = [ContextLine(line) for line in list(_repository(context))[:files]]
-    head, steps = _head(context), list(_steps(context))
+    head, steps = _head(context, MOST_LINES), list(_steps(context))
     head = _fitting(head, MOST_LINES - len(tail) - min(len(steps), 1), ContextLine)
     steps = _last_fitting(steps, MOST_LINES - len(tail) - len(head), ContextLine)
     return tuple(_harmless(line) for line in [*head, *steps, *tail])
@@ -89,26 +91,42 @@ def short(context: GateContext | None) -> list[str]:
     """The most telling lines, where other things need room as well."""
     if context is None:
         return []
-    head = list(_wrapped([line.words for line in _head(context)], _WIDTH))
+    head = list(_wrapped([line.words for line in _head(context, _MOST_SHORT)], _WIDTH))
     head = _fitting(head, _MOST_SHORT, str)
     return [*head, *_wrapped([next(_repository(context))], _WIDTH)]
 
 
-def _head(context: GateContext) -> list[ContextLine]:
-    """First what speaks against, and the cure; last what speaks for."""
+def _head(context: GateContext, most: int) -> list[ContextLine]:
+    """First what has changed of tests, if that is the question, then what speaks against, and the
+    cure; last what speaks for. `most` lines are shown."""
     verdicts = list(_verdicts(context))
     more = [f"… {each}" for each in parts_of_error(_asked_about(context))[1].split("; ") if each]
     against = [*_fitting(more, _MOST_PROBLEMS, str), *context.reported, *context.printed]
     if context.guidance:
         against.append(f"to fix it: {context.guidance}")
     against += [*_settings(context), *_waived(context)]
-    asked = [*(f"answered by: {people}" for people in context.people), *context.preview]
+    tests = list(_changed_tests(context, most))
+    preview = () if tests else context.preview
+    asked = [*(f"answered by: {people}" for people in context.people), *preview]
     said = list(map(ContextLine, _said(context)))
     holding = [line for line in verdicts if line.sign != "✗"]
     holding += _holding(context, [line.text for line in verdicts])
     failing = [line for line in verdicts if line.sign == "✗"]
-    head = [*failing, *map(ContextLine, [*against, *asked])]
+    head = [*map(ContextLine, tests), *failing, *map(ContextLine, [*against, *asked])]
     return head + (said + holding if context.gate.place is Place.AFTER else holding + said)
+
+
+def _changed_tests(context: GateContext, most: int) -> Iterator[str]:
+    """What has changed of tests, as far as it leaves room for the rest of `most` lines."""
+    if context.gate.reason is not GateReason.WITNESSES:
+        return
+    shown = max(most * _MOST_CHANGED // MOST_LINES, _LEAST_CHANGES)
+    yield from (_cut(line, _WIDTH) for line in context.preview[:shown])
+    if (more := len(context.preview) - shown) > 0:
+        tells = "`git diff` tells more"
+        if context.began_at:
+            tells = f"`git diff {context.began_at}` compares with the session's beginning"
+        yield f"  … {counted(more, 'more line')}: {tells}"
 
 
 def _settings(context: GateContext) -> Iterator[str]:

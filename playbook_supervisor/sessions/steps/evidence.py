@@ -28,8 +28,16 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.model import Playbook, Step, base_of
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.recovery import finished
-from playbook_supervisor.kernel.state import ITEMS, OUTPUT, UNTIL, Entry, Position, State
-from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
+from playbook_supervisor.kernel.state import (
+    ITEMS,
+    OUTPUT,
+    UNTIL,
+    WITNESSES,
+    Entry,
+    Position,
+    State,
+)
+from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Place, Resolution, Trigger
 from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
@@ -157,7 +165,9 @@ def had_finished(
 
 
 def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
-    """Record a human's decision about what was failing, by the digest of its evidence."""
+    """Record a human's decision about what was failing, by the digest of its evidence. A change of
+    tests counts as accepted only where it was the question: elsewhere it is waived for a step."""
+    about_tests = entry.gate is not None and entry.gate.reason is GateReason.WITNESSES
     failing = {name: runtime.failing[name] for name in entry.failing if name in runtime.failing}
     for name, evidence in failing.items():
         if name in REPORT_TRIGGERS:
@@ -166,6 +176,8 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
                 runtime.findings[evidence] = standing.value
         elif resolution is Resolution.ACCEPT:
             runtime.waivers[name] = evidence
+            if about_tests:
+                runtime.findings[evidence] = Standing.ACCEPTED.value
 
 
 def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[str, str]) -> Report:
@@ -193,7 +205,10 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         findings += [finding] if finding else []
     if place is Place.AFTER and step.until:
         repeating = set(step.until) - set(step.postconditions)
-        probed = [replace(each, code=UNTIL) if each.name in repeating else each for each in probed]
+        probed = [
+            replace(each, code=UNTIL) if each.name in repeating and each.code != WITNESSES else each
+            for each in probed
+        ]
     return Report(tuple(probed), tuple(findings), item=_shown_item(step))
 
 
@@ -258,10 +273,19 @@ def _room(condition: str, attempt: Attempt, inputs: CheckInputs) -> Iterator[Wor
 def _judged(probed: Probed, inputs: CheckInputs, failing: dict[str, str]) -> Probed:
     if probed.held:
         return probed
-    evidence = _evidence_digest(probed, inputs.workspace)
+    runtime = inputs.runtime
+    if probed.code == WITNESSES and _accepted(probed, runtime):
+        return probed.accepted()
+    evidence = probed.asked or _evidence_digest(probed, inputs.workspace)
     failing[probed.name] = evidence
-    as_waived = inputs.runtime.waivers.get(probed.name, evidence) == evidence
-    return Probed(probed.name, probed.answer, probed.evidence, as_waived)
+    return replace(probed, as_waived=runtime.waivers.get(probed.name, evidence) == evidence)
+
+
+def _accepted(probed: Probed, runtime: Runtime) -> bool:
+    """True if a person was asked about this very change, for this condition, and accepted it."""
+    if not probed.asked or runtime.waivers.get(probed.name) != probed.asked:
+        return False
+    return runtime.findings.get(probed.asked) == Standing.ACCEPTED
 
 
 def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
