@@ -25,7 +25,7 @@ class Trigger(StrEnum):
 
 
 class Condition(StrEnum):
-    """The checks before and after a step; version 1.1 adds those from TASKS_DONE."""
+    """The checks before and after a step; version 1.1 adds those from TASKS_DONE, 1.2 PROVED."""
 
     SPEC_EXISTS = "spec_exists"
     PLAN_EXISTS = "plan_exists"
@@ -47,6 +47,7 @@ class Condition(StrEnum):
     CHANGES_MADE = "changes_made"
     CHANGES_WITHIN = "changes_within"
     COMMITS_MADE = "commits_made"
+    PROVED = "proved"
 
 
 class ArgType(StrEnum):

@@ -87,6 +87,7 @@ CONDITIONS: Mapping[Condition, ConditionTraits] = {
     Condition.COMMAND_FAILS: ConditionTraits(
         probes.check_fails, needs_feature=False, runs_checks=True
     ),
+    Condition.PROVED: ConditionTraits(probes.proved, needs_feature=False, runs_checks=True),
     Condition.CHANGES_MADE: ConditionTraits(probes.changes_made, needs_feature=False),
     Condition.CHANGES_WITHIN: ConditionTraits(probes.changes_within, needs_feature=False),
     Condition.COMMITS_MADE: ConditionTraits(probes.commits_made, needs_feature=False),
@@ -151,7 +152,7 @@ def checks(names: Iterable[str]) -> tuple[str, ...]:
     """The checks that the conditions run, as `find_check` reads them, each once."""
     required = (requirement(name) for name in names)
     running = (each for each in required if CONDITIONS[each.condition].runs_checks)
-    return tuple(dict.fromkeys(parameter for each in running for parameter in each.parameters))
+    return tuple(dict.fromkeys(check for each in running for check in each.parameters[:1]))
 
 
 def require_answerable(names: Iterable[str], config: Config) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path, PurePosixPath
 from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.state import WITNESSES
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.expressions.requirement import Requirement
-from playbook_supervisor.project.settings.checks import Checking, find_check
+from playbook_supervisor.project.settings.checks import NOT_STARTED, Checking, find_check
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.disk.files import Stamp, contained, digest, read_bytes, rewritten
 from playbook_supervisor.system.git.checkout import NOW, Pinned
@@ -42,8 +43,6 @@ _MISSING = "is missing"
 _LINES = 8  # lines of open tasks that are named
 _NAMED = 3  # paths, commits
 _SHORT = 7  # digits of a commit id
-_NOT_STARTED = (126, 127)
-"""The exit statuses of shells, `env` and the like for a program that they cannot start (POSIX)."""
 _STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
 
 
@@ -352,7 +351,7 @@ def check_fails(
     required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
     """Held if the check runs and ends with another exit status: red before green."""
-    return _of_check(required, workspace, lambda status: status not in (0, *_NOT_STARTED))
+    return _of_check(required, workspace, lambda status: status not in (0, *NOT_STARTED))
 
 
 def _of_check(required: Requirement, workspace: Workspace, wanted: Callable[[int], bool]) -> Probed:
@@ -371,9 +370,34 @@ def _of_check(required: Requirement, workspace: Workspace, wanted: Callable[[int
     if before and proof.by:
         evidence += f", by {proof.by}"
     answer = Answer.HELD if wanted(proof.status) else Answer.NOT_HELD
-    if answer is Answer.NOT_HELD and proof.status in _NOT_STARTED:
+    if answer is Answer.NOT_HELD and proof.status in NOT_STARTED:
         return Probed(required.name, Answer.ERROR, f"could not be checked: {evidence}")
     return Probed(required.name, answer, evidence)
+
+
+def proved(
+    required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
+) -> Probed:
+    """Held if the check's tests of the beginning and of now agree; a person decides where tests
+    have changed."""
+    from playbook_supervisor.project.proofs.proved import Options, judge  # as for `prove`
+
+    check, *options = required.parameters
+    stated = dict(each.partition("=")[::2] for each in options)
+    wanted = Options(
+        frozenset(filter(None, stated.get("without", "").split(","))),
+        new_tests="new_tests" in stated,
+        red="red" in stated,
+    )
+    root, config = workspace.root, workspace.config
+    try:
+        spec = find_check(check, config)
+        found = judge(spec, wanted, root, config, workspace.checking, workspace.pinned)
+    except PlaybookError as error:
+        said = f"could not be checked: {first_line(error.message)}"
+        return Probed(required.name, Answer.ERROR, f"{said}. {error.guidance}".rstrip())
+    code = WITNESSES if found.asked else ""
+    return Probed(required.name, found.answer, found.evidence, code=code, asked=found.asked)
 
 
 # ── git ─────────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from playbook_supervisor.project.expressions.references import interpolate, word
 from playbook_supervisor.project.expressions.requirement import joined
 from playbook_supervisor.records import replace
 
-_CHECKS = frozenset({"command_succeeds", "command_fails"})
+_CHECKS = frozenset({"command_succeeds", "command_fails", "proved"})
 _LISTS = frozenset({"changes_made", "changes_within"})
 _PROGRAM = "cli "
 _BRACES = "{{"

@@ -29,6 +29,7 @@ class Parameter(StrEnum):
     CHECK = "CHECK"
     GLOBS = "GLOB…"
     NAME = "NAME"
+    OPTIONS = "KEY=WORD…"
     PATH = "PATH"
     TEXT = "TEXT"
 
@@ -36,6 +37,7 @@ class Parameter(StrEnum):
 PARAMETERS: Mapping[Condition, tuple[Parameter, ...]] = {
     Condition.COMMAND_SUCCEEDS: (Parameter.CHECK,),
     Condition.COMMAND_FAILS: (Parameter.CHECK,),
+    Condition.PROVED: (Parameter.CHECK, Parameter.OPTIONS),
     Condition.CHANGES_MADE: (Parameter.GLOBS,),
     Condition.CHANGES_WITHIN: (Parameter.GLOBS,),
     Condition.FILE_EXISTS: (Parameter.PATH,),
@@ -44,8 +46,12 @@ PARAMETERS: Mapping[Condition, tuple[Parameter, ...]] = {
     Condition.TAG_EXISTS: (Parameter.NAME,),
     Condition.VERDICT_PASS: (Parameter.PATH,),
 }
-"""The parameters of conditions; the others have none. `GLOBS` are one or more."""
+"""The parameters of conditions; the others have none. `GLOBS` are one or more, `OPTIONS` any."""
 
+_OPTION = r"""(?x)
+    without=(?:old_tests|as_many|alarm|runner)(?:,(?:old_tests|as_many|alarm|runner))*
+    | new_tests=required | red=allowed
+"""
 
 SINCE_LAUNCH = frozenset({Condition.CHANGES_MADE, Condition.CHANGES_WITHIN, Condition.COMMITS_MADE})
 """The conditions that compare with the launch of their step."""
@@ -92,6 +98,8 @@ class Requirement(Record):
         given = self.parameters
         if Parameter.GLOBS in wanted and given:
             wanted = wanted * len(given)
+        if Parameter.OPTIONS in wanted and given:
+            wanted = (*wanted[:-1], *(Parameter.OPTIONS for _ in given[1:]))
         if len(given) != len(wanted):
             return f"write `{usage(self.condition)}`"
         for kind, value in zip(wanted, given, strict=True):
@@ -129,6 +137,10 @@ def _parameters(condition: Condition, text: str) -> tuple[str, ...]:
         words = tuple(shlex.split(text))
     except ValueError as error:
         raise ConditionError("PB-COND-UNKNOWN", f"{first_line(text, 60)}: {error}") from error
+    if condition is Condition.PROVED:
+        options = [word for word in words if re.fullmatch(_OPTION, word)]
+        check = [word for word in words if word not in options]
+        return (*([check[0] if len(check) == 1 else shlex.join(check)] if check else []), *options)
     if len(words) > 1 and PARAMETERS.get(condition) == (Parameter.CHECK,):
         return (shlex.join(words),)  # the shell has taken the quotes around `cli make test`
     return words
@@ -140,6 +152,8 @@ def flaw_of(kind: Parameter, value: str) -> str:
         return globs.flaw(value)
     if not value.strip():
         return "is empty"
+    if kind is Parameter.OPTIONS:
+        return "" if re.fullmatch(_OPTION, value) else "is no option of `proved`"
     if kind is Parameter.NAME and re.search(_NO_REF, value):
         return "is not a name that git allows"
     return "" if kind is Parameter.TEXT or value.isprintable() else "contains a control character"

@@ -37,6 +37,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
 }
 """The keys that 1.1 and 1.2 add, by the thing that has them."""
 
+_NEWEST_CONDITION = "`proved`"
 _LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})
 _CONDITIONS = ("preconditions", "postconditions")
 
@@ -48,7 +49,8 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
     version = data.get("version")
     if version in VERSIONS[:-1]:
         for path, word, key in _uses(data):
-            needed = NEWEST if path[-1] in NEWEST_KEYS else SECOND
+            newest = path[-1] in NEWEST_KEYS or word == _NEWEST_CONDITION
+            needed = NEWEST if newest else SECOND
             if version == needed:
                 continue
             message = f"{word} needs version {needed}"

@@ -306,6 +306,9 @@ def _json(value: object) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+_PROVED = ("new_tests", "red")
+
+
 def _conditions(data: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(map(_condition, data.get(key, ())))
 
@@ -321,6 +324,10 @@ def _parameters(value: Any) -> tuple[str, ...]:
     match value:
         case str():
             return (value,)
+        case {"check": check}:
+            without = ",".join(value.get("without", ()))
+            options = {"without": without, **{key: value.get(key, "") for key in _PROVED}}
+            return (check, *(f"{key}={word}" for key, word in options.items() if word))
         case dict():
             return (value["path"], value["text"])
         case _:

@@ -29,6 +29,7 @@ _VALUED = {
     "verdict_pass": "verdict_pass: review.md",
     "command_succeeds": "command_succeeds: test",
     "command_fails": "command_fails: test",
+    "proved": "proved: test",
     "changes_made": "changes_made: src/**",
     "changes_within": "changes_within: [src/**, tests/**]",
 }

@@ -167,7 +167,9 @@ class ComposedRuns:
     ) -> Run:
         sides = {"code": code, "witnesses": witnesses, "without": without}
         tree = self.sides.composed(**sides)
-        run, _ = self._runs.of(tree, label, alarm, lambda: self.sides.composed(**sides, alarm=alarm))
+        run, _ = self._runs.of(
+            tree, label, alarm, lambda: self.sides.composed(**sides, alarm=alarm)
+        )
         self._made.append((tree, run))
         if keep:
             self._runs.keep(tree, run)

@@ -97,8 +97,8 @@ def _verdict(case: TestCase) -> tuple[str, Verdict]:
     if not group and failed:
         group, name = name, ""
     function = re.sub(_PARAMETERS, "", name)
-    retried = any(each.tag in _RERUN for each in case._elem)  # noqa: SLF001 - not in its interface
-    file = str(case._elem.get("file") or "")  # noqa: SLF001
+    retried = any(each.tag in _RERUN for each in case._elem)
+    file = str(case._elem.get("file") or "")
     if failed:
         said = str(failed[0].message or failed[0].text or "")
         message = first_line(said, _SAID)

@@ -277,7 +277,10 @@ def _blocks(pattern: str, text: bytes) -> list[tuple[bool, bytes]]:
 
 def _is_own(pattern: str, block: bytes) -> bool:
     header = re.match(rb"[ \t]*\[{1,2}[ \t]*([^\]\n]+?)[ \t]*\]", block)
-    return header is not None and re.fullmatch(pattern, header[1].decode("utf-8", "replace")) is not None
+    return (
+        header is not None
+        and re.fullmatch(pattern, header[1].decode("utf-8", "replace")) is not None
+    )
 
 
 def _ended(text: bytes) -> bytes:

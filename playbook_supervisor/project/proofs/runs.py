@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import ConditionError, PlaybookError
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project.proofs.proving import status_of
 from playbook_supervisor.project.proofs.reports import Verdict, read_reports
 from playbook_supervisor.project.proofs.rooms import Reporting, run_at, run_in_room
 from playbook_supervisor.project.settings.checks import Checking, duration, key
-from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
+from playbook_supervisor.project.settings.config import CheckSpec, Config
 from playbook_supervisor.system.disk import files
 
 if TYPE_CHECKING:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 CLI = "cli"
 """The first word of a check that is a program of its own."""
+NOT_STARTED = (126, 127)
+"""The exit statuses of shells, `env` and the like for a program that they cannot start (POSIX)."""
 CAP = 1_000_000
 """Bytes of a check's output that are kept."""
 
