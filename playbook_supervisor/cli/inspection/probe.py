@@ -39,7 +39,8 @@ def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> 
                 qa_plan_exists qa_verdict_pass pr_created tasks_done git_clean
                 file_exists=PATH file_contains="PATH TEXT" verdict_pass=PATH
                 branch_exists=NAME tag_exists=NAME command_succeeds=CHECK
-                command_fails=CHECK changes_made=GLOB changes_within=GLOB commits_made
+                command_fails=CHECK proved=CHECK changes_made=GLOB changes_within=GLOB
+                commits_made
     Triggers:   agreement_breaking verdict_fail
 
     \b

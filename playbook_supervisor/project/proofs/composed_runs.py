@@ -165,11 +165,12 @@ class ComposedRuns:
         keep: bool = False,
         without: frozenset[str] = frozenset(),
     ) -> Run:
-        sides = {"code": code, "witnesses": witnesses, "without": without}
-        tree = self.sides.composed(**sides)
-        run, _ = self._runs.of(
-            tree, label, alarm, lambda: self.sides.composed(**sides, alarm=alarm)
-        )
+        def composed(alarm: Alarm | None = None) -> str:
+            sides = self.sides
+            return sides.composed(code=code, witnesses=witnesses, alarm=alarm, without=without)
+
+        tree = composed()
+        run, _ = self._runs.of(tree, label, alarm, lambda: composed(alarm))
         self._made.append((tree, run))
         if keep:
             self._runs.keep(tree, run)

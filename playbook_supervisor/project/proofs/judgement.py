@@ -126,11 +126,12 @@ class TestSources:
         before = self.functions(path, 0).get(name)
         now = self.functions(path, 1).get(name) or self._named.get(concern.moved_to)
         if before is None and now is None:
-            old, new = self._texts.get(path, (b"", b""))
-            texts = [each.decode("utf-8", "replace").splitlines() for each in (old, new)]
+            sides = self._texts.get(path, (b"", b""))
+            old, new = (each.decode("utf-8", "replace") for each in sides)
         else:
-            texts = [each.text.splitlines() if each else [] for each in (before, now)]
-        yield from [*difflib.unified_diff(*texts, n=_AROUND, lineterm="")][2:]
+            old, new = (each.text if each else "" for each in (before, now))
+        changed = difflib.unified_diff(old.splitlines(), new.splitlines(), n=_AROUND, lineterm="")
+        yield from list(changed)[2:]
 
     def functions(self, path: str, side: int) -> Mapping[str, Function]:
         """The functions of a changed Python file, before (0) or now (1), by dotted name."""

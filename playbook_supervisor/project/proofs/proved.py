@@ -331,7 +331,7 @@ class _Case:
         yield from (f"  {line}" for line in changed)
 
     def _names_of_runner(self) -> list[str]:
-        """Lines of code by which it may know that it is tested, and files that load by themselves."""
+        """Lines of code that name the runner, and files that load by themselves."""
         runner, sides = self.runs.runner, self.runs.sides
         if runner is None or RUNNER in self.options.without:
             return []

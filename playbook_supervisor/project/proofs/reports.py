@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCase, TestSuite
 
@@ -76,7 +76,8 @@ def _suites(text: bytes) -> Iterator[TestSuite]:
         top = JUnitXml.fromstring(text)
     except (JUnitXmlError, SyntaxError, ValueError, LookupError, RecursionError) as error:
         raise _no_report(first_line(str(error), _SAID)) from error
-    waiting = [(each, 0) for each in ([top] if isinstance(top, TestSuite) else top)]
+    suites: list[Any] = [top] if top.__class__ is TestSuite else list(top)
+    waiting = [(each, 0) for each in suites]
     while waiting:
         suite, depth = waiting.pop(0)
         if depth > _DEEPEST:

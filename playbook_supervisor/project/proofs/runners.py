@@ -277,10 +277,8 @@ def _blocks(pattern: str, text: bytes) -> list[tuple[bool, bytes]]:
 
 def _is_own(pattern: str, block: bytes) -> bool:
     header = re.match(rb"[ \t]*\[{1,2}[ \t]*([^\]\n]+?)[ \t]*\]", block)
-    return (
-        header is not None
-        and re.fullmatch(pattern, header[1].decode("utf-8", "replace")) is not None
-    )
+    name = header[1].decode("utf-8", "replace") if header else ""
+    return re.fullmatch(pattern, name) is not None
 
 
 def _ended(text: bytes) -> bytes:
