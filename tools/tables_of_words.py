@@ -56,7 +56,7 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
         "verdict_pass": "the report has the verdict PASS",
         "command_succeeds": "the check ends with exit status 0",
         "command_fails": "the check runs and ends with another exit status",
-        "proved": "the check passes, and its tests from before agree (1.2): [proofs.md](proofs.md)",
+        "proved": "the check passes, and its tests from before agree with the code (1.2)",
         "changes_made": "a file that matches has changed since the launch",
         "changes_within": "no file that does not match has changed since the launch",
         "commits_made": "HEAD has moved forward since the launch; commits of sessions do not count",

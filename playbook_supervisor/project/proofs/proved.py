@@ -208,7 +208,8 @@ class _Case:
         ran = [each for each in base.tests.values() if each.ran]
         red = sum(each.failed > 0 for each in ran)
         was = f" ({red} of them failed then)" if red else ""
-        self.held.append(f"{counted(len(ran), 'test')} of the beginning agree{was}")
+        agree = "agrees" if len(ran) == 1 else "agree"
+        self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}")
         self._judge_new_tests(base.tests, now)
 
     def _concerns(self, base: Run, old: Run, now: Mapping[str, Verdict]) -> list[Concern]:
@@ -223,7 +224,8 @@ class _Case:
     def _disagreeing(self, found: Sequence[Concern], base: Run) -> str:
         ran = sum(each.ran for each in (base.tests or {}).values())
         lines = some([each.line for each in found], _NAMED)
-        return f"{len(found)} of {counted(ran, 'test')} of the beginning do not agree: {lines}"
+        disagree = "disagrees" if len(found) == 1 else "disagree"
+        return f"{len(found)} of {counted(ran, 'test')} of the beginning {disagree}: {lines}"
 
     def _refuse_staged(self, found: Sequence[Concern], base: Run) -> None:
         """Refuse what failed at the beginning and passes now because its test has changed."""

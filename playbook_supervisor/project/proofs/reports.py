@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCase
 
 from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.formats.sanitize import first_line
 
 Cause = Literal["", "assertion", "name", "other"]
 
-_DEEPEST = 100  # test suites in each other
 _SAID = 120  # characters of a message
 _DECLARATION = rb"<!(?:DOCTYPE|ENTITY)"
 _PARAMETERS = r"\[.*\]\Z"
@@ -61,29 +60,22 @@ def read_reports(texts: Iterable[bytes]) -> dict[str, Verdict]:
     """
     found: dict[str, Verdict] = {}
     for text in texts:
-        for suite in _suites(text):
-            for case in suite:
-                if isinstance(case, TestCase):
-                    name, verdict = _verdict(case)
-                    found[name] = _sum(found[name], verdict) if name in found else verdict
+        for case in _cases(text):
+            name, verdict = _verdict(case)
+            found[name] = _sum(found[name], verdict) if name in found else verdict
     return found
 
 
-def _suites(text: bytes) -> Iterator[TestSuite]:
+def _cases(text: bytes) -> Iterator[TestCase]:
+    """The test cases, in test suites or not: runners differ in that."""
     if re.search(_DECLARATION, text):
         raise _no_report("it declares entities")
     try:
         top = JUnitXml.fromstring(text)
     except (JUnitXmlError, SyntaxError, ValueError, LookupError, RecursionError) as error:
         raise _no_report(first_line(str(error), _SAID)) from error
-    suites: list[Any] = [top] if top.__class__ is TestSuite else list(top)
-    waiting = [(each, 0) for each in suites]
-    while waiting:
-        suite, depth = waiting.pop(0)
-        if depth > _DEEPEST:
-            raise _no_report("its test suites are nested too deeply")
-        yield suite
-        waiting += [(each, depth + 1) for each in suite.testsuites()]
+    for element in top._elem.iter("testcase"):
+        yield TestCase.fromelem(element)
 
 
 def _no_report(why: str) -> ConditionError:

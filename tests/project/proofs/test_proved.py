@@ -1,0 +1,329 @@
+"""`proved`: what an agent does to the tests, and what a check says of it then."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.git_repositories import git, put
+
+from playbook_supervisor.kernel.directives import Answer
+from playbook_supervisor.project.proofs.proved import Judgement, Options, judge
+from playbook_supervisor.project.proofs.questions import question
+from playbook_supervisor.project.settings.checks import Checking
+from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.git.tree import pinned_now, tree_id
+
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+UNITTEST = (sys.executable, "-m", "unittest", "-q")
+PROGRAMS = Config(allow=Bounds(cli=("**", "*")))
+
+WRONG, RIGHT = "def add(a, b):\n    return a - b\n", "def add(a, b):\n    return a + b\n"
+TESTS = """\
+from calc import add
+
+
+def test_add():
+    assert add(2, 3) == 5
+
+
+def test_zero():
+    assert add(0, 0) == 0
+"""
+CASES = """\
+import unittest
+from calc import add
+
+
+class TestAdd(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(add(2, 3), 5)
+"""
+
+DOUBLED = "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
+SELECTING = '[tool.pytest.ini_options]\naddopts = "-k zero"\n'
+ALL = Options()
+
+Change = Callable[[Path], object]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def project(tmp_path: Path, **files: str) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q")
+    for name, text in ({"calc.py": WRONG, "test_calc.py": TESTS} | files).items():
+        put(root, name, text)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "begin")
+    return root
+
+
+def judged(
+    root: Path,
+    change: Change,
+    argv: tuple[str, ...] = PYTEST,
+    options: Options = ALL,
+    said: list[str] | None = None,
+) -> Judgement:
+    pinned = pinned_now(root)
+    begun = tree_id(root, pinned)
+    change(root)
+    pinned = replace(pinned, tree=begun)
+    spec = CheckSpec("test", argv, 60, {}, CLEAN)
+    checking = Checking(say=(said if said is not None else []).append)
+    return judge(spec, options, root, PROGRAMS, checking, pinned)
+
+
+def fix(root: Path) -> None:
+    put(root, "calc.py", RIGHT)
+
+
+def test_an_honest_fix_is_proved_and_the_evidence_says_by_what(tmp_path: Path) -> None:
+    found = judged(project(tmp_path), fix)
+    assert found.answer is Answer.HELD, found
+    assert found.evidence.startswith("2 tests passed in ")
+    assert "a test that must fail did" in found.evidence
+    assert "2 tests of the beginning agree (1 of them failed then)" in found.evidence
+
+
+def test_a_second_look_makes_no_run(tmp_path: Path) -> None:
+    root, said = project(tmp_path), list[str]()
+    pinned = replace(pinned_now(root), tree=tree_id(root))
+    fix(root)
+    spec = CheckSpec("test", PYTEST, 60, {}, CLEAN)
+    first, again = (
+        judge(spec, ALL, root, PROGRAMS, Checking(say=lines.append), pinned)
+        for lines in (list[str](), said)
+    )
+    assert first == again
+    assert (first.answer, said) == (Answer.HELD, [])
+
+
+def test_new_tests_count_if_they_fail_with_the_code_of_the_beginning(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        put(root, "calc.py", RIGHT + "\n\ndef double(a):\n    return 2 * a\n")
+        put(
+            root,
+            "test_more.py",
+            "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n",
+        )
+
+    found = judged(project(tmp_path), change, options=Options(new_tests=True))
+    assert found.answer is Answer.HELD, found
+    assert "1 new or changed test: 1 failed with the code of the beginning" in found.evidence
+
+
+def test_required_new_tests_that_prove_nothing_are_refused(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        fix(root)
+        put(root, "test_more.py", "def test_nothing():\n    pass\n")
+
+    found = judged(project(tmp_path), change, options=Options(new_tests=True))
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, "")
+    assert "no new or changed test failed with the code of the beginning" in found.evidence
+
+
+def test_layout_and_comments_of_tests_are_no_question(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        fix(root)
+        put(root, "test_calc.py", "# tests\n" + TESTS.replace("== 5", "==    5"))
+
+    assert judged(project(tmp_path), change).answer is Answer.HELD
+
+
+def test_a_moved_test_is_no_question(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        fix(root)
+        put(root, "test_calc.py", TESTS.replace("def test_zero", "def test_nought"))
+
+    assert judged(project(tmp_path), change).answer is Answer.HELD
+
+
+REFUSED: dict[str, Change] = {
+    "nothing": lambda root: None,
+    "exit": lambda root: put(root, "calc.py", "import os\nos._exit(0)\n"),
+    "shadow": lambda root: put(root, "pytest/__main__.py", "raise SystemExit(0)\n"),
+    "exit at the end": lambda root: put(
+        root, "calc.py", WRONG + "import atexit, os\natexit.register(lambda: os._exit(0))\n"
+    ),
+}
+ASKED: dict[str, tuple[Change, str]] = {
+    "assertion": (
+        lambda root: put(root, "test_calc.py", TESTS.replace("== 5", "== -1")),
+        "test_calc::test_add: changed",
+    ),
+    "deleted": (
+        lambda root: put(
+            root,
+            "test_calc.py",
+            TESTS.partition("def test_zero")[0].partition("def test_add")[0]
+            + "def test_z():\n    pass\n",
+        ),
+        "test_calc::test_add: removed",
+    ),
+    "skipped": (
+        lambda root: put(
+            root,
+            "test_calc.py",
+            "import pytest\n\n\n"
+            + TESTS.replace("def test_add", "@pytest.mark.skip\ndef test_add"),
+        ),
+        "test_calc::test_add: changed",
+    ),
+    "expected to fail": (
+        lambda root: put(
+            root,
+            "test_calc.py",
+            "import pytest\n\n\n"
+            + TESTS.replace("def test_add", "@pytest.mark.xfail\ndef test_add"),
+        ),
+        "test_calc::test_add: changed",
+    ),
+    "selected": (
+        lambda root: put(root, "pytest.ini", "[pytest]\naddopts = -k test_zero\n"),
+        "test_calc::test_add: same test, changed surroundings",
+    ),
+    "selected in a shared file": (
+        lambda root: put(root, "pyproject.toml", SELECTING),
+        "test_calc::test_add: same test, changed surroundings",
+    ),
+    "forced": (
+        lambda root: put(
+            root,
+            "conftest.py",
+            (
+                "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\n"
+                "def pytest_runtest_makereport(item, call):\n"
+                "    result = yield\n    result.get_result().outcome = 'passed'\n"
+            ),
+        ),
+        "test_calc::test_add: same test, changed surroundings",
+    ),
+    "code that names its runner": (
+        lambda root: put(root, "calc.py", RIGHT + "\n\ndef under_test():\n    import pytest\n"),
+        "calc.py:6: import pytest",
+    ),
+    "a file that loads by itself": (
+        lambda root: put(root, "sitecustomize.py", ""),
+        "sitecustomize.py: new, and it may load by itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("cheat", REFUSED)
+def test_a_cheat_that_leaves_the_tests_alone_is_refused(tmp_path: Path, cheat: str) -> None:
+    found = judged(project(tmp_path), REFUSED[cheat])
+    assert found.answer in (Answer.NOT_HELD, Answer.ERROR), found
+    assert not found.asked
+
+
+@pytest.mark.parametrize("cheat", ASKED)
+def test_a_change_of_what_the_tests_say_is_a_question(tmp_path: Path, cheat: str) -> None:
+    change, line = ASKED[cheat]
+    root = project(tmp_path)
+    found = judged(root, change)
+    assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, True), found
+    assert line in question(root, found.asked)
+
+
+def test_a_forged_result_of_each_test_is_found_by_one_that_must_fail(tmp_path: Path) -> None:
+    forged = (
+        "import sys\n\nfor name, module in list(sys.modules.items()):\n"
+        "    if name == '_py' + 'test.reports':\n"
+        "        module.TestReport.from_item_and_call = classmethod(\n"
+        "            lambda cls, item, call: cls(item.nodeid, item.location, {}, 'passed', None,\n"
+        "                                        call.when, [], 0.0, 0.0, 0.0))\n"
+    )
+    found = judged(project(tmp_path), lambda root: put(root, "calc.py", WRONG + forged))
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
+    assert "a test of ours that must fail was not reported as failed" in found.evidence
+
+
+def test_parts_are_left_out_by_name_and_the_evidence_says_so(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    options = Options(frozenset({"alarm", "old_tests", "as_many"}))
+    found = judged(root, ASKED["deleted"][0], options=options)
+    assert found.answer is Answer.HELD
+    assert "without old_tests, as_many, alarm" in found.evidence
+
+
+def test_tests_that_failed_at_the_beginning_may_fail_if_that_is_allowed(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        put(root, "other.py", "VALUE = 1\n")
+
+    root = project(tmp_path)
+    assert judged(root, change).answer is Answer.NOT_HELD
+    found = judged(root, lambda root: put(root, "more.py", ""), options=Options(red=True))
+    assert found.answer is Answer.HELD, found
+    assert "1 failed as at the beginning" in found.evidence
+
+
+def test_without_tests_of_the_beginning_the_evidence_says_so(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        put(root, "calc.py", RIGHT)
+        put(root, "test_calc.py", TESTS)
+
+    root = project(tmp_path)
+    git(root, "rm", "-q", "-r", ".")
+    found = judged(root, change)
+    assert found.answer is Answer.HELD, found
+    assert "no test is known from the beginning" in found.evidence
+
+
+# ── other runners ───────────────────────────────────────────────────────────────────────────
+
+
+def test_where_only_the_exit_status_is_known_the_tests_of_the_beginning_decide(
+    tmp_path: Path,
+) -> None:
+    root = project(tmp_path, **{"test_calc.py": CASES})
+    found = judged(root, fix, UNITTEST)
+    assert found.answer is Answer.HELD, found
+    assert "only the exit status is known" in found.evidence
+    assert "the tests of the beginning agree" in found.evidence
+
+
+@pytest.mark.parametrize("text", [CASES.replace(", 5", ", -1"), ""])
+def test_changed_tests_are_a_question_there_too(tmp_path: Path, text: str) -> None:
+    root = project(tmp_path, **{"test_calc.py": CASES})
+    put(root, "test_other.py", CASES.replace("add(2, 3), 5", "add(0, 0), 0"))
+
+    found = judged(root, lambda root: put(root, "test_calc.py", text or "VALUE = 1\n"), UNITTEST)
+    assert found.asked, found
+    assert "test_calc.py: changed" in question(root, found.asked)
+
+
+@pytest.mark.parametrize(
+    "code", ["import os\nos._exit(0)\n", WRONG + "import unittest\nunittest.TestCase.run = print\n"]
+)
+def test_code_that_ends_the_run_is_refused_there_too(tmp_path: Path, code: str) -> None:
+    root = project(tmp_path, **{"test_calc.py": CASES})
+    found = judged(root, lambda root: put(root, "calc.py", code), UNITTEST)
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_node_is_asked_for_a_report(tmp_path: Path) -> None:
+    tests = (
+        "const test = require('node:test');\nconst assert = require('node:assert');\n"
+        "test('adds', () => assert.strictEqual(require('./add.js')(2, 3), 5));\n"
+    )
+    root = project(
+        tmp_path, **{"add.js": "module.exports = (a, b) => a - b;\n", "add.test.js": tests}
+    )
+    argv = (shutil.which("node") or "node", "--test")
+    right = "module.exports = (a, b) => a + b;\n"
+    found = judged(root, lambda root: put(root, "add.js", right), argv)
+    assert found.answer is Answer.HELD, found
+    assert "a test that must fail did; 1 test of the beginning agrees" in found.evidence
+    cheat = judged(root, lambda root: put(root, "add.js", "process.exit(0);\n"), argv)
+    assert cheat.answer is not Answer.HELD, cheat
