@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCase
 
@@ -74,8 +74,9 @@ def _cases(text: bytes) -> Iterator[TestCase]:
         top = JUnitXml.fromstring(text)
     except (JUnitXmlError, SyntaxError, ValueError, LookupError, RecursionError) as error:
         raise _no_report(first_line(str(error), _SAID)) from error
+    case: Any = TestCase  # its own loop over cases needs suites
     for element in top._elem.iter("testcase"):
-        yield TestCase.fromelem(element)
+        yield case.fromelem(element)
 
 
 def _no_report(why: str) -> ConditionError:

@@ -87,6 +87,11 @@ def fix(root: Path) -> None:
     put(root, "calc.py", RIGHT)
 
 
+def fixed(root: Path) -> Path:
+    fix(root)
+    return root
+
+
 def test_an_honest_fix_is_proved_and_the_evidence_says_by_what(tmp_path: Path) -> None:
     found = judged(project(tmp_path), fix)
     assert found.answer is Answer.HELD, found
@@ -162,12 +167,7 @@ ASKED: dict[str, tuple[Change, str]] = {
         "test_calc::test_add: changed",
     ),
     "deleted": (
-        lambda root: put(
-            root,
-            "test_calc.py",
-            TESTS.partition("def test_zero")[0].partition("def test_add")[0]
-            + "def test_z():\n    pass\n",
-        ),
+        lambda root: put(root, "test_calc.py", "def test_other():\n    pass\n"),
         "test_calc::test_add: removed",
     ),
     "skipped": (
@@ -213,7 +213,7 @@ ASKED: dict[str, tuple[Change, str]] = {
         "calc.py:6: import pytest",
     ),
     "a file that loads by itself": (
-        lambda root: put(root, "sitecustomize.py", ""),
+        lambda root: put(fixed(root), "sitecustomize.py", ""),
         "sitecustomize.py: new, and it may load by itself",
     ),
 }
