@@ -65,7 +65,10 @@ def faults(schema: Schema, path: Path) -> Iterator[Fault]:
     """The faults of the value at the path, and of all in it."""
     schema = resolved(schema)
     if "if" in schema:
-        yield from faults(schema["then"], path)
+        may_be_text = schema["if"]["type"] == "object" and "enum" not in resolved(schema["else"])
+        for fault in faults(schema["then"], path):
+            is_text = may_be_text and (fault.path, fault.value) == (path, "odd")
+            yield fault._replace(value=["odd"], allowed=()) if is_text else fault
         for fault in faults({"type": "string", **resolved(schema["else"])}, path):
             is_list = schema["if"]["type"] == "array" and isinstance(fault.value, list)
             yield fault._replace(value={"odd": "odd"}) if is_list else fault

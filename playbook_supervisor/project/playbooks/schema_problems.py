@@ -34,6 +34,7 @@ _VALUED = {
     "changes_within": "changes_within: [src/**, tests/**]",
 }
 """The conditions that need a value, each with an example."""
+_A_CONDITION = "git_clean"  # among the words of any list of conditions
 
 
 def explain(
@@ -120,7 +121,8 @@ def _not_allowed(
 ) -> Iterator[Problem]:
     if not isinstance(instance, str):
         return  # its type is already reported
-    valued = _VALUED if _kind(path) == "condition" else {}
+    is_condition = _kind(path) == "condition" and _A_CONDITION in schema["enum"]
+    valued = _VALUED if is_condition else {}
     if instance in valued:
         guidance = f"Write `{valued[instance]}`, for example."
         yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)

@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from playbook_supervisor.project.proofs.reports import Verdict, read_reports
 from playbook_supervisor.project.proofs.rooms import Reporting, run_at, run_in_room
 from playbook_supervisor.project.settings.checks import Checking, duration, key
 from playbook_supervisor.project.settings.config import CheckSpec, Config
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import files
 
 if TYPE_CHECKING:
