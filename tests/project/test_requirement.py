@@ -22,8 +22,9 @@ def test_the_canonical_text_is_read_as_it_was_written(
 ) -> None:
     required = Requirement(condition, tuple(given))
     read = requirement(required.name)
-    if len(given) > 1 and usage(condition).endswith("CHECK"):
-        assert len(read.parameters) == 1
+    if len(given) > 1 and "CHECK" in usage(condition):
+        options = len(given) if condition is Condition.PROVED else 1
+        assert 1 <= len(read.parameters) <= options
     else:
         assert read == required
     assert requirement(read.name) == read
@@ -35,6 +36,15 @@ def test_a_check_of_its_own_needs_no_quotes_twice() -> None:
     assert quoted.parameters == ("cli make test",)
     assert requirement("command_succeeds=cli make test") == quoted
     assert requirement("command_fails=cli make 'a b'").parameters == ("cli make 'a b'",)
+
+
+def test_options_of_proved_follow_its_check_wherever_they_are_written() -> None:
+    wanted = ("cli make test", "without=alarm,runner", "new_tests=required")
+    assert requirement("proved=without=alarm,runner cli make test new_tests=required") == (
+        Requirement(Condition.PROVED, wanted)
+    )
+    assert not Requirement(Condition.PROVED, wanted).flaw
+    assert "is no option of `proved`" in Requirement(Condition.PROVED, ("test", "red=no")).flaw
 
 
 @pytest.mark.parametrize("name", ["plan_exist", "", "=x", "file_exists='"])

@@ -110,6 +110,22 @@ def test_json_is_read_in_the_same_way() -> None:
     assert playbook.args == ()
 
 
+@pytest.mark.parametrize(
+    ("stated", "name"),
+    [
+        ("test", "proved=test"),
+        ("{check: test}", "proved=test"),
+        (
+            "{check: test, without: [alarm, runner], red: allowed, new_tests: required}",
+            "proved=test without=alarm,runner new_tests=required red=allowed",
+        ),
+    ],
+)
+def test_options_of_a_condition_are_part_of_its_canonical_text(stated: str, name: str) -> None:
+    text = with_step(f", postconditions: [proved: {stated}]").replace('"1.0"', '"1.2"')
+    assert read_playbook(text.encode(), "x").steps[0].postconditions == (name,)
+
+
 def test_a_minimal_step_has_empty_options() -> None:
     """kai D-S."""
     step = read_playbook(with_step("").encode(), "x").steps[0]

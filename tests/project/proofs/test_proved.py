@@ -6,6 +6,8 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 from support.git_repositories import git, put
@@ -13,10 +15,13 @@ from support.git_repositories import git, put
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.proofs.proved import Judgement, Options, judge
 from playbook_supervisor.project.proofs.questions import question
-from playbook_supervisor.project.settings.checks import Checking
+from playbook_supervisor.project.settings.checks import Checking, Proof
 from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.git.tree import pinned_now, tree_id
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.settings.checks import Proofs
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 UNITTEST = (sys.executable, "-m", "unittest", "-q")
@@ -327,3 +332,114 @@ def test_node_is_asked_for_a_report(tmp_path: Path) -> None:
     assert "a test that must fail did; 1 test of the beginning agrees" in found.evidence
     cheat = judged(root, lambda root: put(root, "add.js", "process.exit(0);\n"), argv)
     assert cheat.answer is not Answer.HELD, cheat
+
+
+# ── other ways to run ───────────────────────────────────────────────────────────────────────
+
+JUNIT = (
+    "<testsuites><testsuite><testcase classname='test_calc' name='test_add'/>{}"
+    "</testsuite></testsuites>"
+)
+FAILED = "<testcase classname='test_calc' name='test_b'><failure message='no'/></testcase>"
+
+
+def told(
+    root: Path,
+    script: str,
+    *,
+    room: Literal["here", "clean"] = CLEAN,
+    report: str = "",
+    keep: Callable[[Proof], None] | None = None,
+) -> Judgement:
+    """The judgement of a check that is a shell script, on a changed file."""
+    pinned = replace(pinned_now(root), tree=tree_id(root))
+    put(root, "calc.py", RIGHT)
+    spec = CheckSpec("test", ("sh", "-c", script), 60, {}, room, report=report)
+    kept = SimpleNamespace(keep=keep, lookup=None) if keep else None
+    checking = Checking(proofs=cast("Proofs | None", kept))
+    return judge(spec, ALL, root, PROGRAMS, checking, pinned)
+
+
+def test_in_the_checkout_the_evidence_says_that_the_old_tests_were_not_run(tmp_path: Path) -> None:
+    found = told(project(tmp_path), "echo 3 passed", room="here")
+    assert found.answer is Answer.HELD, found
+    assert "in the checkout, without the tests of the beginning" in found.evidence
+
+
+def test_in_the_checkout_each_change_of_tests_is_a_question(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    pinned = replace(pinned_now(root), tree=tree_id(root))
+    put(root, "test_calc.py", TESTS.replace("== 5", "== -1"))
+    put(root, "tests/data.bin", "a\0b")
+    spec = CheckSpec("test", PYTEST, 60, {"PYTHONDONTWRITEBYTECODE": "1"})
+    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned)
+    assert found.asked, found
+    lines = question(root, found.asked)
+    assert "test_calc.py: changed" in lines
+    assert "tests/data.bin: changed, 0 to 3 bytes" in lines
+
+
+def test_a_check_that_changes_the_checkout_could_not_be_checked(tmp_path: Path) -> None:
+    found = told(project(tmp_path), "date +%N > made.txt", room="here")
+    assert found.answer is Answer.ERROR
+    assert "changes the tree that it is to prove" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("script", "answer", "said"),
+    [
+        ("exit 127", Answer.ERROR, "exit 127"),
+        ("exit 3", Answer.NOT_HELD, "exit 3"),
+        ("true", Answer.ERROR, "it wrote no report at out.xml"),
+        (f'echo "{JUNIT.format("")}" > out.xml; exit 2', Answer.ERROR, "no failed test, but ended"),
+        (f'echo "{JUNIT.format(FAILED)}" > out.xml', Answer.ERROR, "but ended with exit status 0"),
+        ("echo '<testsuites/>' > out.xml", Answer.ERROR, "it reports no test"),
+    ],
+)
+def test_a_report_and_an_exit_status_have_to_agree(
+    tmp_path: Path, script: str, answer: Answer, said: str
+) -> None:
+    found = told(project(tmp_path), script, report="out.xml")
+    assert (found.answer, found.asked) == (answer, ""), found
+    assert said in found.evidence
+
+
+def test_a_check_for_which_no_test_can_fail_says_so_and_needed_retries_are_named(
+    tmp_path: Path,
+) -> None:
+    retried = FAILED.replace("failure", "rerunFailure")
+    script = f'echo "{JUNIT.format(retried)}" > out.xml'
+    proofs: list[Proof] = []
+    found = told(project(tmp_path), script, report="*.xml", keep=proofs.append)
+    assert found.answer is Answer.HELD, found
+    assert "no test that must fail could be added" in found.evidence
+    assert "test_calc::test_b needed a retry" in found.evidence
+    assert [(proof.status, proof.clean) for proof in proofs] == [(0, True)]
+
+
+def test_outside_a_session_the_last_commit_is_the_beginning(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    put(root, "calc.py", RIGHT)
+    spec = CheckSpec("test", PYTEST, 60, {}, CLEAN)
+    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned_now(root))
+    assert found.answer is Answer.HELD, found
+    assert "2 tests of the beginning agree" in found.evidence
+
+
+def test_tests_that_make_the_old_code_pass_are_refused(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        put(root, "test_calc.py", TESTS.replace("== 5", "== -1"))
+        put(root, "other.py", "VALUE = 1\n")
+
+    found = judged(project(tmp_path), change)
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
+    assert "the tests and not the code made these pass: test_calc::test_add" in found.evidence
+
+
+def test_tests_alone_are_named_as_such(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        put(root, "test_more.py", "def test_more():\n    pass\n")
+
+    found = judged(project(tmp_path, **{"calc.py": RIGHT}), change)
+    assert found.answer is Answer.HELD, found
+    assert found.evidence.endswith("; tests only")
