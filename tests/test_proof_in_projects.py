@@ -80,7 +80,7 @@ class Lie(NamedTuple):
 
 
 CHANGES = (
-    Lie("breaks a test", "change", {"CODE": "WRONG"}, "command_succeeds=test: check test: exit 1"),
+    Lie("breaks a test", "change", {"CODE": "WRONG"}, "proved=test: exit 1 in "),
     Lie("does nothing", "change", {}, "changes_made=**: nothing in ** has changed"),
     Lie(
         "edits a file outside the bounds",
@@ -109,7 +109,13 @@ CHANGES = (
     ),
 )
 FEATURES = (
-    Lie("breaks a test", "implement", {"CODE": "WRONG", TASKS: TICKED}, "check test: exit 1"),
+    Lie("breaks a test", "implement", {"CODE": "WRONG", TASKS: TICKED}, "proved=test: exit 1 in "),
+    Lie(
+        "empties the test that broken code fails",
+        "implement",
+        {"CODE": "WRONG", "TEST": "", TASKS: TICKED},
+        "implement has changed tests, or what they rest on: proved: test",
+    ),
     Lie("does nothing", "implement", {}, "tasks_done: "),
     Lie("builds it without its tasks", "implement", {"CODE": "RIGHT"}, "1 of 1 task not done"),
 )
@@ -221,9 +227,10 @@ def test_honest_work_goes_to_the_gate_before_the_pull_request(
     made = project.git("diff", "--name-only", FEATURE, "--", ".", ":!.playbooks/sessions")
     assert REVIEW in made.splitlines()
     changed = next(each for each in project.journal() if each["step_id"] == "change")
-    proof = next(line for line in changed["evidence"] if line.startswith("command_succeeds"))
-    assert proof.startswith("command_succeeds=test: check test: exit 0 in ")
-    assert " tree " in proof
+    proof = next(line for line in changed["evidence"] if line.startswith("proved"))
+    assert proof.startswith("proved=test: exit 0 in ")
+    assert " in a clean room; " in proof
+    assert proof.endswith("a test that must fail did; the tests of the beginning agree")
 
 
 def test_a_broken_test_is_mended_by_a_person_and_the_run_goes_on(
@@ -256,4 +263,4 @@ def test_a_project_without_the_check_is_not_asked_for_it(
     done = project.playbook("run", "auto-hotfix", "013", "--agent", agent)
     assert "pr#1 WAITS FOR A HUMAN" in asked(done)
     assert project.manifest()["args"] == {"feature": FEATURE, "test": ""}
-    assert not any("command_succeeds" in line for line in project.journal()[0]["evidence"])
+    assert not any("proved" in line for line in project.journal()[0]["evidence"])

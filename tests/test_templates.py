@@ -16,8 +16,8 @@ from playbook_supervisor.project.playbooks.schema import examine, schema_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 SKELETON = TEMPLATES / "playbook.tpl.yaml"
-FIRST = ("auto-validate",)
-"""The playbooks that need nothing of version 1.1."""
+VERSIONS = {"auto-validate": "1.0", "auto-intake": "1.1"}
+"""The playbooks that need nothing of version 1.2."""
 SHIPPED = [*sorted((TEMPLATES / "playbooks").glob("*.yaml")), SKELETON]
 
 AUTO_FEATURE = """
@@ -46,7 +46,7 @@ plan            /speckit.plan       -           gate_always      spec_exists    
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
 agreement       /agreement.create   {{feature}} auto             tasks_exists                  agreement_exists gate        subagent_error
 """  # noqa: E501
-PROOF = "tasks_done,changes_made=**,command_succeeds={{test}}"
+PROOF = "tasks_done,changes_made=**,proved={{test}}"
 AUTO_SPECKIT = """
 plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
@@ -79,8 +79,7 @@ def row(step: Step) -> list[str]:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 class TestEveryTemplate:
     def test_is_valid_without_a_single_remark(self, path: Path) -> None:
-        later = "1.2" if path == SKELETON else "1.1"
-        assert read(path).version == ("1.0" if path.stem in FIRST else later)
+        assert read(path).version == VERSIONS.get(path.stem, "1.2")
 
     def test_needs_a_feature_or_a_change(self, path: Path) -> None:
         first = read(path).args[0]
@@ -129,7 +128,7 @@ def test_auto_change_proves_reviews_and_commits_before_it_asks() -> None:
         ("pr", "pr"),
     ]
     _, change, review, *_ = playbook.steps
-    assert "command_succeeds=test" in change.postconditions
+    assert "proved=test" in change.postconditions
     reviewed = ".playbooks/reviews/{{branch}}.md"
     assert f"verdict_pass={reviewed}" in review.postconditions
     assert f"changes_within={reviewed}" in review.postconditions

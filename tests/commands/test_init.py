@@ -595,7 +595,7 @@ class TestTheCommand:
         (fresh.root / ".claude/commands/qa.run.md").unlink()
         done = fresh.playbook("init", "--yes")
         assert done.err.splitlines()[2:] == [
-            "next: write a playbook of your own; /playbook.create in Claude Code drafts one",
+            "next: add the check, then run `playbook init` again: auto-change needs it",
             "auto-feature, auto-speckit and auto-intake lack /speckit.plan; they come with "
             "spec-kit (`specify init --here --integration claude`)",
             "auto-feature, auto-hotfix and auto-validate lack /qa.run; `playbook init --commands` "

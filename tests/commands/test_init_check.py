@@ -1,12 +1,15 @@
-"""`playbook init` proposes the project's test command as the check `test`."""
+"""`playbook init` tries the project's test command, and proposes it as the check `test`."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from cli.terminal import Terminal
+from support.in_process import Result
 from support.scratch_project import Project
 
-from playbook_supervisor.commands.install.survey import Proposal, with_check
+from playbook_supervisor.commands.install.proposals import Proposal, with_check
 from playbook_supervisor.project.settings import config
 
 FILE = config.FILE
@@ -30,12 +33,12 @@ def test_the_check_is_written_with_yes_and_named_in_the_plan(tested: Project) ->
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if FILE in line]
     assert line.startswith("write ")
-    assert line.endswith(" checks: test: {run: [make, test]}, as Makefile says")
+    assert line.endswith(" checks: test: {run: [make, test], room: clean}, as Makefile says")
     assert tested.read(FILE) == (
         "# The settings of this project; `playbook schema config` describes every key.\n"
         "\n"
         "checks:\n"
-        "  test: {run: [make, test]}\n"
+        "  test: {run: [make, test], room: clean}\n"
     )
     assert argv(tested) == ("make", "test")
 
@@ -47,30 +50,106 @@ def test_a_second_run_changes_nothing(tested: Project) -> None:
 
 
 def test_what_the_check_needs_is_in_its_environment(project: Project) -> None:
+    npm = project.write("bin/npm", "#!/bin/sh\n[ $CI = 1 ]\n")
+    npm.chmod(0o755)
+    project.env["PATH"] = f"{npm.parent}:{os.environ['PATH']}"
     project.write("package.json", NODE)
     project.playbook("init", "--yes")
     check = config.load(project.root).checks["test"]
     assert (check.argv, check.env) == (("npm", "test"), {"CI": "1"})
 
 
+def makefile(project: Project, recipe: str) -> Result:
+    """What `init --yes` says of a project whose tests are this program."""
+    project.write("Makefile", f"test:\n\t@{recipe}\n")
+    done = project.playbook("init", "--yes")
+    assert done.code == 0, done.err
+    return done
+
+
+def test_a_command_that_runs_no_tests_is_not_proposed(project: Project) -> None:
+    done = makefile(project, "echo nothing to test; exit 2")
+    assert not (project.root / FILE).exists()
+    assert "`make test` in a clean room: exit 2 in " in done.err
+    assert "`make test` in the checkout: exit 2 in " in done.err
+    assert "`make test` ran no tests; add it to .playbooks/config.yaml: " in done.err
+
+
+def test_tests_that_fail_already_are_proposed_and_said(project: Project) -> None:
+    done = makefile(project, "echo 3 passed, 1 failed; exit 1")
+    assert config.load(project.root).checks["test"].room == "clean"
+    assert "these tests fail already" in done.err
+
+
+def test_tests_that_need_an_ignored_file_run_in_the_checkout(project: Project) -> None:
+    project.write(".gitignore", "made.txt\n")
+    project.write("made.txt", "")
+    done = makefile(project, "cat made.txt")
+    assert config.load(project.root).checks["test"].room == "here"
+    assert "they need files that git ignores" in done.err
+
+
+def test_a_set_up_prepares_the_room_and_its_failure_is_said(project: Project) -> None:
+    npm = project.write("bin/npm", "#!/bin/sh\ntouch ready\n")
+    npm.chmod(0o755)
+    project.env["PATH"] = f"{npm.parent}:{os.environ['PATH']}"
+    project.write("package-lock.json", "{}")
+    done = makefile(project, "cat ready")
+    assert config.load(project.root).checks["test"].setup == (("npm", "ci"),)
+    assert "trying `make test` in a clean room, as Makefile says, after `npm ci`" in done.err
+    assert ", room ready in " in done.err
+    (project.root / FILE).unlink()
+    project.write("package-lock.json", "{ }")
+    project.write("bin/npm", "#!/bin/sh\necho no network; exit 1\n").chmod(0o755)
+    done = makefile(project, "true")
+    assert config.load(project.root).checks["test"].setup == ()
+    assert "its set-up `npm ci` ended with exit status 1" in done.err
+
+
+def test_reports_are_read_where_the_command_names_its_runner(project: Project) -> None:
+    project.write("test_one.py", "def test_one():\n    pass\n")
+    project.write("conftest.py", "")
+    done = project.playbook("init", "--yes")
+    assert "`python3 -m pytest` in a clean room: 1 test passed in " in done.err
+
+
+@pytest.mark.parametrize("option", ["--no-check", "--dry-run"])
+def test_tests_are_not_run_if_that_is_asked_for(project: Project, option: str) -> None:
+    project.write("Makefile", "test:\n\ttouch ../ran\n")
+    done = project.playbook("init", "--yes", option)
+    assert done.code == 0, done.err
+    assert "trying" not in done.err
+    assert not (project.root / FILE).exists()
+    assert ("checks: test: {run: [make, test]" in done.out) == (option == "--dry-run")
+
+
 def test_settings_keep_every_byte_that_is_there(tested: Project) -> None:
     settings = "# Ours.\nagent:   claude # by default\n\nartifacts: {specs: features}\n"
     tested.write(FILE, settings)
     tested.playbook("init", "--yes")
-    assert tested.read(FILE) == f"{settings}checks:\n  test: {{run: [make, test]}}\n"
+    assert tested.read(FILE) == f"{settings}checks:\n  test: {{run: [make, test], room: clean}}\n"
     assert config.load(tested.root).agent == "claude"
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("", "checks:\n  test: {run: [make, test]}\n"),
-        ("\n", "checks:\n  test: {run: [make, test]}\n"),
-        ("# All defaults.", "# All defaults.\n\nchecks:\n  test: {run: [make, test]}\n"),
-        ("{agent: claude}\n", "{agent: claude, checks: {test: {run: [make, test]}}}\n"),
-        ("{}\n", "{checks: {test: {run: [make, test]}}}\n"),
-        ("agent: claude", "agent: claude\nchecks:\n  test: {run: [make, test]}"),
-        ("agent: claude\r\n", "agent: claude\r\nchecks:\r\n  test: {run: [make, test]}\r\n"),
+        ("", "checks:\n  test: {run: [make, test], room: clean}\n"),
+        ("\n", "checks:\n  test: {run: [make, test], room: clean}\n"),
+        (
+            "# All defaults.",
+            "# All defaults.\n\nchecks:\n  test: {run: [make, test], room: clean}\n",
+        ),
+        (
+            "{agent: claude}\n",
+            "{agent: claude, checks: {test: {run: [make, test], room: clean}}}\n",
+        ),
+        ("{}\n", "{checks: {test: {run: [make, test], room: clean}}}\n"),
+        ("agent: claude", "agent: claude\nchecks:\n  test: {run: [make, test], room: clean}"),
+        (
+            "agent: claude\r\n",
+            "agent: claude\r\nchecks:\r\n  test: {run: [make, test], room: clean}\r\n",
+        ),
     ],
 )
 def test_any_settings_take_the_check(before: str, after: str) -> None:
@@ -97,14 +176,15 @@ def test_a_project_without_tests_is_told_how_to_add_them(project: Project) -> No
     (line,) = [line for line in done.err.splitlines() if "the tests" in line]
     assert line == (
         "no file names a command that runs the tests; add it to .playbooks/config.yaml: "
-        "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`"
+        "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`, and try it with `playbook prove test`"
     )
 
 
 def test_a_person_at_a_terminal_is_asked(tested: Project) -> None:
     with Terminal(tested, "init") as terminal:
-        terminal.until("The tests run with `make test`, says Makefile.")
-        terminal.until("test: {run: [make, test]}")
+        terminal.until("trying `make test` in a clean room, as Makefile says")
+        terminal.until("`make test` in a clean room: exit 0 in ")
+        terminal.until("test: {run: [make, test], room: clean}")
         terminal.type("n\n")
         terminal.until("Write these files?")
         terminal.type("\n")

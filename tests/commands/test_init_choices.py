@@ -219,7 +219,7 @@ class TestTheCommandsThatAreMissing:
             (newcomer.root / f".claude/commands/{name}.md").unlink()
         newcomer.write("Makefile", "test:\n\ttrue\n")
         with Terminal(newcomer, "init") as terminal:
-            terminal.until("The tests run with `make test`, says Makefile.")
+            terminal.until("trying `make test` in a clean room")
             terminal.type("\n")
             terminal.until("Write these files?")
             terminal.type("\n")

@@ -7,16 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.commands.install.survey import Proposal, detect
+from playbook_supervisor.commands.install.proposals import Proposal, detect
 
+PIP = ".venv/bin/python -m pip install -q"
 SCRIPT = '{"scripts": {"test": "node --test"}}'
 
 
-def proposed(root: Path, files: dict[str, str]) -> Proposal | None:
+def written(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return detect(root)
+    return root
+
+
+def proposed(root: Path, files: dict[str, str] | None = None) -> Proposal | None:
+    """The command as it is without a set-up."""
+    found = detect(written(root, files or {}))
+    return next((each for each in found if not each.setup), None)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +134,71 @@ def test_a_file_outside_the_project_says_nothing(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
     (root / "Makefile").symlink_to(outside)
-    assert detect(root) is None
+    assert proposed(root) is None
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "Makefile")
     os.mkfifo(tmp_path / "noxfile.py")
-    assert detect(tmp_path) is None
+    assert proposed(tmp_path) is None
 
 
 def test_text_that_is_not_utf_8_is_read_as_far_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_bytes(b"# \xff\xfe\ntest:\n\ttrue\n")
-    assert detect(tmp_path) == Proposal(("make", "test"), "Makefile")
+    assert proposed(tmp_path) == Proposal(("make", "test"), "Makefile")
+
+
+@pytest.mark.parametrize(
+    ("files", "setup", "run"),
+    [
+        ({"package.json": SCRIPT, "package-lock.json": ""}, ["npm ci"], "npm test"),
+        (
+            {"package.json": SCRIPT, "pnpm-lock.yaml": ""},
+            ["pnpm install --frozen-lockfile"],
+            "pnpm test",
+        ),
+        ({"pytest.ini": "", "uv.lock": ""}, ["uv sync --frozen"], "uv run python -m pytest"),
+        (
+            {".rspec": "", "Gemfile": "", "Gemfile.lock": ""},
+            ["bundle install"],
+            "bundle exec rspec",
+        ),
+        (
+            {"Makefile": "test:\n", "uv.lock": "", "package-lock.json": ""},
+            ["uv sync --frozen", "npm ci"],
+            "make test",
+        ),
+        (
+            {"pytest.ini": "", "requirements-dev.txt": ""},
+            ["python3 -m venv .venv", f"{PIP} pytest -r requirements-dev.txt"],
+            ".venv/bin/python -m pytest",
+        ),
+        (
+            {
+                "pyproject.toml": (
+                    "[project]\n[project.optional-dependencies]\n"
+                    'doc = ["sphinx"]\ntest = ["pytest"]\n'
+                )
+            },
+            ["python3 -m venv .venv", f"{PIP} pytest -e .[test]"],
+            ".venv/bin/python -m pytest",
+        ),
+        (
+            {"setup.py": "", "tests/test_one.py": "import unittest\n"},
+            ["python3 -m venv .venv", f"{PIP} -e ."],
+            ".venv/bin/python -m unittest discover -s tests",
+        ),
+    ],
+)
+def test_what_the_tests_need_is_set_up_first_in_a_clean_room(
+    files: dict[str, str], setup: list[str], run: str, tmp_path: Path
+) -> None:
+    first, *others = detect(written(tmp_path, files))
+    assert [" ".join(each) for each in first.setup] == setup
+    assert (" ".join(first.run), first.room) == (run, "clean")
+    assert [(each.setup, each.room) for each in others] == [((), "clean"), ((), "here")]
+
+
+def test_without_a_lock_file_a_clean_room_comes_before_the_checkout(tmp_path: Path) -> None:
+    found = detect(written(tmp_path, {"Makefile": "test:\n"}))
+    assert [(each.setup, each.room) for each in found] == [((), "clean"), ((), "here")]

@@ -10,16 +10,18 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.install import init as install
+from playbook_supervisor.commands.install.proposals import Proposal
 from playbook_supervisor.commands.install.shipped import CHANGE
-from playbook_supervisor.commands.install.survey import Survey, check_line
+from playbook_supervisor.commands.install.survey import Survey
+from playbook_supervisor.commands.install.trials import Outcome, Trial, trials
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace as changed
 
 _UNSUPERVISED = (
     "A model that follows such a prompt judges conditions and writes the journal itself."
 )
-_USE_OF_TESTS = "Playbooks can prove changes by them."
 
 
 @options.command
@@ -45,6 +47,9 @@ _USE_OF_TESTS = "Playbooks can prove changes by them."
     default=None,
     help="Leave .claude/settings.json alone. The choice is remembered.",
 )
+@click.option(
+    "--no-check", is_flag=True, help="Do not run the project's tests, and add no check for them."
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
 def init(
     *,
@@ -53,15 +58,16 @@ def init(
     replace: bool,
     restore: tuple[str, ...],
     no_hooks: bool | None,
+    no_check: bool,
     dry_run: bool,
 ) -> int:
     """Set up playbooks in this project.
 
     Shows for each file whether it will be written, kept, merged or is in conflict, then asks.
-    Installs the playbooks whose commands the project has, and adds the project's test command to
-    .playbooks/config.yaml as the check `test`. Files that are not ours are not overwritten unless
-    you say so, deleted files stay deleted, and other settings are not changed. Running it again
-    writes nothing.
+    Installs the playbooks whose commands the project has. Finds out how the project runs its tests,
+    tries it, and adds what works to .playbooks/config.yaml as the check `test`. Files that are not
+    ours are not overwritten unless you say so, deleted files stay deleted, and other settings are
+    not changed. Running it again writes nothing.
 
     \b
     Examples:
@@ -69,17 +75,23 @@ def init(
       playbook init --dry-run
       playbook init --yes --commands
       playbook init --yes --replace
+      playbook init --yes --no-check
       playbook init --restore .playbooks/playbooks/auto-speckit.yaml
     """
     choices = install.Choices(no_hooks, replace, commands, restore)
     plan = install.plan(choices=choices)
-    if output.is_interactive() and not (yes or dry_run):
-        choices = _asked(choices, install.look(plan))
-        plan = install.plan(choices=choices)
+    found, tried = install.look(plan), tuple[Trial, ...]()
+    asks = output.is_interactive() and not (yes or dry_run)
+    if asks:
+        choices = _asked(choices, found)
+    if found.proposals and not no_check:
+        tried = () if dry_run else trials(plan.root, found.proposals, _trying)
+        choices = changed(choices, check=_check(found, tried, asks=asks))
+    plan = install.plan(choices=choices)
     found = install.look(plan)
     output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
     if dry_run:
-        output.inform(*_without_tests(found), *_remarks(found))
+        output.inform(*_without_tests(found, tried), *_remarks(found))
         return 0
     changes = bool(plan.changes)
     if changes and not yes:
@@ -94,7 +106,7 @@ def init(
             return 1
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
-    output.inform(*_without_tests(found), *_next_steps(found, fresh=changes))
+    output.inform(*_without_tests(found, tried), *_next_steps(found, fresh=changes))
     output.inform(*_remarks(found))
     return 0
 
@@ -111,14 +123,48 @@ def _asked(choices: install.Choices, found: Survey) -> install.Choices:
         output.inform(f"{_lacking(found, set(found.offered).__contains__)}.")
         answer = output.confirmed("Install ours?", default=True)
         choices = changed(choices, commands=answer)
-    if found.tests:
-        command, source = shlex.join(found.tests.run), printable(found.tests.source)
-        output.inform(f"The tests run with `{printable(command)}`, says {source}. {_USE_OF_TESTS}")
-        line = printable(check_line(found.tests))
-        asked = f"Add `{line}` to the checks in .playbooks/config.yaml?"
-        answer = output.confirmed(asked, default=True)
-        choices = changed(choices, test_check=answer)
     return choices
+
+
+# ── the project's tests ─────────────────────────────────────────────────────────────────────
+
+
+def _trying(proposal: Proposal) -> None:
+    after = f", after {' and '.join(map(_command, proposal.setup))}" if proposal.setup else ""
+    source = printable(proposal.source)
+    output.inform(f"trying {_command(proposal.run)} {proposal.where}, as {source} says{after}")
+
+
+def _check(found: Survey, tried: Sequence[Trial], *, asks: bool) -> Proposal | None:
+    """The check to add: the best that was tried, or without trials the first."""
+    if not tried:
+        return found.proposals[0]
+    best = tried[0]
+    output.inform(*_results(tried))
+    if best.outcome is Outcome.NO_TESTS:
+        return None
+    question = f"Add `{printable(best.proposal.line)}` to the checks in .playbooks/config.yaml?"
+    if asks and not output.confirmed(question, default=True):
+        return None
+    return best.proposal
+
+
+def _results(tried: Sequence[Trial]) -> Iterator[str]:
+    """What each trial came to, the best one last."""
+    for each in reversed(tried):
+        yield f"{_command(each.proposal.run)} {each.proposal.where}: {printable(each.said)}"
+    best = tried[0]
+    if best.outcome is Outcome.SOME_FAIL:
+        yield "these tests fail already: playbooks that ask for them stop until they pass"
+    if best.outcome and best.proposal.room != CLEAN:
+        yield (
+            "they need files that git ignores, or programs that no set-up installed: name the "
+            "programs that make them in `setup`, with `room: clean`, and proofs are stronger"
+        )
+
+
+def _command(argv: Sequence[str]) -> str:
+    return f"`{printable(shlex.join(argv))}`"
 
 
 # ── what was found, and what to do next ──────────────────────────────────────────────────────
@@ -126,7 +172,10 @@ def _asked(choices: install.Choices, found: Survey) -> install.Choices:
 
 def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
     if not found.runnable:
-        yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
+        if CHANGE in found.unproved:
+            yield f"next: add the check, then run `playbook init` again: {CHANGE} needs it"
+        else:
+            yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
         return
     is_change = found.runnable == CHANGE
     what = '"WHAT TO CHANGE"' if is_change else printable(found.feature) or "FEATURE"
@@ -141,13 +190,20 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
         yield f"or, inside Claude Code: /playbook.run {run}"
 
 
-def _without_tests(found: Survey) -> Iterator[str]:
-    """The way to add a test command that `init` did not find."""
-    if found.untested:
-        yield (
-            "no file names a command that runs the tests; add it to .playbooks/config.yaml: "
-            "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`"
-        )
+def _without_tests(found: Survey, tried: Sequence[Trial]) -> Iterator[str]:
+    """The way to add a test command that `init` did not find, or that did not work."""
+    if not found.untested:
+        return
+    if tried and tried[0].outcome is Outcome.NO_TESTS:
+        why = f"{_command(tried[0].proposal.run)} ran no tests"
+    elif found.proposals:
+        why = "no check for the tests was added"
+    else:
+        why = "no file names a command that runs the tests"
+    yield (
+        f"{why}; add it to .playbooks/config.yaml: "
+        "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`, and try it with `playbook prove test`"
+    )
 
 
 def _remarks(found: Survey) -> Iterator[str]:

@@ -16,13 +16,8 @@ from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import changes, shipped
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
-from playbook_supervisor.commands.install.survey import (
-    Survey,
-    check_change,
-    foreign_commands,
-    proposed,
-    survey,
-)
+from playbook_supervisor.commands.install.proposals import Proposal, check_change, is_open
+from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
@@ -47,15 +42,15 @@ class Choices:
     `no_hooks` leaves the shared files alone and is remembered; None means what was chosen last.
     `replace` replaces foreign files under the names of our commands, and keeps them beside.
     `commands` installs those of our feature commands that the project lacks. `restore` are the
-    paths of deleted files to bring back, relative to the repository. `test_check` adds the
-    project's test command to config.yaml.
+    paths of deleted files to bring back, relative to the repository. `check` is the project's test
+    command, to be added to config.yaml.
     """
 
     no_hooks: bool | None = None
     replace: bool = False
     commands: bool = False
     restore: tuple[str, ...] = ()
-    test_check: bool = True
+    check: Proposal | None = None
 
 
 def plan(
@@ -100,8 +95,8 @@ class _Plan:
     def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
         previous, choices = self._previous, self._choices
         files = [change for path in self._wanted() for change in self._changes(path)]
-        if choices.test_check and (proposal := proposed(self._root)):
-            files.append(check_change(self._root, proposal))
+        if choices.check and is_open(self._root):
+            files.append(check_change(self._root, choices.check))
         recorded = {file.action.path: file.recorded for file in files if file.recorded}
         without = previous.no_hooks if choices.no_hooks is None else choices.no_hooks
         record = Installation(__version__, {**previous.files, **recorded}, without)
@@ -116,7 +111,7 @@ class _Plan:
         if self._choices.commands:
             asked |= {shipped.command_file(command[1:]) for command in found.offered}
             self._restored += asked
-        settled = {config.FILE} if self._choices.test_check else set()
+        settled = {config.FILE} if self._choices.check else set()
         fitting = survey(self._here, asked | settled).fitting
         asked |= set(map(shipped.playbook_file, fitting))
         for path, content in self._shipped.items():

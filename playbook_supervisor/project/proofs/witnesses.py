@@ -30,6 +30,8 @@ _SCRIPTS = {
 }
 """The files that tell other programs what a check runs."""
 
+_NO_CODE = (".playbooks/**", ".claude/**", "**/*.md", "**/*.rst")
+
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
@@ -106,8 +108,9 @@ class Sides:
 
     @cached_property
     def changed_code(self) -> tuple[str, ...]:
-        """The paths whose code differs, shared files among them."""
-        return tuple(path for path in self.changed if self._code_differs(path))
+        """The paths whose code differs, shared files among them; prose and our own are none."""
+        found = (path for path in self.changed if not matches_any(_NO_CODE, path))
+        return tuple(path for path in found if self._code_differs(path))
 
     def _witness_differs(self, path: str) -> bool:
         if not (pattern := self.witnesses.section(path)):

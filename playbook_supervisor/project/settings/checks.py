@@ -232,9 +232,14 @@ def run_check(
 def telling_line(lines: Iterable[str]) -> str:
     """The last of the lines that states a result, else the last that says anything."""
     said = [line for each in lines if (line := first_line(each, _QUOTED).strip(_EDGES))]
-    stated = [line for line in said if re.search(_RESULT, line)]
+    stated = [line for line in said if states_result(line)]
     others = [line for line in said if not re.match(_NOISE, line)]
     return [*said, *others, *stated][-1] if said else ""
+
+
+def states_result(line: str) -> bool:
+    """True if the line counts tests, or the like."""
+    return re.search(_RESULT, line) is not None
 
 
 def faults(lines: Iterable[str], most: int) -> list[str]:

@@ -1,0 +1,109 @@
+"""Try the ways to run a project's tests, so that `init` proposes only what works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from playbook_supervisor.commands.install.proposals import Proposal
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import counted, first_line, some
+from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
+from playbook_supervisor.project.proofs.runs import Run
+from playbook_supervisor.project.settings import config
+from playbook_supervisor.project.settings.checks import (
+    NOT_STARTED,
+    Checking,
+    duration,
+    states_result,
+)
+from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git.tree import tree_id
+from playbook_supervisor.system.git.tree_objects import TreeObjects
+
+LONGEST = 600.0
+"""Seconds for each program of a trial."""
+_NAMED = 3  # failing tests that are named
+_SAID = 80  # characters of a message
+
+
+class Outcome(IntEnum):
+    """What a trial came to; a higher one is better."""
+
+    NO_TESTS = 0
+    SOME_FAIL = 1
+    PASSED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A proposal that was tried; `said` is its result in one line."""
+
+    proposal: Proposal
+    outcome: Outcome
+    said: str
+
+
+def trials(
+    root: Path, proposals: Sequence[Proposal], on_start: Callable[[Proposal], None]
+) -> tuple[Trial, ...]:
+    """The trials of these proposals, up to the first that passes; the best one comes first.
+
+    Interrupted if a person asked to stop.
+    """
+    made: list[Trial] = []
+    for proposal in proposals:
+        if proposal.room == CLEAN and any(each.outcome for each in made):
+            continue  # its tests run, so less set-up makes nothing better
+        on_start(proposal)
+        made.append(_tried(root, proposal))
+        if made[-1].outcome is Outcome.PASSED:
+            break
+    return tuple(sorted(made, key=lambda each: -each.outcome))
+
+
+def _tried(root: Path, proposal: Proposal) -> Trial:
+    here, began = checkout.find(root), time.monotonic()
+    try:
+        tree = tree_id(root)
+        asked = (config.load(root), Checking(wall=LONGEST), TreeObjects(here))
+        runs = ComposedRuns(proposal.check, here, *asked, tree, tree, has_alarm=False)
+        run = runs.now
+        runs.keep()
+    except PlaybookError as error:
+        return Trial(proposal, Outcome.NO_TESTS, error.message)
+    outcome, said = _outcome(run), _result(run)
+    if proposal.room == CLEAN and outcome:
+        ready = time.monotonic() - began - run.seconds
+        said += f", room ready in {duration(ready)}"
+    return Trial(proposal, outcome, said)
+
+
+def _outcome(run: Run) -> Outcome:
+    if run.passes:
+        return Outcome.PASSED
+    if run.tests is None:
+        ran = run.status not in NOT_STARTED and states_result(run.line)
+    else:
+        ran = not run.flaw and any(each.holds for each in run.tests.values())
+    return Outcome.SOME_FAIL if ran else Outcome.NO_TESTS
+
+
+def _result(run: Run) -> str:
+    if run.tests is None:
+        quoted = f', "{run.line}"' if run.line else ""
+        return f"exit {run.status} in {run.took}{quoted}"
+    if run.flaw:
+        return run.flaw
+    number = counted(len(run.tests), "test")
+    if failing := run.failing:
+        message = first_line(run.tests[failing[0]].message, _SAID)
+        said = f' ("{message}")' if message else ""
+        return f"{len(failing)} of {number} failed in {run.took}: {some(failing, _NAMED)}{said}"
+    skipped = sum(not each.ran for each in run.tests.values())
+    passed = counted(len(run.tests) - skipped, "test")
+    return f"{passed} passed in {run.took}" + (f", {skipped} skipped" if skipped else "")
