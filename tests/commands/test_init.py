@@ -27,6 +27,7 @@ MADE = [".playbooks/_index.yaml", ".playbooks/install.yaml"]
 SHIPPED = [
     ".claude/commands/playbook.abort.md",
     ".claude/commands/playbook.create.md",
+    ".claude/commands/playbook.goal.md",
     ".claude/commands/playbook.list.md",
     ".claude/commands/playbook.pause.md",
     ".claude/commands/playbook.resume.md",

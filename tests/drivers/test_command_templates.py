@@ -20,7 +20,7 @@ from playbook_supervisor.project.slash_commands import BUILTINS
 FOLDER = Path(__file__).parents[2] / "templates/commands"
 FILES = sorted(FOLDER.glob("*.md"))
 LOOP = ("playbook.run", "playbook.resume")
-TYPED = (*LOOP, "playbook.pause", "playbook.abort")
+TYPED = (*LOOP, "playbook.pause", "playbook.abort", "playbook.goal")
 READING = {"Read", "Glob", "Grep"}
 MENTIONED = re.compile(r"`playbook ([a-z]+)([^`]*)`")
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.hypothesis_strategies import data, keys, laid_out
 from support.scratch_project import Project
 
-from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, MARKER
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS, GOALS, MARK, MARKER
 from playbook_supervisor.drivers.claude_code.settings import (
     ALLOW,
     DENY,
@@ -328,6 +328,13 @@ class Client:
         file.write_text(f"{program}\n20260219-a7k\nclaude-session\n1\n{self.root}\n")
         return {"HOME": str(self.folder)} if home else {"XDG_STATE_HOME": str(state)}
 
+    def set_goal(self) -> dict[str, str]:
+        """A conversation with a goal; the variable that leads there."""
+        file = self.folder / "state" / GOALS / "1"
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+        return {"XDG_STATE_HOME": str(self.folder / "state")}
+
     def prompt(self, words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """What the hook says to words that are typed."""
         return self.fire("UserPromptSubmit", prompt=words, env=env)
@@ -374,7 +381,7 @@ def made(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("client").folder.mkdir()
 
 
-EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "ConfigChange", "SubagentStop"]
+EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "SessionStart", "ConfigChange", "SubagentStop"]
 
 
 def test_every_other_event_has_the_lines_of_one_of_these() -> None:
@@ -399,6 +406,13 @@ class TestWhereNoSessionIsBound:
         done = client.fire(event, path=client.program("bin"))
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         assert client.seen() == ""
+
+    @pytest.mark.parametrize("event", EVENTS)
+    def test_a_goal_is_for_the_end_of_a_turn_alone(self, client: Client, event: str) -> None:
+        program, goal = client.program("bin"), client.set_goal()
+        done = client.fire(event, path=program, env=goal)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (client.seen() != "") == (event == "Stop")
 
     def test_a_missing_program_does_not_matter(self, client: Client) -> None:
         """A teammate without `playbook` keeps a usable client."""

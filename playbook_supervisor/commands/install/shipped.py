@@ -26,7 +26,8 @@ PLAYBOOKS = (
 )
 """The shipped playbooks, the one that does most first."""
 COMMANDS = tuple(
-    f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")
+    f"playbook.{name}"
+    for name in ("run", "resume", "status", "list", "pause", "abort", "create", "goal")
 )
 """The shipped slash commands that belong to this program."""
 FEATURE_COMMANDS = ("agreement.create", "agreement.check", "qa.plan", "qa.run", "feature.pr")

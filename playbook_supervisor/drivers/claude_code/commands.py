@@ -1,4 +1,4 @@
-"""The commands that a person types: `/playbook.run`, `.resume`, `.pause`, `.abort`.
+"""The commands that a person types: `/playbook.run`, `.resume`, `.pause`, `.abort`, `.goal`.
 
 The client's hook brings the arguments as JSON, so no shell is involved. The session begins, or is
 released, before the model is asked.
@@ -231,6 +231,12 @@ def _recover(
         former.dismiss()
 
 
+def _goal(typed: TypedCommand) -> HookReply:
+    from playbook_supervisor.drivers.claude_code import goals  # few conversations have one
+
+    return goals.typed(typed.store.checkout, typed.words, typed.pid, interactive=typed.interactive)
+
+
 def _pause(typed: TypedCommand) -> HookReply:
     tree = _open_session(typed, typed.words[0] if typed.words else "")
     with binding.exclusive(tree.private):
@@ -269,6 +275,7 @@ _COMMANDS = {
     "playbook.resume": _resume,
     "playbook.pause": _pause,
     "playbook.abort": _abort,
+    "playbook.goal": _goal,
 }
 
 

@@ -71,6 +71,11 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         if payload.get("command_name") in ("playbook.pause", "playbook.abort"):
             authorization.require_client(environment, pid)
             return _released(known, pid)
+    if event == "Stop" and known is None:
+        from playbook_supervisor.drivers.claude_code import goals  # few conversations have one
+
+        if (reply := goals.stop(pid, payload, environment)) is not None:
+            return reply
     here = checkout.find(Path(folder))
     if event == "UserPromptExpansion":
         return _typed(here, pid, payload, environment)

@@ -10,6 +10,7 @@ import os
 
 MARKER = "playbook/bound"  # path in the git directory
 CLIENTS = "playbook/bound"  # path in the user's state folder, of a file for each client
+GOALS = "playbook/goals"  # path in the user's state folder, of a file for each client with a goal
 MARK = ": playbook-supervisor;"
 """The beginning of our hook entries' commands: a no-op for the shell, a mark for us."""
 

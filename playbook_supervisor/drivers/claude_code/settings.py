@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, MARKER
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS, GOALS, MARK, MARKER
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.formats.located import yaml_values
@@ -87,6 +87,9 @@ c=${{CLAUDE_PID:-$PPID}}; s=$s/{CLIENTS}/$c; b=$g/{MARKER}
 [ -f "$b" ] || b=$s; f=$b.told
 """
 """Looks in the git directory, and then for the client in the user's state folder."""
+_OR_A_GOAL = f"""\
+[ -f "$b" ] || {{ b=${{s%{CLIENTS}/*}}{GOALS}/$c; f=$b.told; }}
+"""
 # An empty file runs as a script that does nothing, and would let everything pass.
 _PROGRAM = """[ -x "$p" ] || p=playbook; [ -s "$p" ] || [ "$p" = playbook ] || p=\n"""
 _IF_BOUND = f"""\
@@ -134,13 +137,16 @@ def _unless_a_person(document: dict[str, object]) -> str:
     return f"""[ "$t" = "$c person" ] || {_print(document)}\n"""
 
 
-def _entry(*lines: str, closed: bool = False) -> dict[str, object]:
+_TIMEOUT = 30  # seconds
+_CHECKING = 7_200  # seconds: the checks of a goal have bounds of their own
+
+
+def _entry(*lines: str, closed: bool = False, timeout: int = _TIMEOUT) -> dict[str, object]:
     """A hook. `closed`: one that is killed, or that takes too long, refuses."""
-    hook = {"type": "command", "command": f"{''.join(lines)}exit 0", "timeout": _TIMEOUT}
+    hook = {"type": "command", "command": f"{''.join(lines)}exit 0", "timeout": timeout}
     return {**hook, "onFailure": "block"} if closed else hook
 
 
-_TIMEOUT = 30  # seconds
 _AGENTS = "Agent|Task|Skill|AskUserQuestion"
 _BOUND = (_FIND, _IF_BOUND, _CALL)
 _TYPED = _entry(
@@ -153,6 +159,9 @@ _TOOL, _SHELL = (
 )
 _CHANGE = _entry(*_BOUND, _WHOM, _unless_a_person(_block(_REFUSED)), closed=True)
 _TELLER = _entry(*_BOUND, _WHOM, _READ, _LEAVE_WORKERS, _TELL)
+_STOP = _entry(
+    *(_FIND, _OR_A_GOAL, _IF_BOUND, _CALL, _WHOM, _READ, _LEAVE_WORKERS, _TELL), timeout=_CHECKING
+)
 _WITNESS = _entry(*_BOUND)
 
 HOOKS: dict[str, tuple[str, dict[str, object]]] = {
@@ -163,7 +172,7 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "PostToolUseFailure": (_AGENTS, _WITNESS),
     "PostToolBatch": ("", _WITNESS),
     "PermissionRequest": ("*", _WITNESS),
-    "Stop": ("", _TELLER),
+    "Stop": ("", _STOP),
     "StopFailure": ("", _WITNESS),
     "SubagentStart": ("", _WITNESS),
     "SubagentStop": ("", _WITNESS),
