@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOST_LINES = 25
 _MOST_ITEMS = 3  # of a loop that are named because they failed
 _MOST_SHORT = 8
+_DEEPEST = 24  # blanks at the beginning of a line
 _MOST_CHANGED = 14  # lines about changed tests, where there is room for all `MOST_LINES`
 _WIDTH = 160  # characters of a line
 _LONGEST = 500  # characters of a line before it is wrapped
@@ -266,16 +267,22 @@ def _repository(context: GateContext) -> Iterator[str]:
 
 
 def _cut(line: str, width: int) -> str:
-    indent = "  " if line.startswith("  ") else ""
+    indent = _indent(line)
     return indent + first_line(line, max(width, _NARROWEST) - len(indent))
+
+
+def _indent(line: str) -> str:
+    """The blanks at its beginning: what a diff shows may be indented."""
+    blanks = line[: len(line) - len(line.lstrip(" "))]
+    return blanks[:_DEEPEST]
 
 
 def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
     """The lines, harmless, wrapped between words; what continues one is indented further."""
     width = max(width, _NARROWEST)
     for line in lines:
-        indent = "  " if line.startswith("  ") else ""
-        rest = one_line(line, _LONGEST)
+        indent = _indent(line)
+        rest = first_line(line, _LONGEST)
         while rest:
             room = width - len(indent)
             at = rest.rfind(" ", room // 4, room + 1) if len(rest) > room else len(rest)
@@ -287,8 +294,8 @@ def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _harmless(line: ContextLine) -> ContextLine:
-    indent = "  " if line.text.startswith("  ") else ""
-    return replace(line, text=indent + one_line(line.text, _LONGEST), name=first_line(line.name))
+    text = _indent(line.text) + first_line(line.text, _LONGEST)
+    return replace(line, text=text, name=first_line(line.name))
 
 
 def _fitting(lines: Sequence[_T], most: int, make: Callable[[str], _T]) -> list[_T]:
