@@ -1,4 +1,4 @@
-"""Agents that stage a proof inside the real client: none of them gets past the tests from before."""
+"""Agents that stage a proof inside the real client: none gets past the tests from before."""
 
 from __future__ import annotations
 
