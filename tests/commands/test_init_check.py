@@ -113,6 +113,30 @@ def test_reports_are_read_where_the_command_names_its_runner(project: Project) -
     assert "`python3 -m pytest` in a clean room: 1 test passed in " in done.err
 
 
+REPORT = "<testsuite><testcase classname='calc' name='adds'/></testsuite>"
+
+
+@pytest.mark.parametrize(
+    ("script", "report", "said"),
+    [
+        (
+            f'mkdir -p a/target/surefire-reports && echo "{REPORT}" > $_/a.xml',
+            True,
+            "1 test passed",
+        ),
+        ("echo 1 test passed", False, "exit 0 in "),
+    ],
+)
+def test_reports_that_a_program_writes_by_itself_are_named_if_it_does(
+    project: Project, script: str, *, report: bool, said: str
+) -> None:
+    project.write("mvnw", f"#!/bin/bash\n{script}\n").chmod(0o755)
+    done = project.playbook("init", "--yes")
+    assert f"`./mvnw test` in a clean room: {said}" in done.err
+    expected = "**/target/surefire-reports/*.xml" if report else ""
+    assert config.load(project.root).checks["test"].report == expected
+
+
 @pytest.mark.parametrize("option", ["--no-check", "--dry-run"])
 def test_tests_are_not_run_if_that_is_asked_for(project: Project, option: str) -> None:
     project.write("Makefile", "test:\n\ttouch ../ran\n")

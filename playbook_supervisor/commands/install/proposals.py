@@ -43,6 +43,7 @@ class Proposal:
     """`run` is an argv without a shell, `source` the file that says so; `env` is set for it.
 
     It runs in the checkout (`here`) or in a clean room, which the programs of `setup` prepare.
+    `report` are the JUnit XML files that it writes by itself.
     """
 
     run: tuple[str, ...]
@@ -50,10 +51,12 @@ class Proposal:
     env: Mapping[str, str] = field(default_factory=dict)
     setup: Programs = ()
     room: Where = CLEAN
+    report: str = ""
 
     @property
     def check(self) -> CheckSpec:
-        return CheckSpec(TEST, self.run, env=self.env, room=self.room, setup=self.setup)
+        spec = CheckSpec(TEST, self.run, env=self.env, room=self.room)
+        return replace(spec, setup=self.setup, report=self.report)
 
     @property
     def where(self) -> str:
@@ -69,6 +72,8 @@ class Proposal:
             said["room"] = CLEAN
         if self.setup:
             said["setup"] = self.setup[0] if len(self.setup) == 1 else self.setup
+        if self.report:
+            said["report"] = self.report
         return said
 
     @property
@@ -148,6 +153,12 @@ _SETUPS: Mapping[str, tuple[str, ...]] = {
 }
 """The programs that install what a lock file names. Go, Cargo and the like do so by themselves."""
 
+_REPORTS = {
+    **dict.fromkeys(("mvn", "./mvnw"), "**/target/surefire-reports/*.xml"),
+    **dict.fromkeys(("gradle", "./gradlew"), "**/build/test-results/**/*.xml"),
+}
+"""The reports that programs write without being asked."""
+
 _PYTHON = "python3"
 _VENV = ".venv/bin/python"
 _PIP = ("-m", "pip", "install", "-q")
@@ -182,6 +193,7 @@ def detect(root: Path) -> Iterator[Proposal]:
     named = next((found for rule in _RULES for found in rule(files)), None)
     if named is None:
         return
+    named = replace(named, report=_REPORTS.get(named.run[0], ""))
     if named.run[0] == _PYTHON and (setup := _virtual_environment(files, named.run[2])):
         yield replace(named, run=(_VENV, *named.run[1:]), setup=setup)
     elif setup := tuple(dict.fromkeys(_SETUPS[name] for name in files.all(*_SETUPS))):

@@ -21,6 +21,7 @@ from playbook_supervisor.project.settings.checks import (
     states_result,
 )
 from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.tree import tree_id
 from playbook_supervisor.system.git.tree_objects import TreeObjects
@@ -77,6 +78,8 @@ def _tried(root: Path, proposal: Proposal) -> Trial:
     except PlaybookError as error:
         return Trial(proposal, Outcome.NO_TESTS, error.message)
     outcome, said = _outcome(run), _result(run)
+    if proposal.report and run.tests is None:
+        proposal = replace(proposal, report="")  # it writes none here
     if proposal.room == CLEAN and outcome:
         ready = time.monotonic() - began - run.seconds
         said += f", room ready in {duration(ready)}"
