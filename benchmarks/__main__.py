@@ -127,6 +127,7 @@ def _measured(folder: Path) -> Iterator[Row]:
     yield from _hooks(folder / "hooks")
     yield from _worktrees(folder / "worktrees")
     yield from _tree(folder / "tree")
+    yield from _proofs(folder / "proofs")
     yield from _headless(folder / "headless")
     yield from _inbox(folder / "inbox")
     yield from _fleet(folder / "fleet")
@@ -239,6 +240,22 @@ def _tree(folder: Path) -> Iterator[Row]:
     for name, what in (("clean", "nothing changed"), ("new", "50 new files")):
         what = f"the id of a tree of 10,000 files, {what}, to `git status`"
         yield _beside(what, found[name], found[f"{name}_status"])
+
+
+def _proofs(folder: Path) -> Iterator[Row]:
+    """The condition `proved`, compared with the exit status of its check."""
+    folder.mkdir()
+    argv = [sys.executable, str(HERE / "proofs.py"), str(folder)]
+    said = subprocess.run(argv, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True).stdout
+    found: dict[str, float] = json.loads(said)
+    for name, what, bar in (
+        ("first", "of changed code, for the first time", 3.5),
+        ("code", "of changed code", 1.2),
+        ("both", "of changed code and tests", 2.5),
+    ):
+        ratio = found[name]
+        what = f"the proof {what}, to its check alone, processor"
+        yield Row(what, f"{ratio:.2f} ×", f"{bar:.1f} ×", ratio <= bar, "")
 
 
 def _headless(folder: Path) -> Iterator[Row]:
