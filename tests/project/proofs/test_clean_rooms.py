@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,8 @@ from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.settings.checks import Checking, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
-from playbook_supervisor.system.git.clean_room import MOST_ROOMS, rooms
+from playbook_supervisor.system.git import clean_room
+from playbook_supervisor.system.git.clean_room import MOST_ROOMS, remove_rooms, rooms
 
 SHELL = Config(allow=Bounds(cli=("sh",)))
 
@@ -352,6 +355,102 @@ def test_the_rooms_that_were_not_used_for_long_are_removed(root: Path) -> None:
         run(root, check("mkdir -p locked && chmod 500 locked", name=f"check-{number}"))
     kept = list(rooms().iterdir())
     assert len(kept) == MOST_ROOMS
+
+
+def names() -> set[str]:
+    """The checks that have a room."""
+    return {json.loads((room / "room.json").read_text())["check"] for room in rooms().iterdir()}
+
+
+def test_rooms_that_are_too_large_together_are_removed_the_oldest_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clean_room, "MOST_BYTES", 5_000_000)
+    for number in range(4):
+        run(root, check("head -c 2000000 /dev/urandom > big", name=f"check-{number}"))
+    assert names() == {"check-1", "check-2", "check-3"}
+
+
+def test_the_room_of_a_check_that_runs_is_not_removed(root: Path, tmp_path: Path) -> None:
+    run(root, check("true", name="idle"))
+    mark, go = tmp_path / "mark", tmp_path / "go"
+    one = started(root, f"touch {mark}; while [ ! -e {go} ]; do sleep 0.02; done; ls")
+    until(mark)
+    (gone,) = remove_rooms()
+    assert (gone.check, gone.repository) == ("idle", str(root / ".git"))
+    assert gone.shown.startswith(f"check idle of {root}, 0.")
+    go.touch()
+    assert one.wait() == 0
+    assert names() == {"test"}
+
+
+def test_rooms_whose_repository_is_gone_are_removed_by_the_next_check(
+    root: Path, tmp_path: Path
+) -> None:
+    other = with_a_commit(tmp_path / "other")
+    run(other, check("true", name="of-the-other"))
+    run(root, check("true", name="first"))
+    assert names() == {"of-the-other", "first"}
+    shutil.rmtree(other)
+    run(root, check("true"))
+    assert names() == {"first", "test"}
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"repository": 1, "check": 2, "size": Infinity}'])
+def test_a_room_whose_record_says_nothing_is_a_room_all_the_same(root: Path, record: str) -> None:
+    run(root, check("head -c 2000000 /dev/urandom > big"))
+    (room,) = rooms().iterdir()
+    (room / "room.json").write_text(record)
+    (gone,) = remove_rooms()
+    assert gone.shown.startswith(f"{room}, 2.")
+
+
+def test_a_check_whose_room_is_removed_before_it_begins_has_another(root: Path) -> None:
+    ended = threading.Event()
+
+    def removing() -> None:
+        while not ended.is_set():
+            remove_rooms()
+
+    other = threading.Thread(target=removing)
+    other.start()
+    try:
+        assert all(output(root, f"ls; true {number}") == ["a.txt"] for number in range(20))
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_a_room_outlives_the_worktree_that_used_it(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    put(tmp_path / "linked", "new.txt")
+    first = output(tmp_path / "linked", SHOW, INSTALL)
+    git(root, "worktree", "remove", "--force", str(tmp_path / "linked"))
+    assert output(root, f"{SHOW}; ls", INSTALL) == [first[1], "a.txt", "lib"]
+
+
+@pytest.fixture
+def small_disk(cache: Path) -> Iterator[None]:
+    cache.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(cache)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield
+    subprocess.run(["umount", "--lazy", str(cache)], check=True)
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("place", ["the tree", "set-up"])
+def test_a_full_disk_is_told_with_its_folder_and_the_cure(root: Path, place: str) -> None:
+    if place == "the tree":
+        (root / "big").write_bytes(os.urandom(6_000_000))
+    setup = () if place == "the tree" else ("head -c 6000000 /dev/urandom > big",)
+    with pytest.raises(StorageError, match="the disk is full on which ") as caught:
+        run(root, check("true", *setup))
+    assert str(rooms()) in caught.value.message
+    assert "playbook doctor --clean" in caught.value.guidance
+    (root / "big").unlink(missing_ok=True)
+    assert output(root, "ls") == ["a.txt"]
 
 
 def test_a_room_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:
