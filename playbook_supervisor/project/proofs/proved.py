@@ -21,6 +21,7 @@ from playbook_supervisor.project.proofs.judgement import Became, Concern, concer
 from playbook_supervisor.project.proofs.questions import keep_question
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout, git_process, tree
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
@@ -74,7 +75,7 @@ def judge(
 ) -> Judgement:
     """The answer for the files that are there now. The beginning is the tree of `pinned`, or that
     of the last commit. Errors of `tree_of`, `tree.require` and `run_in_room`."""
-    here = checkout.find(root)
+    here, checking = checkout.find(root), replace(checking, search_path=pinned.search_path)
     now = tree.tree_of(root, pinned)
     for each in now.unreadable:
         return Judgement(Answer.ERROR, f"could not be checked: {each.sentence}")

@@ -19,6 +19,7 @@ from playbook_supervisor.project.settings.checks import (
     run_check,
 )
 from playbook_supervisor.project.settings.config import CLEAN, CheckSpec, Config
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import NOW, Pinned
 from playbook_supervisor.system.git.tree import Tree, changes, tree_of
@@ -34,8 +35,8 @@ def prove(
 ) -> tuple[Proof, bool]:
     """The proof for the tree that is there now, and whether it was made before.
 
-    `pinned` says what belongs to the tree. With paths that cannot be read the tree is known only in
-    part, and its proof is not kept.
+    `pinned` says what belongs to the tree, and what PATH is in a clean room. With paths that cannot
+    be read the tree is known only in part, and its proof is not kept.
 
     A check with a clean room runs there, on the files of the tree alone.
 
@@ -44,6 +45,8 @@ def prove(
     ConditionError PB-COND-CHECK if it changes that, too, or has no exit status; errors of
     `tree_id` and `run_check`.
     """
+
+    checking = replace(checking, search_path=pinned.search_path)
 
     def made(tree: Tree) -> tuple[Proof, Tree]:
         if spec.room == CLEAN:

@@ -127,7 +127,7 @@ class Checking(Record):
     runs; what it returns is given each line to show it, and `say` to keep it. All processes of a
     check hold the `worker_file` and end with us; a check without one may leave processes behind.
     `wall` is the most seconds for each check. The values in `secrets` leave it neither in lines nor
-    in what it proves.
+    in what it proves. `search_path` is PATH in clean rooms; empty for ours.
     """
 
     proofs: Proofs | None = None
@@ -139,6 +139,7 @@ class Checking(Record):
     worker_file: Path | None = None
     wall: float | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    search_path: str = ""
 
 
 # ── which check ─────────────────────────────────────────────────────────────────────────────
@@ -195,7 +196,8 @@ def run_check(
     from playbook_supervisor.system.process.processes import Worker
 
     checking = checking or Checking()
-    admit_program(config, spec.argv, root, by="settings")
+    variables = {**(os.environ if environment is None else environment), **spec.env}
+    admit_program(config, spec.argv, root, by="settings", env=variables)
     deadline = min(wall for wall in (spec.timeout_seconds, checking.wall) if wall is not None)
     began = time.monotonic()
     output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)
@@ -211,7 +213,7 @@ def run_check(
         worker = Worker(
             spec.argv,
             cwd=root,
-            env={**(os.environ if environment is None else environment), **spec.env},
+            env=variables,
             worker_file=checking.worker_file,
             wall=deadline,
             cap=CAP,
