@@ -18,6 +18,7 @@ from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
 from playbook_supervisor.project.proofs.judgement import Became, Concern, concerns
+from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN
@@ -89,7 +90,13 @@ def judge(
         return judged.judgement
     finally:
         _keep_proof(spec, runs, checking)
-    if spec.room != CLEAN and tree.tree_id(root, pinned) != now.id:
+    if spec.room == CLEAN and spec.also_here:
+        proof, _ = prove(replace(spec, room="here"), root, config, checking, pinned=pinned)
+        if proof.status != 0:
+            said = f"in the checkout: {proof.evidence}; {case.so_far}"
+            return Judgement(Answer.NOT_HELD, said)
+        case.held.append("it passes in the checkout, too")
+    if (spec.room != CLEAN or spec.also_here) and tree.tree_id(root, pinned) != now.id:
         said = f"could not be checked: check {spec.name} changes the tree that it is to prove"
         return Judgement(Answer.ERROR, said)
     return Judgement(Answer.HELD, case.so_far)
@@ -108,7 +115,7 @@ def _keep_proof(spec: CheckSpec, runs: ComposedRuns, checking: Checking) -> None
         return
     now, at = runs.now, time.time_ns() // 1_000_000
     what = (runs.tree, now.status, now.seconds, now.line, at, checking.by, (), True)
-    checking.proofs.keep(Proof(spec.name, key(spec), *what))
+    checking.proofs.keep(Proof(spec.name, key(spec), *what, tries=now.tries))
 
 
 class _Judged(Exception):  # noqa: N818 - an answer, not an error
@@ -156,6 +163,7 @@ class _Case:
     # ── it works ────────────────────────────────────────────────────────────────────────────
 
     def _require_success(self, now: Run) -> None:
+        again = "; the check needed a retry" if now.tries > 1 else ""
         where = f"tree {tree.short(self.runs.tree)}"
         where += " in a clean room" if self.spec.room == CLEAN else ""
         quoted = f', "{now.line}"' if now.line else ""
@@ -167,7 +175,7 @@ class _Case:
                 raise self._refuse(ended)
             if self.spec.report:
                 raise self._unknown(f"it wrote no report at {self.spec.report}")
-            self.held += [ended, "only the exit status is known"]
+            self.held += [ended, f"only the exit status is known{again}"]
             return
         if now.flaw:
             raise self._unknown(now.flaw)
@@ -180,7 +188,7 @@ class _Case:
                 number = f"{len(failing)} of {counted(len(now.tests), 'test')} failed"
                 raise self._refuse(f"{number}: {some(failing, _NAMED)}{said}, {where}")
             phrase += f", {len(failing)} failed as at the beginning"
-        self.held.append(phrase)
+        self.held.append(f"{phrase}{again}")
         if retried := [name for name, each in now.tests.items() if each.retried]:
             self.held.append(f"{some(retried, _NAMED)} needed a retry")
 
@@ -210,7 +218,8 @@ class _Case:
         red = sum(each.failed > 0 for each in ran)
         was = f" ({red} of them failed then)" if red else ""
         agree = "agrees" if len(ran) == 1 else "agree"
-        self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}")
+        again = ", after a retry" if old.tries > 1 else ""
+        self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}{again}")
         self._judge_new_tests(base.tests, now)
 
     def _concerns(self, base: Run, old: Run, now: Mapping[str, Verdict]) -> list[Concern]:

@@ -92,7 +92,8 @@ class Proof(Record):
 
     `key` stands for the program, its arguments and its variables. `at` is when it ended, in ms
     since the epoch, and `by` what asked for it: `implement#2`. `without` are the paths that could
-    not be read, and are not part of the tree. `clean`: it ran in a clean room.
+    not be read, and are not part of the tree. `clean`: it ran in a clean room, `also_here`: in the
+    checkout, too. `tries` is how often it ran.
     """
 
     check: str
@@ -105,6 +106,8 @@ class Proof(Record):
     by: str
     without: tuple[str, ...] = ()
     clean: bool = False
+    also_here: bool = False
+    tries: int = 1
 
     @property
     def evidence(self) -> str:
@@ -114,7 +117,9 @@ class Proof(Record):
         quoted = f', "{self.line}"' if self.line else ""
         took = duration(self.seconds)
         said = f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
-        said += " in a clean room" if self.clean else ""
+        places = ((" in a clean room", self.clean), (" in the checkout", self.also_here))
+        said += " and".join(place for place, known in places if known)
+        said += ", needed a retry" if self.tries > 1 and self.status == 0 else ""
         if not self.without:
             return said
         return f"{said} without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
@@ -169,9 +174,11 @@ def find_check(parameter: str, config: Config) -> CheckSpec:
 
 def key(spec: CheckSpec) -> str:
     """Stands for what the check does: proofs of another program say nothing about it."""
-    what = [spec.argv, sorted(spec.env.items())]
+    what: list[object] = [spec.argv, sorted(spec.env.items())]
     if spec.room == CLEAN:
         what += [CLEAN, spec.setup, spec.setup_inputs]
+    if spec.tries > 1:
+        what += [spec.tries]
     return digest(json.dumps(what).encode())
 
 

@@ -41,6 +41,8 @@ CODE = "PB-CHECK-CONFIG"
 
 CHECK_TIMEOUT = 1800.0
 """Seconds that a check may run unless the settings say otherwise."""
+MOST_TRIES = 3
+"""Times that a check may run until it passes."""
 AUTO = "auto"
 """Among the witnesses of a check: those of its runner."""
 CLEAN: Where = "clean"
@@ -95,7 +97,8 @@ class CheckSpec(Record):
     It runs in the checkout (`here`) or in a clean room, which `setup` prepares: programs that run
     again when the files that match `setup_inputs` differ. `witnesses` are patterns of the files
     that say what the check expects, and `auto` for those of its runner. `report` is the JUnit XML
-    that it writes, a path or a pattern, where its runner is not asked for one.
+    that it writes, a path or a pattern, where its runner is not asked for one. It runs up to
+    `tries` times until it passes. `also_here`: what a clean room says must hold in the checkout.
     """
 
     name: str
@@ -107,6 +110,8 @@ class CheckSpec(Record):
     setup_inputs: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = (AUTO,)
     report: str = ""
+    tries: int = 1
+    also_here: bool = False
 
 
 class Config(Record):
@@ -226,7 +231,7 @@ _PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
 _WHERE: tuple[Where, ...] = ("here", CLEAN)
 _CHECK_KEYS = (
     *("run", "timeout_seconds", "env", "room", "setup", "setup_inputs"),
-    *("witnesses", "report"),
+    *("witnesses", "report", "tries", "also_here"),
 )
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
@@ -340,7 +345,16 @@ def _check(name: str, section: Section) -> CheckSpec:
         setup_inputs=_globs(section, "setup_inputs"),
         witnesses=_globs(section, "witnesses") or (AUTO,),
         report=_report(section),
+        tries=_tries(section),
+        also_here=section.switch("also_here", default=False),
     )
+
+
+def _tries(section: Section) -> int:
+    tries = section.above_zero("tries", 1, "a whole number", whole=True)
+    if tries > MOST_TRIES:
+        section.report("tries", f"must be at most {MOST_TRIES}")
+    return tries
 
 
 def _globs(section: Section, key: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.git_repositories import git, put, with_a_commit
@@ -20,8 +21,12 @@ from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.settings.checks import Checking, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import clean_room
 from playbook_supervisor.system.git.clean_room import MOST_ROOMS, remove_rooms, rooms
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.settings.config import Where
 
 SHELL = Config(allow=Bounds(cli=("sh",)))
 
@@ -291,6 +296,50 @@ def test_a_set_up_that_hangs_ends_at_the_deadline_of_the_check(root: Path) -> No
 def test_another_set_up_is_another_check(root: Path) -> None:
     keys = {key(check("true")), key(check("true", INSTALL)), key(CheckSpec("test", ("true",)))}
     assert len(keys) == 3
+
+
+# ── more than one run ───────────────────────────────────────────────────────────────────────
+
+
+def flaky(beside: Path, passes_at: int) -> str:
+    """A check that passes at its n-th run, if nothing is left of the one before."""
+    count = f"echo x >> {beside}/runs; [ ! -e left ] && touch left"
+    return f"{count} && [ $(wc -l < {beside}/runs) -ge {passes_at} ]"
+
+
+@pytest.mark.parametrize(
+    ("tries", "passes_at", "status", "runs"),
+    [(1, 2, 1, 1), (2, 2, 0, 2), (3, 2, 0, 2), (3, 9, 1, 3)],
+)
+@pytest.mark.parametrize("room", [CLEAN, "here"])
+def test_a_check_runs_until_it_passes_or_was_tried_often_enough(
+    root: Path, tmp_path: Path, tries: int, passes_at: int, status: int, runs: int, room: Where
+) -> None:
+    command = flaky(tmp_path, passes_at) + (
+        "" if room == CLEAN else "; passed=$?; rm left; exit $passed"
+    )
+    proof = run(root, replace(check(command), tries=tries, room=room))
+    assert (proof.status, (tmp_path / "runs").read_text().count("x")) == (status, runs)
+    assert ("needed a retry" in proof.evidence) == (runs > 1 and status == 0)
+
+
+def test_a_check_may_have_to_pass_in_the_checkout_too(root: Path) -> None:
+    spec = replace(check("[ ! -e ignored.log ]"), also_here=True)
+    assert run(root, spec).evidence.endswith(" in a clean room and in the checkout")
+    put(root, "ignored.log")
+    proof = run(root, spec)
+    assert proof.status == 1
+    assert proof.evidence.endswith(f", tree {proof.tree[:7]} in the checkout")
+
+
+def test_what_fails_in_its_room_does_not_run_in_the_checkout(root: Path) -> None:
+    proof = run(root, replace(check("touch ran; false"), also_here=True))
+    assert (proof.status, (root / "ran").exists()) == (1, False)
+
+
+def test_a_check_that_changes_the_checkout_is_told_where_it_runs_there_too(root: Path) -> None:
+    with pytest.raises(ConditionError, match=r"changes the tree that it is to prove: made\.txt"):
+        run(root, replace(check("date +%N > made.txt"), also_here=True))
 
 
 # ── kills, and two at once ──────────────────────────────────────────────────────────────────

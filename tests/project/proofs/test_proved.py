@@ -417,6 +417,44 @@ def test_a_check_for_which_no_test_can_fail_says_so_and_needed_retries_are_named
     assert [(proof.status, proof.clean) for proof in proofs] == [(0, True)]
 
 
+FLAKY = """\
+from pathlib import Path
+
+
+def test_flaky():
+    runs = Path({runs!r})
+    runs.write_text((runs.read_text() if runs.exists() else "") + "x")
+    assert len(runs.read_text()) % 2 == 0
+"""
+
+
+def test_what_passes_at_the_second_try_is_said_to_have_needed_it(tmp_path: Path) -> None:
+    root = project(tmp_path, **{"test_flaky.py": FLAKY.format(runs=str(tmp_path / "runs"))})
+    assert judged(root, fix).answer is Answer.NOT_HELD
+    (tmp_path / "runs").unlink()
+    spec = CheckSpec("test", PYTEST, 60, {}, CLEAN, tries=2)
+    put(root, "more.py", "VALUE = 1\n")
+    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned_now(root))
+    assert found.answer is Answer.HELD, found
+    assert "; the check needed a retry; " in found.evidence
+    assert "3 tests of the beginning agree (1 of them failed then), after a retry" in found.evidence
+    assert "a test that must fail did" in found.evidence
+
+
+@pytest.mark.parametrize("left", ["", "ignored.log"])
+def test_a_check_may_have_to_pass_in_the_checkout_too(tmp_path: Path, left: str) -> None:
+    root = project(tmp_path, **{".gitignore": "*.log\n"})
+    put(root, left or "calc.py", RIGHT)
+    spec = CheckSpec("test", ("sh", "-c", "[ ! -e ignored.log ]"), 60, {}, CLEAN, also_here=True)
+    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned_now(root))
+    if left:
+        assert found.answer is Answer.NOT_HELD
+        assert found.evidence.startswith("in the checkout: check test: exit 1 in ")
+    else:
+        assert found.answer is Answer.HELD
+        assert found.evidence.endswith("; it passes in the checkout, too")
+
+
 def test_outside_a_session_the_last_commit_is_the_beginning(tmp_path: Path) -> None:
     root = project(tmp_path)
     put(root, "calc.py", RIGHT)
