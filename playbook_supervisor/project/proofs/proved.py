@@ -206,7 +206,9 @@ class _Case:
             raise self._unknown("it wrote no report for what was there at the beginning")
         if old.tests is None:
             raise self._refuse("with the tests of the beginning it writes no report")
-        found = [each for each in self._concerns(base, old, now) if self._counts(each)]
+        known = concerns(base.tests, old.tests, now, self.runs.sources)
+        red = {each.test for each in known if self._fails_as_before(each.test, now)}
+        found = [each for each in known if each.test not in red and self._counts(each)]
         unchanged = [each for each in found if each.became is Became.SAME]
         if unchanged:
             raise self._refuse(self._disagreeing(unchanged, base))
@@ -215,17 +217,23 @@ class _Case:
         self._refuse_staged(found, base)
         self._ask(found, [*self._surroundings(found), *self._names_of_runner()])
         ran = [each for each in base.tests.values() if each.ran]
-        red = sum(each.failed > 0 for each in ran)
-        was = f" ({red} of them failed then)" if red else ""
+        failed = sum(each.failed > 0 for each in ran)
+        was = f" ({failed} of them failed then)" if failed else ""
+        was += f", but for {len(red)}" if red else ""
         agree = "agrees" if len(ran) == 1 else "agree"
         again = ", after a retry" if old.tries > 1 else ""
         self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}{again}")
         self._judge_new_tests(base.tests, now)
 
-    def _concerns(self, base: Run, old: Run, now: Mapping[str, Verdict]) -> list[Concern]:
-        red = set(base.failing) if self.options.red else set()
-        known = {name: each for name, each in (base.tests or {}).items() if name not in red}
-        return concerns(known, old.tests or {}, now, self.runs.sources)
+    def _fails_as_before(self, test: str, now: Mapping[str, Verdict]) -> bool:
+        """True if it may fail and fails in no more cases, and if its test file is not the cause."""
+        base, old = self.runs.base.tests or {}, self.runs.old.tests or {}
+        known = test in base and test in old and test in now
+        if not (self.options.red and known and base[test].failed):
+            return False
+        was, then, later = base[test], old[test], now[test]
+        as_before = then.failed <= was.failed and then.passed >= was.passed
+        return as_before and (later.passed, later.failed) == (then.passed, then.failed)
 
     def _counts(self, concern: Concern) -> bool:
         part = AS_MANY if concern.became in _COUNTING and not concern.said else OLD_TESTS
@@ -267,15 +275,14 @@ class _Case:
         base = self.runs.base
         if base.tests is not None:
             raise self._refuse("it writes no report, as it did at the beginning")
-        old = self.runs.old_plain
-        sides = self.runs.sides
+        old, sides = self.runs.old_plain, self.runs.sides
         lost = [path for path in self.runs.tests_in(sides.before) if path not in sides.now]
         disagrees = old.status != 0
-        if disagrees and not sides.changed_witnesses:
+        asked = self._differences() if disagrees or lost else []
+        if disagrees and not asked:  # new test files alone explain nothing
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
             self._require_alarm(self.runs.old)
-        asked = self._differences() if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")
 

@@ -61,8 +61,8 @@ class Run:
         """Why the run says nothing: its status and its report contradict each other; or empty."""
         if self.tests is None or self.noticed is not None:
             return ""
-        if not self.tests:
-            return f"it reports no test, and ended with exit status {self.status}"
+        if not any(each.ran for each in self.tests.values()):
+            return f"it reports no test that ran, and ended with exit status {self.status}"
         failed = len(self.failing)
         if failed and self.status == 0:
             return f"it reports {counted(failed, 'failed test')}, but ended with exit status 0"
