@@ -22,8 +22,7 @@ def doctor(*, clean: bool) -> int:
 
     Prints each finding and how to correct it. Changes nothing. Exit code 3 if something is wrong.
 
-    With --clean the clean rooms of all repositories are removed, in which checks run. The next
-    check makes its room again, with its set-up.
+    With --clean the clean rooms of all repositories go; the next check makes its own again.
 
     \b
     Examples:

@@ -138,8 +138,7 @@ def limits(
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The rows, refs at remotes, folders, mirrors and clean rooms that are gone, and why others
-    are not."""
+    """The rows, refs, folders, mirrors and clean rooms that are gone, and why others are not."""
 
     sessions: tuple[str, ...]
     refs: tuple[str, ...]

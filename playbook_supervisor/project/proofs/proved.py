@@ -20,6 +20,7 @@ from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
 from playbook_supervisor.project.proofs.judgement import Became, Concern, concerns
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
+from playbook_supervisor.project.proofs.reports import Verdict
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace
@@ -27,7 +28,6 @@ from playbook_supervisor.system.git import checkout, git_process, tree
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
 if TYPE_CHECKING:
-    from playbook_supervisor.project.proofs.reports import Verdict
     from playbook_supervisor.project.proofs.runs import Run
     from playbook_supervisor.project.settings.checks import Checking
     from playbook_supervisor.project.settings.config import CheckSpec, Config
@@ -220,20 +220,18 @@ class _Case:
         failed = sum(each.failed > 0 for each in ran)
         was = f" ({failed} of them failed then)" if failed else ""
         was += f", but for {len(red)}" if red else ""
+        was += ", after a retry" if old.tries > 1 else ""
         agree = "agrees" if len(ran) == 1 else "agree"
-        again = ", after a retry" if old.tries > 1 else ""
-        self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}{again}")
+        self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}")
         self._judge_new_tests(base.tests, now)
 
     def _fails_as_before(self, test: str, now: Mapping[str, Verdict]) -> bool:
         """True if it may fail and fails in no more cases, and if its test file is not the cause."""
-        base, old = self.runs.base.tests or {}, self.runs.old.tests or {}
-        known = test in base and test in old and test in now
-        if not (self.options.red and known and base[test].failed):
-            return False
-        was, then, later = base[test], old[test], now[test]
-        as_before = then.failed <= was.failed and then.passed >= was.passed
-        return as_before and (later.passed, later.failed) == (then.passed, then.failed)
+        sides = (self.runs.base.tests or {}, self.runs.old.tests or {}, now)
+        was, then, later = (tests.get(test, Verdict()) for tests in sides)
+        no_worse = was.failed >= then.failed > 0 and then.passed >= was.passed
+        same = (later.passed, later.failed) == (then.passed, then.failed)
+        return self.options.red and no_worse and same
 
     def _counts(self, concern: Concern) -> bool:
         part = AS_MANY if concern.became in _COUNTING and not concern.said else OLD_TESTS

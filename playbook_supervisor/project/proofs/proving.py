@@ -46,25 +46,16 @@ def prove(
     ConditionError PB-COND-CHECK if it changes that, too, or has no exit status; errors of
     `tree_id` and `run_check`.
     """
-    how = (root, config, checking, wanted, pinned)
-    proof, before = _proved(spec, *how)
-    if not (spec.room == CLEAN and spec.also_here and wanted(proof.status)):
-        return proof, before
-    here, also_before = prove(replace(spec, room="here"), *how)
-    if here.tree != proof.tree:
-        raise _unsteady(spec, root, proof.tree, here.tree)
-    said = proof if wanted(here.status) else here
-    return replace(said, also_here=True), before and also_before
-
-
-def _proved(
-    spec: CheckSpec,
-    root: Path,
-    config: Config,
-    checking: Checking,
-    wanted: Callable[[int], bool],
-    pinned: Pinned,
-) -> tuple[Proof, bool]:
+    if spec.room == CLEAN and spec.also_here:
+        how = (root, config, checking, wanted, pinned)
+        proof, kept = prove(replace(spec, also_here=False), *how)
+        if not wanted(proof.status):
+            return proof, kept
+        here, also_kept = prove(replace(spec, room="here"), *how)
+        if here.tree != proof.tree:
+            raise _unsteady(spec, root, proof.tree, here.tree)
+        said = proof if wanted(here.status) else here
+        return replace(said, also_here=True), kept and also_kept
     checking = replace(checking, search_path=pinned.search_path)
 
     def ran(tree: Tree) -> CheckRun:

@@ -41,13 +41,12 @@ CODE = "PB-CHECK-CONFIG"
 
 CHECK_TIMEOUT = 1800.0
 """Seconds that a check may run unless the settings say otherwise."""
-MOST_TRIES = 3
-"""Times that a check may run until it passes."""
 AUTO = "auto"
 """Among the witnesses of a check: those of its runner."""
 CLEAN: Where = "clean"
 """The room of a check that does not run in the checkout."""
 
+_MOST_TRIES = 3  # of a check until it passes
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
 _AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
@@ -335,6 +334,9 @@ def _check(name: str, section: Section) -> CheckSpec:
         variable: variables.line(variable, "")
         for variable in variables.names(HANDLE, "an environment variable: letters, digits and _")
     }
+    tries = section.above_zero("tries", 1, "a whole number", whole=True)
+    if tries > _MOST_TRIES:
+        section.report("tries", f"must be at most {_MOST_TRIES}")
     return CheckSpec(
         name,
         section.argv("run", needed=True),
@@ -345,16 +347,9 @@ def _check(name: str, section: Section) -> CheckSpec:
         setup_inputs=_globs(section, "setup_inputs"),
         witnesses=_globs(section, "witnesses") or (AUTO,),
         report=_report(section),
-        tries=_tries(section),
+        tries=tries,
         also_here=section.switch("also_here", default=False),
     )
-
-
-def _tries(section: Section) -> int:
-    tries = section.above_zero("tries", 1, "a whole number", whole=True)
-    if tries > MOST_TRIES:
-        section.report("tries", f"must be at most {MOST_TRIES}")
-    return tries
 
 
 def _globs(section: Section, key: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
@@ -41,8 +42,9 @@ _LOCK = "lock"
 _OURS = frozenset({"tmp", "git", "commit", _LOCK, _SETUP, _RECORD})  # beside the checks' folder
 _LARGEST = 1 << 16  # bytes of a record
 _LEAST_SPACE = 1 << 20  # bytes
+_FULL = "Free space there; `playbook doctor --clean` removes the clean rooms."
 _BLOCK = 512  # bytes, in which POSIX counts what a file takes
-_UNREADABLE = (OSError, PlaybookError, ValueError, TypeError, LookupError, ArithmeticError)
+_DAMAGED = (OSError, PlaybookError, ValueError, TypeError, AttributeError, KeyError, RecursionError)
 _COMMIT = """\
 tree {tree}
 {parent}author playbook <playbook@localhost> 0 +0000
@@ -129,16 +131,13 @@ class CleanRoom:
         """Record what is here beside the files of the tree as made by the set-up with this key."""
         tracked = frozenset(self._git.ask("ls-files", "-z", index=self._index).split("\0"))
         made = {path: _look(self.root / path) for path in _paths(self.root) if path not in tracked}
-        text = json.dumps({"key": key, "made": made})
-        files.write_atomically(
-            self.place / _SETUP, text.encode("utf-8", "surrogateescape"), durable=False
-        )
+        data = json.dumps({"key": key, "made": made}).encode()
+        files.write_atomically(self.place / _SETUP, data, durable=False)
 
     def _recorded(self) -> tuple[str, dict[str, list[int]]]:
         """The key of the last set-up, and how each file that it made looked then."""
-        with suppress(*_UNREADABLE):
-            text = files.read_bytes(self.place / _SETUP).decode(errors="surrogateescape")
-            shape = json.loads(text)
+        with suppress(*_DAMAGED):
+            shape = json.loads(files.read_bytes(self.place / _SETUP))
             made = {str(path): list(seen) for path, seen in shape["made"].items()}
             return str(shape["key"]), made
         return "", {}
@@ -154,10 +153,8 @@ class CleanRoom:
         for part in ("refs", "objects/info"):
             files.ensure_folder(folder / part)
         parent = f"parent {self.here.head}\n" if self.here.head else ""
-        text = self.place / "commit"
-        files.write_atomically(
-            text, _COMMIT.format(tree=tree, parent=parent).encode(), durable=False
-        )
+        text, data = self.place / "commit", _COMMIT.format(tree=tree, parent=parent).encode()
+        files.write_atomically(text, data, durable=False)
         ((_, commit, _),) = git.run(("hash-object", "-t", "commit", "-w", "--stdin"), stdin=text)
         asked = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")
         for file, data in (
@@ -183,14 +180,8 @@ class KeptRoom:
     @property
     def is_abandoned(self) -> bool:
         """True if its repository is gone, or its removal was interrupted."""
-        if self.place.name.startswith(files.TEMPORARY):
-            return True
-        with suppress(OSError, ValueError):  # what cannot be looked at may be there
-            try:
-                Path(self.repository).stat()
-            except (FileNotFoundError, NotADirectoryError):
-                return True
-        return False
+        gone = not os.path.lexists(self.repository or self.place)
+        return gone or self.place.name.startswith(files.TEMPORARY)
 
     @property
     def shown(self) -> str:
@@ -204,9 +195,7 @@ def rooms() -> Path:
     return user_state.cached("rooms")
 
 
-def remove_rooms(
-    unwanted: Callable[[KeptRoom], bool] = lambda _: True,
-) -> tuple[KeptRoom, ...]:
+def remove_rooms(unwanted: Callable[[KeptRoom], bool] = lambda _: True) -> tuple[KeptRoom, ...]:
     """Remove the unwanted rooms that no run uses; those that are gone."""
     return tuple(each for each in _kept() if unwanted(each) and _removed(each.place))
 
@@ -228,12 +217,18 @@ def clean_room(
         folder += ".d"
     files.ensure_folder(place)
     _require_own(place)
-    with _held(place / _LOCK, waiting), _telling_of_a_full_disk(place):
+    with _held(place / _LOCK, waiting):
         os.utime(place / _LOCK)
         _record(KeptRoom(place, str(common), check))
         _sweep(place)
         try:
             yield CleanRoom(place, place / folder, here)
+        except PlaybookError as error:
+            full = os.strerror(errno.ENOSPC) in f"{error.message} {error.cause}"
+            if not full and (not place.exists() or disk_usage(place).free >= _LEAST_SPACE):
+                raise
+            said = f"the disk is full on which {place} is"
+            raise StorageError("PB-IO-WRITE", said, where=str(place), guidance=_FULL) from error
         finally:
             _record(KeptRoom(place, str(common), check, _size(place)))
 
@@ -262,38 +257,16 @@ def _held(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
         told = True
 
 
-@contextmanager
-def _telling_of_a_full_disk(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except PlaybookError as error:
-        full = os.strerror(errno.ENOSPC) in f"{error.message} {error.cause}"
-        with suppress(OSError):
-            disk = os.statvfs(place)
-            full = full or disk.f_bavail * disk.f_frsize < _LEAST_SPACE
-        if not full:
-            raise
-        said = f"the disk is full on which {place} is"
-        cure = "Free space there; `playbook doctor --clean` removes the clean rooms."
-        raise StorageError(
-            "PB-IO-WRITE", said, where=str(place), guidance=cure, cause=error.message
-        ) from error
-
-
 def _kept() -> list[KeptRoom]:
     """All rooms: that which was used last first, and abandoned ones last."""
-    try:
-        kept = map(_read, rooms().iterdir())
-        used = {each: files.written_at(each.place / _LOCK) for each in kept}
-    except OSError:
-        return []
+    kept = map(_read, rooms().iterdir()) if rooms().is_dir() else ()
+    used = {each: files.written_at(each.place / _LOCK) for each in kept}
     return sorted(used, key=lambda each: (each.is_abandoned, -used[each]))
 
 
 def _sweep(ours: Path) -> None:
     """Remove what is too much beside a room, and rooms whose repository is gone."""
-    others = [each for each in _kept() if each.place != ours]
-    size = 0
+    others, size = [each for each in _kept() if each.place != ours], 0
     for number, each in enumerate(others, 2):
         size += each.size
         if number > MOST_ROOMS or size > MOST_BYTES or each.is_abandoned:
@@ -306,29 +279,27 @@ def _removed(place: Path) -> bool:
     with suppress(PlaybookError):
         _require_own(place)
         with files.locked(place / _LOCK, timeout=0):
-            if not files.rename_folder(place, away):
-                return False
-        _make_removable(away)
-        files.remove(away)
-        return True
+            if files.rename_folder(place, away):
+                _make_removable(away)
+                files.remove(away)
+                return True
     return False
 
 
 def _record(room: KeptRoom) -> None:
     """Record whose room it is, for its removal; a full disk is found by what follows."""
     shape = {"repository": room.repository, "check": room.check, "size": room.size}
-    text = json.dumps(shape).encode()
     with suppress(PlaybookError):
         _require_own(room.place)
-        files.write_atomically(room.place / _RECORD, text, durable=False)
+        files.write_atomically(room.place / _RECORD, json.dumps(shape).encode(), durable=False)
 
 
 def _read(place: Path) -> KeptRoom:
-    repository, check, size = "", "", 0
-    with suppress(*_UNREADABLE):
+    with suppress(*_DAMAGED):
         shape = json.loads(files.read_bytes(place / _RECORD, limit=_LARGEST))
-        repository, check, size = str(shape["repository"]), str(shape["check"]), int(shape["size"])
-    return KeptRoom(place, repository, check, size or _size(place))
+        whose = str(shape["repository"]), str(shape["check"])
+        return KeptRoom(place, *whose, int(str(shape["size"])) or _size(place))
+    return KeptRoom(place, size=_size(place))
 
 
 def _size(place: Path) -> int:

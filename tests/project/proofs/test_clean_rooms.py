@@ -223,6 +223,14 @@ def test_set_up_prepares_a_room_once(root: Path) -> None:
     assert second == first[1:]
 
 
+def test_set_up_may_make_a_file_whose_name_is_no_text(root: Path) -> None:
+    install = "printf made > \"$(printf 'b\\377')\"; echo set up"
+    first = output(root, "ls | wc -l", install)
+    put(root, "new.txt")
+    assert first == ["set up", "2"]
+    assert output(root, "ls | wc -l", install) == ["3"]
+
+
 def test_set_up_runs_again_after_a_change_of_what_it_reads(root: Path) -> None:
     first = output(root, SHOW, INSTALL)
     put(root, "lock.txt")
