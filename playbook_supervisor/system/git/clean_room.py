@@ -219,8 +219,8 @@ def clean_room(
     _require_own(place)
     with _held(place / _LOCK, waiting):
         os.utime(place / _LOCK)
-        _record(KeptRoom(place, str(common), check))
         _sweep(place)
+        _record(KeptRoom(place, str(common), check))
         try:
             yield CleanRoom(place, place / folder, here)
         except PlaybookError as error:
@@ -265,11 +265,12 @@ def _kept() -> list[KeptRoom]:
 
 
 def _sweep(ours: Path) -> None:
-    """Remove what is too much beside a room, and rooms whose repository is gone."""
-    others, size = [each for each in _kept() if each.place != ours], 0
-    for number, each in enumerate(others, 2):
+    """Remove rooms that are too many or too large, and those whose repository is gone."""
+    size = 0
+    for number, each in enumerate(_kept(), 1):
         size += each.size
-        if number > MOST_ROOMS or size > MOST_BYTES or each.is_abandoned:
+        too_much = number > MOST_ROOMS or size > MOST_BYTES
+        if each.place != ours and (too_much or each.is_abandoned):
             _removed(each.place)
 
 
@@ -304,7 +305,7 @@ def _read(place: Path) -> KeptRoom:
 
 def _size(place: Path) -> int:
     """The bytes that a folder takes, as far as it can be read."""
-    size, folders = 0, [os.fspath(place)]
+    size, folders = 0, [] if place.is_symlink() else [os.fspath(place)]
     while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
