@@ -45,7 +45,7 @@ allow: {cli: [make, "py*"], http: ["*.example.org"]}
 deny: {mcp: [github.delete_repo], cli: []}
 checks:
   test: {run: [make, test], timeout_seconds: 90, env: {CI: "1"}}
-  lint_2: {run: ["./lint all"], tries: 2, also_here: true}
+  lint_2: {run: ["./lint all"], room: clean, tries: 2, also_here: true}
 notify: [notify-send, playbook]
 remind_after: 3600
 inbox: {resume: true, url: "https://inbox.example.org:8443"}
@@ -132,7 +132,9 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         deny=Bounds(cli=(), http=None, mcp=("github.delete_repo",)),
         checks={
             "test": CheckSpec("test", ("make", "test"), 90, {"CI": "1"}),
-            "lint_2": CheckSpec("lint_2", ("./lint all",), 1800, {}, tries=2, also_here=True),
+            "lint_2": CheckSpec(
+                "lint_2", ("./lint all",), 1800, {}, "clean", tries=2, also_here=True
+            ),
         },
         notify=("notify-send", "playbook"),
         remind_after=3600,
@@ -305,6 +307,10 @@ FAULTY = [
     ),
     ("checks: {test: {run: [x], tries: 4}}", "1:34: checks.test.tries: must be at most 3"),
     (
+        "checks: {test: {run: [x], also_here: true}}",
+        "1:38: checks.test.also_here: needs `room: clean`",
+    ),
+    (
         "checks: {test: {run: [x], also_here: maybe}}",
         "1:38: checks.test.also_here: must be true or false, without quotes",
     ),
@@ -338,7 +344,11 @@ FAULTY = [
     ),
     ("artifacts: {qa: .}", "1:17: artifacts.qa: must be a folder inside the repository"),
 ]
-BEYOND_A_SCHEMA = {r'agent: "a\x07"', 'agent: " "'}
+BEYOND_A_SCHEMA = {
+    r'agent: "a\x07"',
+    'agent: " "',
+    "checks: {test: {run: [x], also_here: true}}",
+}
 
 
 @pytest.mark.parametrize(("text", "told"), FAULTY)

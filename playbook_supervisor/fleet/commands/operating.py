@@ -153,8 +153,7 @@ def prune(database: FleetDatabase, *, days: float, refs: bool = False) -> Pruned
 
     With `refs`, also the refs of these sessions at their remotes: the snapshots after the last push
     of their branches are lost then. On this machine it removes clones of workers that were killed,
-    mirrors that no session of the fleet needs and that were not used for as long, and clean rooms
-    of repositories that are gone, as those clones are.
+    mirrors that no session needs and that were not used for as long, and abandoned clean rooms.
     """
     require_person("fleet prune")
     before, notices = database.now() - int(days * _DAY), list[str]()

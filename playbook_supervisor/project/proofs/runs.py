@@ -73,6 +73,7 @@ class Run:
 
     @property
     def passes(self) -> bool:
+        """True if no test fails but ours that must, and that does."""
         if self.noticed is None:
             return self.status == 0 and not self.flaw and not self.failing
         return self.noticed and not self.failing

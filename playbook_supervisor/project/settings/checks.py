@@ -119,10 +119,9 @@ class Proof(Record):
         said = f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
         places = ((" in a clean room", self.clean), (" in the checkout", self.also_here))
         said += " and".join(place for place, known in places if known)
-        said += ", needed a retry" if self.tries > 1 and self.status == 0 else ""
-        if not self.without:
-            return said
-        return f"{said} without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
+        if self.without:
+            said += f" without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
+        return f"{said}, needed a retry" if self.tries > 1 and self.status == 0 else said
 
 
 class Checking(Record):

@@ -334,10 +334,7 @@ def _check(name: str, section: Section) -> CheckSpec:
         variable: variables.line(variable, "")
         for variable in variables.names(HANDLE, "an environment variable: letters, digits and _")
     }
-    tries = section.above_zero("tries", 1, "a whole number", whole=True)
-    if tries > _MOST_TRIES:
-        section.report("tries", f"must be at most {_MOST_TRIES}")
-    return CheckSpec(
+    spec = CheckSpec(
         name,
         section.argv("run", needed=True),
         section.seconds("timeout_seconds", CHECK_TIMEOUT),
@@ -347,9 +344,14 @@ def _check(name: str, section: Section) -> CheckSpec:
         setup_inputs=_globs(section, "setup_inputs"),
         witnesses=_globs(section, "witnesses") or (AUTO,),
         report=_report(section),
-        tries=tries,
+        tries=section.above_zero("tries", 1, "a whole number", whole=True),
         also_here=section.switch("also_here", default=False),
     )
+    if spec.tries > _MOST_TRIES:
+        section.report("tries", f"must be at most {_MOST_TRIES}")
+    if spec.also_here and spec.room != CLEAN:
+        section.report("also_here", "needs `room: clean`")
+    return spec
 
 
 def _globs(section: Section, key: str) -> tuple[str, ...]:

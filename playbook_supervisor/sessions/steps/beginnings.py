@@ -35,8 +35,7 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
 
 def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | None) -> None:
     """Record what is there when the session begins: it is not the session's, and no finding of it.
-    A child holds to the ignore rules and to PATH of its parent, and its changes are those of its
-    parent."""
+    A child holds to its parent's ignore rules and PATH, and its changes are those of its parent."""
     from playbook_supervisor.project.commit_files import COMMIT
     from playbook_supervisor.system.git.uncommitted import uncommitted
 
