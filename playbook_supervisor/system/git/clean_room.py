@@ -14,7 +14,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import disk_usage
@@ -215,8 +215,6 @@ def clean_room(
     folder = common.parent.name if common.name == ".git" else here.root.name
     if folder in _OURS:
         folder += ".d"
-    files.ensure_folder(place)
-    _require_own(place)
     with _held(place / _LOCK, waiting):
         os.utime(place / _LOCK)
         _sweep(place)
@@ -236,25 +234,26 @@ def clean_room(
 @contextmanager
 def _held(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
     told = False
-    while True:
-        if cancel_requested():
-            raise Interrupted
-        try:
-            with files.locked(lock, timeout=_SECONDS if told else 0):
-                yield
-                return
-        except StateError as error:
-            if error.code != "PB-STATE-BUSY" or error.where != str(lock):
-                raise
-        except StorageError as error:
-            gone = isinstance(error.__cause__, FileNotFoundError)  # its room was removed meanwhile
-            if not gone or error.where != str(lock):
-                raise
-            files.ensure_folder(lock.parent)
-            continue
-        if not told:
-            waiting()
-        told = True
+    with ExitStack() as held:
+        while True:
+            if cancel_requested():
+                raise Interrupted
+            try:
+                files.ensure_folder(lock.parent)
+                _require_own(lock.parent)
+                held.enter_context(files.locked(lock, timeout=_SECONDS if told else 0))
+                break
+            except StateError as error:
+                if error.code != "PB-STATE-BUSY":
+                    raise
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                continue  # the room was removed meanwhile
+            if not told:
+                waiting()
+            told = True
+        yield
 
 
 def _kept() -> list[KeptRoom]:
@@ -317,12 +316,14 @@ def _size(place: Path) -> int:
 
 
 def _require_own(place: Path) -> None:
-    with suppress(OSError):
+    said, cure = f"{place} is not a folder of ours", "Remove it, and try again."
+    refused = StorageError("PB-IO-WRITE", said, where=str(place), guidance=cure)
+    try:
         found = place.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-            return
-    said = f"{place} is not a folder of ours"
-    raise StorageError("PB-IO-WRITE", said, where=str(place), guidance="Remove it, and try again.")
+    except OSError as error:
+        raise refused from error
+    if not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
+        raise refused
 
 
 # ── what is in a room ───────────────────────────────────────────────────────────────────────
