@@ -32,9 +32,9 @@ _NEGATIVE = re.compile(
 )
 """A failed check in the words of people and other tools."""
 _FLAW = re.compile(
-    r" (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
-    r"|leads out of the repository|says (?:FAIL|STALE|.+ in line [0-9]+)|word for word"
-    r"|cannot be read \(.*\))"
+    r"(?: (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
+    r"|leads out of the repository|says (?:FAIL|STALE)|word for word)"
+    r"|\A(?s:(?>.*? says ).+ in line [0-9]+|(?>.*? cannot be read \().*\)))"  # in linear time
     r"(?:;| \(|, and no report |\Z)"
     r"|; not written since the launch|: [0-9]+ of [0-9]+ tasks? not done: | has no task: "
     r"|\A\S+ lacks \""
@@ -49,6 +49,20 @@ _REFUSAL = re.compile(
     r"|[0-9]+ files? (?:not committed|changed outside .*): |there is no (?:branch|tag) "
 )
 """Our own words for a condition that does not hold, without a file's name at the beginning."""
+_CHECKS = (Condition.COMMAND_SUCCEEDS, Condition.COMMAND_FAILS, Condition.PROVED)
+_TREE = r".*, tree ([0-9a-f]{7,64})\b"
+_OPTION = r" (?:without=([a-z_,]+)|(?:new_tests|red)=\w+)"
+_WITHOUT = r"; without ([a-z_]+(?:, [a-z_]+)*)(?=;|\Z|, accepted)"
+_COUNTS = (  # a number of tests, and how many of them failed
+    r"([0-9]{1,9}) (?:tests? of the beginning agrees? \(|new or changed tests?: )"
+    r"([0-9]{1,9}) (?:of them )?failed"
+)
+_SAID = {
+    r"[1-9][0-9]* tests? passed|exit 0|0 tests .* failed as at ": "no test passed",
+    r"in the checkout, |no test is known|\w+ tests? of the ": "says nothing of the earlier tests",
+    r"in the checkout, |without .*alarm|(?:a|no) test that must ": "no test of ours has failed",
+}
+"""Beginnings of phrases, one of each, with which `proved` holds; and what it means without."""
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
@@ -62,6 +76,7 @@ def check(context: AuditContext) -> Iterator[Problem]:
             yield from _accepted_tests(entry, tests)
             yield from _unexplained(entry)
             yield from _without_evidence(context, entry)
+            yield from _untrue(context, entry)
 
 
 def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
@@ -164,6 +179,41 @@ def _without_evidence(context: AuditContext, entry: LooseEntry) -> Iterator[Prob
     if missing:
         message = f"{entry.name} is done without evidence of {first_line(', '.join(missing), 100)}"
         yield found("AUD-EVIDENCE", message, entry, "status")
+
+
+def _untrue(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """Evidence of a check that contradicts itself, its condition or the line of another."""
+    if entry.status is not EntryStatus.DONE or context.step(entry).tolerates(entry.error_code):
+        return
+    trees: dict[str, str] = {}
+    for number, line in enumerate(entry.evidence):
+        name, statement = split(line, context.step(entry).postconditions)
+        condition, _, parameters = name.partition("=")
+        if condition not in _CHECKS or name in entry.waived or "waived" in entry.unclear:
+            continue
+        why = _contradiction(name, statement) if condition == Condition.PROVED else ""
+        if tree := re.match(_TREE, statement):
+            check = re.sub(_OPTION, "", parameters)
+            if trees.setdefault(check, tree[1]) != tree[1]:
+                why = f"another line of this check is about tree {trees[check]}"
+        if why:
+            message = f"{entry.name} rests on {first_line(line, 100)}, but {why}"
+            yield found("AUD-EVIDENCE", message, entry, "evidence", number)
+            return
+
+
+def _contradiction(name: str, statement: str) -> str:
+    """Why `proved` cannot have held with this evidence; empty if it can."""
+    given, said = re.findall(_OPTION, name), re.findall(_WITHOUT, statement)
+    if {*re.findall(r"\w+", " ".join(given))} != {*re.findall(r"\w+", " ".join(said))}:
+        return "the condition and its evidence do not leave out the same"
+    if any(int(tests) < int(failed) for tests, failed in re.findall(_COUNTS, statement)):
+        return "more tests failed than there are"
+    phrases = statement.split("; ")
+    for known, why in () if statement.endswith(_ACCEPTED) else _SAID.items():
+        if not any(re.match(known, each) for each in phrases):
+            return why
+    return ""
 
 
 def split(line: str, known: Iterable[str] = ()) -> tuple[str, str]:

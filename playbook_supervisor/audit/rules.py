@@ -103,7 +103,11 @@ DECISIONS = {
         _ASK,
     ),
     "AUD-WAIVED": AuditRule("a failure was waived, but no person accepted one", _ASK),
-    "AUD-EVIDENCE": AuditRule("a step is done without evidence of its postconditions", _PROBE),
+    "AUD-EVIDENCE": AuditRule(
+        "a step is done without evidence of its postconditions, or with evidence of a check that "
+        "contradicts itself or its condition",
+        _PROBE,
+    ),
     "AUD-REFUTED": AuditRule(
         "a step is done, but its evidence says that a check failed (unless that was waived, or "
         "the error policy lets the run continue)",

@@ -141,7 +141,7 @@ class Place(StrEnum):
 
 
 class Mode(StrEnum):
-    """True if a gate that no trigger raised waits for a human."""
+    """Whether a gate that no trigger raised waits for a person, or is passed (`autonomous`)."""
 
     MANUAL = "manual"
     AUTONOMOUS = "autonomous"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,81 @@ def test_evidence_of_version_1_1_counts_only_if_its_condition_held(
     probed = Probed(name, Answer.HELD, evidence)
     found = codes(with_evidence(probed)) - {"AUD-FEATURE"}
     assert found == (set() if held else {"AUD-REFUTED"})
+
+
+PROVED = (
+    "3 tests passed in 0.7 s, tree 9f31c2a in a clean room; a test that must fail did; "
+    "3 tests of the beginning agree (2 of them failed then); "
+    "2 new or changed tests: 2 failed with the code of the beginning, 1 for want of a name"
+)
+BY_STATUS = (
+    'exit 0 in 3 s, "OK", tree 9f31c2a in a clean room; only the exit status is known; '
+    "no test that must fail could be added; the tests of the beginning agree"
+)
+HERE = "3 tests passed in 1 s, tree 9f31c2a; in the checkout, without the tests of the beginning"
+RED = PROVED.replace("3 tests passed in 0.7 s", "0 tests passed in 1 s").replace(
+    "room;", "room, 3 failed as at the beginning;", 1
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence", "why"),
+    [
+        ("proved=test", PROVED, ""),
+        ("proved=test", PROVED.replace("3 ", "1 ").replace("2 ", "1 "), ""),
+        ("proved=test", BY_STATUS, ""),
+        ("proved=test", HERE, ""),
+        ("proved=test red=allowed", RED, ""),
+        ("proved=test without=alarm,runner", f"{HERE}; without alarm, runner", ""),
+        ("proved=test", PROVED.replace("3 tests passed", "0 tests passed"), "no test passed"),
+        ("proved=test", "it works; 3 tests of the beginning agree", "no test passed"),
+        ("proved=test", "3 tests passed in 1 s", "says nothing of the earlier tests"),
+        ("proved=test", PROVED.replace("3 tests of", "0 tests of"), "more tests failed than there"),
+        ("proved=test", PROVED.replace("(2 of", "(4 of"), "more tests failed than there are"),
+        ("proved=test", PROVED.replace(": 2 f", ": 9 f"), "more tests failed than there are"),
+        ("proved=test", f"{PROVED}; without alarm", "do not leave out the same"),
+        ("proved=test without=alarm", PROVED, "do not leave out the same"),
+        (
+            "proved=test",
+            PROVED.replace(" a test that must fail did;", ""),
+            "no test of ours has failed",
+        ),
+    ],
+)
+def test_evidence_of_a_proof_that_cannot_be_true_is_found(
+    name: str, evidence: str, why: str
+) -> None:
+    report = with_evidence(Probed(name, Answer.HELD, evidence))
+    assert codes(report) == ({"AUD-EVIDENCE"} if why else set())
+    assert all(why in problem.message for _, problem in problems(report))
+
+
+def test_the_lines_of_a_check_are_about_one_tree() -> None:
+    said = 'check test: exit 0 in 3 s, ", tree 1234567", tree {} in a clean room'
+    for tree, expected in (("9f31c2a", set()), ("0000000", {"AUD-EVIDENCE"})):
+        contents = files("ours")
+        lines = json.dumps([f"proved=test new_tests=required: {PROVED}"])
+        lines = lines[:-1] + ", " + json.dumps(f"command_succeeds=test: {said.format(tree)}") + ", "
+        journal = contents["journal.yaml"].replace(
+            '["plan_exists: specs', f'{lines}"plan_exists: specs', 1
+        )
+        assert codes(examine(session(contents | {"journal.yaml": journal}), NOW)) == expected
+
+
+def test_a_proof_that_a_person_is_said_to_have_accepted_needs_an_answer() -> None:
+    evidence = f"1 of 3 tests of the beginning disagree: t: changed; {PROVED}, accepted by a person"
+    assert codes(with_evidence(Probed("proved=test", Answer.HELD, evidence))) == {"AUD-WAIVED"}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [" says x", " says x in line 1 ", " cannot be read (", " cannot be read ()x", "; ", "1 "],
+)
+def test_a_hostile_line_of_evidence_is_read_in_no_time(unit: str) -> None:
+    line = Probed("proved=test", Answer.HELD, unit * (100_000 // len(unit)))
+    began = time.process_time()
+    with_evidence(line)
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from inbox.serving import serving
 from support.controlled_time import wait_until
+from support.git_repositories import put
 from support.hook_calls import Hooked
 from support.scratch_project import Project
 
@@ -122,3 +126,36 @@ def test_a_hostile_line_is_harmless() -> None:
 )
 def test_a_long_line_keeps_both_ends(limit: int, short: str) -> None:
     assert shortened(LINE, limit) == short
+
+
+@pytest.fixture
+def judged(project: Project, tmp_path: Path) -> Project:
+    """A project whose check is found on PATH, with two programs of its name."""
+    for name, said in (("honest", "12 passed"), ("forged", "forged: 13 passed")):
+        put(tmp_path, f"{name}/judge", f"#!/bin/sh\necho {said}\n")
+        (tmp_path / name / "judge").chmod(0o755)
+    project.write(".playbooks/playbooks/proved.yaml", PLAYBOOK)
+    project.write(".playbooks/config.yaml", "checks: {test: {run: [judge], room: clean}}\n")
+    return project
+
+
+def path_with(folder: Path) -> dict[str, str]:
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_in_a_clean_room_path_is_that_of_the_sessions_beginning(
+    judged: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", path_with(tmp_path / "honest")["PATH"])
+    Hooked(judged).types("/playbook.run proved")
+    judged.process("next", "--wait", env=path_with(tmp_path / "forged"))
+    (entry,) = judged.journal()
+    assert '"12 passed"' in entry["evidence"][0]
+
+
+def test_a_run_that_a_person_resumes_has_their_path(judged: Project, tmp_path: Path) -> None:
+    failed = judged.process("run", "proved")
+    assert failed.code == 2
+    assert "judge" in failed.err
+    assert judged.process("resume", "--retry", env=path_with(tmp_path / "honest")).code == 0
+    assert '"12 passed"' in judged.journal()[-1]["evidence"][0]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
+from support.git_repositories import put
 from support.scratch_project import Project
 
 from playbook_supervisor import __version__
@@ -515,6 +516,17 @@ class TestTheCommand:
         clinic.program("claude", "printf 'x\\033[2Jy\\n'")
         done = clinic.project.playbook("doctor", env=self.path(clinic))
         assert "\x1b" not in done.out
+
+    def test_removes_clean_rooms_if_it_is_asked_to(self, clinic: Clinic) -> None:
+        cache = clinic.project.home / "cache"
+        record = {"repository": "/src/shop/.git", "check": "test", "size": 1_234_567_890}
+        put(cache / "playbook/rooms/one", "room.json", json.dumps(record))
+        env = {**self.path(clinic), "XDG_CACHE_HOME": str(cache)}
+        assert "clean room" not in clinic.project.playbook("doctor", env=env).out
+        done = clinic.project.playbook("doctor", "--clean", env=env)
+        said = "removed: the clean room of check test of /src/shop, 1,234.6 MB\n"
+        assert done.out.startswith(f"{said}ok  git: ")
+        assert list((cache / "playbook/rooms").iterdir()) == []
 
     def test_outside_of_a_repository(self, clinic: Clinic, tmp_path: Path) -> None:
         done = clinic.project.playbook("doctor", env=self.path(clinic), cwd=tmp_path)

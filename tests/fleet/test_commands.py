@@ -19,6 +19,7 @@ from cli.scripts import GATED
 from cli.terminal import Terminal
 from cli.test_child_playbooks import PUBLISH, TOP
 from support.controlled_time import eventually
+from support.git_repositories import put
 from support.in_process import Result
 from support.scratch_project import FEATURE, Project, remote
 
@@ -641,10 +642,16 @@ def test_prune_removes_what_ended_sessions_have_left(up: Project, served: Served
         assert database.finish(take(database, session), State.ABORTED)
         end(database, IDS[0], State.COMPLETED)
         left = up.home / ".local/state/playbook/fleet/workers/killed-123/clone"
-        left.mkdir(parents=True)
+        (left / ".git").mkdir(parents=True)
+        rooms = up.home / ".cache/playbook/rooms"
+        for name, of in (("of-the-clone", left / ".git"), ("of-here", up.root / ".git")):
+            record = {"repository": str(of), "check": "test", "size": 1}
+            put(rooms / name, "room.json", json.dumps(record))
         young = up.playbook("fleet", "prune")
-        assert young.out == "removed: 0 sessions, 0 refs, 1 folder of workers, 0 mirrors\n"
+        said = "removed: 0 sessions, 0 refs, 1 folder of workers, 0 mirrors\n"
+        assert young.out == f"{said}removed: the clean room of check test of {left}, 0.0 MB\n"
         assert not left.exists()
+        assert [each.name for each in rooms.iterdir()] == ["of-here"]
         for folder in (served.mirror.folder, *(served.mirror.folder / "objects").glob("*")):
             os.utime(folder, (0, 0))
         assert "0 mirrors" in up.playbook("fleet", "prune").out  # a session needs it

@@ -45,7 +45,7 @@ allow: {cli: [make, "py*"], http: ["*.example.org"]}
 deny: {mcp: [github.delete_repo], cli: []}
 checks:
   test: {run: [make, test], timeout_seconds: 90, env: {CI: "1"}}
-  lint_2: {run: ["./lint all"]}
+  lint_2: {run: ["./lint all"], room: clean, tries: 2, also_here: true}
 notify: [notify-send, playbook]
 remind_after: 3600
 inbox: {resume: true, url: "https://inbox.example.org:8443"}
@@ -132,7 +132,9 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         deny=Bounds(cli=(), http=None, mcp=("github.delete_repo",)),
         checks={
             "test": CheckSpec("test", ("make", "test"), 90, {"CI": "1"}),
-            "lint_2": CheckSpec("lint_2", ("./lint all",), 1800, {}),
+            "lint_2": CheckSpec(
+                "lint_2", ("./lint all",), 1800, {}, "clean", tries=2, also_here=True
+            ),
         },
         notify=("notify-send", "playbook"),
         remind_after=3600,
@@ -296,6 +298,22 @@ FAULTY = [
         )
         for wrong in ("0", "-1", '"60"', "true", "soon", "[1]")
     ),
+    *(
+        (
+            f"checks: {{test: {{run: [x], tries: {wrong}}}}}",
+            "1:34: checks.test.tries: must be a whole number above 0, without quotes",
+        )
+        for wrong in ("0", "1.5", "many")
+    ),
+    ("checks: {test: {run: [x], tries: 4}}", "1:34: checks.test.tries: must be at most 3"),
+    (
+        "checks: {test: {run: [x], also_here: true}}",
+        "1:38: checks.test.also_here: needs `room: clean`",
+    ),
+    (
+        "checks: {test: {run: [x], also_here: maybe}}",
+        "1:38: checks.test.also_here: must be true or false, without quotes",
+    ),
     (
         "checks: {test: {run: [x], env: {A-B: x}}}",
         "1:33: checks.test.env.A-B: is not an environment variable: letters, digits and _",
@@ -326,7 +344,11 @@ FAULTY = [
     ),
     ("artifacts: {qa: .}", "1:17: artifacts.qa: must be a folder inside the repository"),
 ]
-BEYOND_A_SCHEMA = {r'agent: "a\x07"', 'agent: " "'}
+BEYOND_A_SCHEMA = {
+    r'agent: "a\x07"',
+    'agent: " "',
+    "checks: {test: {run: [x], also_here: true}}",
+}
 
 
 @pytest.mark.parametrize(("text", "told"), FAULTY)

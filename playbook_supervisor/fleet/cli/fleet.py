@@ -7,7 +7,7 @@ import re
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.inspection.doctor import show
+from playbook_supervisor.cli.inspection.doctor import show, show_removed
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.fleet.cli.status import open_sessions, status
 from playbook_supervisor.fleet.cli.submit import submit
@@ -145,9 +145,10 @@ def rebuild(urls: tuple[str, ...], *, pool: str) -> int:
 def prune(*, older_than: float, refs: bool) -> int:
     """Remove what ended sessions have left.
 
-    Their rows and jobs in the database, and on this machine the clones of workers that were killed
-    and the mirrors that no session needs. Branches stay. With --refs the record of each take-up is
-    deleted at the remotes, too: the branch keeps what was last pushed to it.
+    Their rows and jobs in the database, and on this machine the clones of workers that were killed,
+    the mirrors that no session needs, and clean rooms whose repository is gone. Branches stay. With
+    --refs the record of each take-up is deleted at the remotes, too: the branch keeps what was last
+    pushed to it.
     """
     with opened() as database:
         gone = operating.prune(database, days=older_than, refs=refs)
@@ -155,6 +156,7 @@ def prune(*, older_than: float, refs: bool) -> int:
         f"removed: {counted(len(gone.sessions), 'session')}, {counted(len(gone.refs), 'ref')}, "
         f"{counted(len(gone.workers), 'folder')} of workers, {counted(len(gone.mirrors), 'mirror')}"
     )
+    show_removed(gone.rooms)
     output.show_notices(gone.notices)
     return _STATE_ERROR if gone.notices else 0
 

@@ -31,6 +31,7 @@ from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store.disk_store import SESSIONS
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import remove, written_at
+from playbook_supervisor.system.git.clean_room import KeptRoom, remove_rooms
 
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
@@ -137,12 +138,13 @@ def limits(
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The rows, refs at remotes, folders and mirrors that are gone, and why others are not."""
+    """The rows, refs, folders, mirrors and clean rooms that are gone, and why others are not."""
 
     sessions: tuple[str, ...]
     refs: tuple[str, ...]
     workers: tuple[str, ...]
     mirrors: tuple[str, ...]
+    rooms: tuple[KeptRoom, ...]
     notices: tuple[str, ...]
 
 
@@ -151,7 +153,7 @@ def prune(database: FleetDatabase, *, days: float, refs: bool = False) -> Pruned
 
     With `refs`, also the refs of these sessions at their remotes: the snapshots after the last push
     of their branches are lost then. On this machine it removes clones of workers that were killed,
-    and mirrors that no session of the fleet needs and that were not used for as long.
+    mirrors that no session needs and that were not used for as long, and abandoned clean rooms.
     """
     require_person("fleet prune")
     before, notices = database.now() - int(days * _DAY), list[str]()
@@ -164,6 +166,7 @@ def prune(database: FleetDatabase, *, days: float, refs: bool = False) -> Pruned
         dropped,
         worker.remove_abandoned(),
         tuple(_remove_mirrors(used, system_clock() - max(int(days * _DAY), _HOUR))),
+        remove_rooms(lambda room: room.is_abandoned),
         tuple(notices),
     )
 

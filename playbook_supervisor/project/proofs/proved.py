@@ -18,14 +18,16 @@ from playbook_supervisor.formats.sanitize import counted, first_line, some
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.proofs.composed_runs import ComposedRuns
 from playbook_supervisor.project.proofs.judgement import Became, Concern, concerns
+from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.proofs.questions import keep_question
+from playbook_supervisor.project.proofs.reports import Verdict
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout, git_process, tree
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
 if TYPE_CHECKING:
-    from playbook_supervisor.project.proofs.reports import Verdict
     from playbook_supervisor.project.proofs.runs import Run
     from playbook_supervisor.project.settings.checks import Checking
     from playbook_supervisor.project.settings.config import CheckSpec, Config
@@ -74,7 +76,7 @@ def judge(
 ) -> Judgement:
     """The answer for the files that are there now. The beginning is the tree of `pinned`, or that
     of the last commit. Errors of `tree_of`, `tree.require` and `run_in_room`."""
-    here = checkout.find(root)
+    here, checking = checkout.find(root), replace(checking, search_path=pinned.search_path)
     now = tree.tree_of(root, pinned)
     for each in now.unreadable:
         return Judgement(Answer.ERROR, f"could not be checked: {each.sentence}")
@@ -88,7 +90,13 @@ def judge(
         return judged.judgement
     finally:
         _keep_proof(spec, runs, checking)
-    if spec.room != CLEAN and tree.tree_id(root, pinned) != now.id:
+    if spec.room == CLEAN and spec.also_here:
+        proof, _ = prove(replace(spec, room="here"), root, config, checking, pinned=pinned)
+        if proof.status != 0:
+            said = f"in the checkout: {proof.evidence}; {case.so_far}"
+            return Judgement(Answer.NOT_HELD, said)
+        case.held.append("it passes in the checkout, too")
+    if (spec.room != CLEAN or spec.also_here) and tree.tree_id(root, pinned) != now.id:
         said = f"could not be checked: check {spec.name} changes the tree that it is to prove"
         return Judgement(Answer.ERROR, said)
     return Judgement(Answer.HELD, case.so_far)
@@ -107,7 +115,7 @@ def _keep_proof(spec: CheckSpec, runs: ComposedRuns, checking: Checking) -> None
         return
     now, at = runs.now, time.time_ns() // 1_000_000
     what = (runs.tree, now.status, now.seconds, now.line, at, checking.by, (), True)
-    checking.proofs.keep(Proof(spec.name, key(spec), *what))
+    checking.proofs.keep(Proof(spec.name, key(spec), *what, tries=now.tries))
 
 
 class _Judged(Exception):  # noqa: N818 - an answer, not an error
@@ -155,6 +163,7 @@ class _Case:
     # ── it works ────────────────────────────────────────────────────────────────────────────
 
     def _require_success(self, now: Run) -> None:
+        again = "; the check needed a retry" if now.tries > 1 else ""
         where = f"tree {tree.short(self.runs.tree)}"
         where += " in a clean room" if self.spec.room == CLEAN else ""
         quoted = f', "{now.line}"' if now.line else ""
@@ -166,7 +175,7 @@ class _Case:
                 raise self._refuse(ended)
             if self.spec.report:
                 raise self._unknown(f"it wrote no report at {self.spec.report}")
-            self.held += [ended, "only the exit status is known"]
+            self.held += [ended, f"only the exit status is known{again}"]
             return
         if now.flaw:
             raise self._unknown(now.flaw)
@@ -179,7 +188,7 @@ class _Case:
                 number = f"{len(failing)} of {counted(len(now.tests), 'test')} failed"
                 raise self._refuse(f"{number}: {some(failing, _NAMED)}{said}, {where}")
             phrase += f", {len(failing)} failed as at the beginning"
-        self.held.append(phrase)
+        self.held.append(f"{phrase}{again}")
         if retried := [name for name, each in now.tests.items() if each.retried]:
             self.held.append(f"{some(retried, _NAMED)} needed a retry")
 
@@ -197,7 +206,9 @@ class _Case:
             raise self._unknown("it wrote no report for what was there at the beginning")
         if old.tests is None:
             raise self._refuse("with the tests of the beginning it writes no report")
-        found = [each for each in self._concerns(base, old, now) if self._counts(each)]
+        known = concerns(base.tests, old.tests, now, self.runs.sources)
+        red = {each.test for each in known if self._fails_as_before(each.test, now)}
+        found = [each for each in known if each.test not in red and self._counts(each)]
         unchanged = [each for each in found if each.became is Became.SAME]
         if unchanged:
             raise self._refuse(self._disagreeing(unchanged, base))
@@ -206,16 +217,21 @@ class _Case:
         self._refuse_staged(found, base)
         self._ask(found, [*self._surroundings(found), *self._names_of_runner()])
         ran = [each for each in base.tests.values() if each.ran]
-        red = sum(each.failed > 0 for each in ran)
-        was = f" ({red} of them failed then)" if red else ""
+        failed = sum(each.failed > 0 for each in ran)
+        was = f" ({failed} of them failed then)" if failed else ""
+        was += f", but for {len(red)}" if red else ""
+        was += ", after a retry" if old.tries > 1 else ""
         agree = "agrees" if len(ran) == 1 else "agree"
         self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}")
         self._judge_new_tests(base.tests, now)
 
-    def _concerns(self, base: Run, old: Run, now: Mapping[str, Verdict]) -> list[Concern]:
-        red = set(base.failing) if self.options.red else set()
-        known = {name: each for name, each in (base.tests or {}).items() if name not in red}
-        return concerns(known, old.tests or {}, now, self.runs.sources)
+    def _fails_as_before(self, test: str, now: Mapping[str, Verdict]) -> bool:
+        """True if it may fail and fails in no more cases, and if its test file is not the cause."""
+        sides = (self.runs.base.tests or {}, self.runs.old.tests or {}, now)
+        was, then, later = (tests.get(test, Verdict()) for tests in sides)
+        no_worse = was.failed >= then.failed > 0 and then.passed >= was.passed
+        same = (later.passed, later.failed) == (then.passed, then.failed)
+        return self.options.red and no_worse and same
 
     def _counts(self, concern: Concern) -> bool:
         part = AS_MANY if concern.became in _COUNTING and not concern.said else OLD_TESTS
@@ -257,15 +273,14 @@ class _Case:
         base = self.runs.base
         if base.tests is not None:
             raise self._refuse("it writes no report, as it did at the beginning")
-        old = self.runs.old_plain
-        sides = self.runs.sides
+        old, sides = self.runs.old_plain, self.runs.sides
         lost = [path for path in self.runs.tests_in(sides.before) if path not in sides.now]
         disagrees = old.status != 0
-        if disagrees and not sides.changed_witnesses:
+        asked = self._differences() if disagrees or lost else []
+        if disagrees and not asked:  # new test files alone explain nothing
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
             self._require_alarm(self.runs.old)
-        asked = self._differences() if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")
 

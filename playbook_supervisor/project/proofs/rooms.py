@@ -81,7 +81,7 @@ def run_in_room(
         checking.say(f"check {spec.name} waits for its clean room, which another run uses")
 
     with clean_room(here, spec.name, waiting) as room:
-        environment = _environment(room.temporary)
+        environment = _environment(room.temporary, checking)
         prepared_for = _setup_key(spec, tree, here)
         if not room.is_prepared(prepared_for):
             room.empty()
@@ -161,6 +161,7 @@ def _setup_key(spec: CheckSpec, tree: str, here: Checkout) -> str:
     return files.digest(json.dumps([spec.setup, sorted(spec.env.items()), inputs]).encode())
 
 
-def _environment(temporary: Path) -> dict[str, str]:
+def _environment(temporary: Path, checking: Checking) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if re.fullmatch(_KEPT, name)}
+    kept |= {"PATH": checking.search_path} if checking.search_path else {}
     return {**kept, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -19,7 +19,7 @@ from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project.proofs.proving import status_of
 from playbook_supervisor.project.proofs.reports import Verdict, read_reports
 from playbook_supervisor.project.proofs.rooms import Reporting, run_at, run_in_room
-from playbook_supervisor.project.settings.checks import Checking, duration, key
+from playbook_supervisor.project.settings.checks import Checking, CheckRun, duration, key
 from playbook_supervisor.project.settings.config import CheckSpec, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import files
@@ -38,7 +38,7 @@ class Run:
 
     `tests` are the verdicts of its tests, by `CLASS::FUNCTION`; None if only the exit status is
     known. If a test of ours that must fail was among them, `noticed` says whether exactly it was
-    reported as failed, and it is not in `tests`.
+    reported as failed, and it is not in `tests`. `tries` is how often the check ran.
     """
 
     status: int
@@ -46,6 +46,7 @@ class Run:
     line: str = ""
     tests: Mapping[str, Verdict] | None = None
     noticed: bool | None = None
+    tries: int = 1
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -60,8 +61,8 @@ class Run:
         """Why the run says nothing: its status and its report contradict each other; or empty."""
         if self.tests is None or self.noticed is not None:
             return ""
-        if not self.tests:
-            return f"it reports no test, and ended with exit status {self.status}"
+        if not any(each.ran for each in self.tests.values()):
+            return f"it reports no test that ran, and ended with exit status {self.status}"
         failed = len(self.failing)
         if failed and self.status == 0:
             return f"it reports {counted(failed, 'failed test')}, but ended with exit status 0"
@@ -72,7 +73,10 @@ class Run:
 
     @property
     def passes(self) -> bool:
-        return self.status == 0 and not self.flaw and not self.failing
+        """True if no test fails but ours that must, and that does."""
+        if self.noticed is None:
+            return self.status == 0 and not self.flaw and not self.failing
+        return self.noticed and not self.failing
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +102,27 @@ class Runs:
             return known, True
         laid = with_alarm() if with_alarm is not None else tree
         shown = replace(self.reporting, label=f"{self.spec.name} ({label})" if label else "")
-        run, reports = run_in_room(self.spec, laid, self.here, self.config, self.checking, shown)
-        status = status_of(self.spec, run)
-        return _run(status, run.seconds, run.line, self._tests(reports), alarm), False
+        asked = (self.spec, laid, self.here, self.config, self.checking, shown)
+        return self._tried(lambda: run_in_room(*asked), alarm), False
 
     def in_checkout(self) -> Run:
         """The run on the files of the checkout itself, which is never kept."""
         with tempfile.TemporaryDirectory() as folder:
             asked = (self.config, self.checking, self.reporting)
-            run, reports = run_at(self.spec, self.here.root, Path(folder), *asked)
-        return _run(status_of(self.spec, run), run.seconds, run.line, self._tests(reports), None)
+            at = (self.spec, self.here.root, Path(folder), *asked)
+            return self._tried(lambda: run_at(*at))
+
+    def _tried(
+        self, made: Callable[[], tuple[CheckRun, tuple[bytes, ...]]], alarm: Alarm | None = None
+    ) -> Run:
+        """The first run that passes, or the last that may be made."""
+        for tries in range(1, self.spec.tries + 1):
+            ended, reports = made()
+            status, tests = status_of(self.spec, ended), read_reports(reports) if reports else None
+            run = replace(_run(status, ended.seconds, ended.line, tests, alarm), tries=tries)
+            if run.passes:
+                break
+        return run
 
     def keep(self, tree: str, run: Run) -> None:
         """Keep a run on this tree, for all who ask for it."""
@@ -118,9 +133,6 @@ class Runs:
             kept = sorted(file.parent.iterdir(), key=files.written_at)
             for old in kept[:-_MOST_KEPT]:
                 files.remove(old)
-
-    def _tests(self, reports: tuple[bytes, ...]) -> dict[str, Verdict] | None:
-        return read_reports(reports) if reports else None
 
     def _read(self, tree: str, alarm: Alarm | None) -> Run | None:
         try:

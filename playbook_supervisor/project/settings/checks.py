@@ -92,7 +92,8 @@ class Proof(Record):
 
     `key` stands for the program, its arguments and its variables. `at` is when it ended, in ms
     since the epoch, and `by` what asked for it: `implement#2`. `without` are the paths that could
-    not be read, and are not part of the tree. `clean`: it ran in a clean room.
+    not be read, and are not part of the tree. `clean`: it ran in a clean room, `also_here`: in the
+    checkout, too. `tries` is how often it ran.
     """
 
     check: str
@@ -105,6 +106,8 @@ class Proof(Record):
     by: str
     without: tuple[str, ...] = ()
     clean: bool = False
+    also_here: bool = False
+    tries: int = 1
 
     @property
     def evidence(self) -> str:
@@ -114,10 +117,11 @@ class Proof(Record):
         quoted = f', "{self.line}"' if self.line else ""
         took = duration(self.seconds)
         said = f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
-        said += " in a clean room" if self.clean else ""
-        if not self.without:
-            return said
-        return f"{said} without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
+        places = ((" in a clean room", self.clean), (" in the checkout", self.also_here))
+        said += " and".join(place for place, known in places if known)
+        if self.without:
+            said += f" without {some(self.without, _MOST_LEFT_OUT)} (unreadable)"
+        return f"{said}, needed a retry" if self.tries > 1 and self.status == 0 else said
 
 
 class Checking(Record):
@@ -127,7 +131,7 @@ class Checking(Record):
     runs; what it returns is given each line to show it, and `say` to keep it. All processes of a
     check hold the `worker_file` and end with us; a check without one may leave processes behind.
     `wall` is the most seconds for each check. The values in `secrets` leave it neither in lines nor
-    in what it proves.
+    in what it proves. `search_path` is PATH in clean rooms; empty for ours.
     """
 
     proofs: Proofs | None = None
@@ -139,6 +143,7 @@ class Checking(Record):
     worker_file: Path | None = None
     wall: float | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    search_path: str = ""
 
 
 # ── which check ─────────────────────────────────────────────────────────────────────────────
@@ -168,9 +173,11 @@ def find_check(parameter: str, config: Config) -> CheckSpec:
 
 def key(spec: CheckSpec) -> str:
     """Stands for what the check does: proofs of another program say nothing about it."""
-    what = [spec.argv, sorted(spec.env.items())]
+    what: list[object] = [spec.argv, sorted(spec.env.items())]
     if spec.room == CLEAN:
         what += [CLEAN, spec.setup, spec.setup_inputs]
+    if spec.tries > 1:
+        what += [spec.tries]
     return digest(json.dumps(what).encode())
 
 
@@ -195,7 +202,8 @@ def run_check(
     from playbook_supervisor.system.process.processes import Worker
 
     checking = checking or Checking()
-    admit_program(config, spec.argv, root, by="settings")
+    variables = {**(os.environ if environment is None else environment), **spec.env}
+    admit_program(config, spec.argv, root, by="settings", env=variables)
     deadline = min(wall for wall in (spec.timeout_seconds, checking.wall) if wall is not None)
     began = time.monotonic()
     output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)
@@ -211,7 +219,7 @@ def run_check(
         worker = Worker(
             spec.argv,
             cwd=root,
-            env={**(os.environ if environment is None else environment), **spec.env},
+            env=variables,
             worker_file=checking.worker_file,
             wall=deadline,
             cap=CAP,

@@ -46,6 +46,7 @@ AUTO = "auto"
 CLEAN: Where = "clean"
 """The room of a check that does not run in the checkout."""
 
+_MOST_TRIES = 3  # of a check until it passes
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
 _AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
@@ -95,7 +96,8 @@ class CheckSpec(Record):
     It runs in the checkout (`here`) or in a clean room, which `setup` prepares: programs that run
     again when the files that match `setup_inputs` differ. `witnesses` are patterns of the files
     that say what the check expects, and `auto` for those of its runner. `report` is the JUnit XML
-    that it writes, a path or a pattern, where its runner is not asked for one.
+    that it writes, a path or a pattern, where its runner is not asked for one. It runs up to
+    `tries` times until it passes. `also_here`: what a clean room says must hold in the checkout.
     """
 
     name: str
@@ -107,6 +109,8 @@ class CheckSpec(Record):
     setup_inputs: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = (AUTO,)
     report: str = ""
+    tries: int = 1
+    also_here: bool = False
 
 
 class Config(Record):
@@ -226,7 +230,7 @@ _PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
 _WHERE: tuple[Where, ...] = ("here", CLEAN)
 _CHECK_KEYS = (
     *("run", "timeout_seconds", "env", "room", "setup", "setup_inputs"),
-    *("witnesses", "report"),
+    *("witnesses", "report", "tries", "also_here"),
 )
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
@@ -330,7 +334,7 @@ def _check(name: str, section: Section) -> CheckSpec:
         variable: variables.line(variable, "")
         for variable in variables.names(HANDLE, "an environment variable: letters, digits and _")
     }
-    return CheckSpec(
+    spec = CheckSpec(
         name,
         section.argv("run", needed=True),
         section.seconds("timeout_seconds", CHECK_TIMEOUT),
@@ -340,7 +344,14 @@ def _check(name: str, section: Section) -> CheckSpec:
         setup_inputs=_globs(section, "setup_inputs"),
         witnesses=_globs(section, "witnesses") or (AUTO,),
         report=_report(section),
+        tries=section.above_zero("tries", 1, "a whole number", whole=True),
+        also_here=section.switch("also_here", default=False),
     )
+    if spec.tries > _MOST_TRIES:
+        section.report("tries", f"must be at most {_MOST_TRIES}")
+    if spec.also_here and spec.room != CLEAN:
+        section.report("also_here", "needs `room: clean`")
+    return spec
 
 
 def _globs(section: Section, key: str) -> tuple[str, ...]:

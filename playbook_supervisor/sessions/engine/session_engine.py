@@ -368,7 +368,7 @@ class SessionEngine:
         if not launched:
             return
         here = self._checkout()
-        beginnings.pin(opened, self.root)
+        beginnings.pin(opened, self.root, by_a_person=self.options.exports)
         workspace = self._workspace(opened, here)
         steps = [opened.playbook.step(entry.step_id) for entry in launched]
         if any(step.command.startswith(SPECKIT) for step in steps):

@@ -34,21 +34,23 @@ Artifacts = dict[str, Stamp | None]  # repository-relative path → stamp, None 
 class Launch(Record):
     """The facts at the launch of an attempt. `at` in ms, `head` a commit id or empty. `tree`
     is the id of all that was in the work tree; empty where no postcondition needs it, or where git
-    could not tell. `rules` stand for the ignore rules at the session's beginning."""
+    could not tell. `rules` stand for the ignore rules at the session's beginning, and
+    `search_path` is PATH, as then or where a person has resumed it."""
 
     at: int
     head: str
     artifacts: Artifacts
     tree: str = ""
     rules: str = ""
+    search_path: str = ""
 
     @property
     def pinned(self) -> Pinned:  # what a session that began so holds to
-        return Pinned(self.rules, self.head, self.tree)
+        return Pinned(self.rules, self.head, self.tree, self.search_path)
 
     def as_json(self) -> dict[str, Any]:
         stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}
-        known = {"tree": self.tree, "rules": self.rules}
+        known = {"tree": self.tree, "rules": self.rules, "search_path": self.search_path}
         shape = {"at": self.at, "head": self.head, "artifacts": stamps}
         return shape | {name: value for name, value in known.items() if value}
 
@@ -56,7 +58,7 @@ class Launch(Record):
     def from_json(cls, data: Mapping[str, Any]) -> Launch:
         stamps = data["artifacts"].items()
         artifacts = {path: Stamp.from_list(stamp) if stamp else None for path, stamp in stamps}
-        known = (data.get(name, "") for name in ("tree", "rules"))
+        known = (data.get(name, "") for name in ("tree", "rules", "search_path"))
         return cls(data["at"], data["head"], artifacts, *known)
 
 

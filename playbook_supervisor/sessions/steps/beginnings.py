@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
 
 def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | None) -> None:
     """Record what is there when the session begins: it is not the session's, and no finding of it.
-    A child holds to the ignore rules of its parent, and its changes are those of its parent."""
+    A child holds to its parent's ignore rules and PATH, and its changes are those of its parent."""
     from playbook_supervisor.project.commit_files import COMMIT
     from playbook_supervisor.system.git.uncommitted import uncommitted
 
@@ -42,8 +43,8 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     playbook = opened.playbook
     wanted = any(wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
-    tree, rules = (parent.tree, parent.rules) if parent else ("", "")
-    opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), tree, rules)
+    known = (parent.tree, parent.rules, parent.search_path) if parent else ()
+    opened.runtime.begun = Launch(at, head, conditions.record(names, workspace), *known)
     pin(opened, workspace.root)
     if parent is not None:
         return
@@ -59,14 +60,19 @@ def begin(opened: OpenSession, workspace: Workspace, at: int, parent: Launch | N
     opened.runtime.begun = replace(opened.runtime.begun, tree=tree)
 
 
-def pin(opened: OpenSession, root: Path) -> None:
-    """Hold to the ignore rules of now, in a session that holds to none: it began elsewhere."""
+def pin(opened: OpenSession, root: Path, *, by_a_person: bool = False) -> None:
+    """Hold to the ignore rules and to PATH of now, in a session that holds to none: it began
+    elsewhere. A run that a person has started takes PATH of their terminal."""
     from playbook_supervisor.system.git.tree import pinned_now
 
     begun = opened.runtime.begun
     if begun is not None and not begun.rules:
         with suppress(PlaybookError):
-            opened.runtime.begun = replace(begun, rules=pinned_now(root).rules)
+            now = pinned_now(root)
+            begun = replace(begun, rules=now.rules, search_path=now.search_path)
+    if begun is not None and by_a_person:
+        begun = replace(begun, search_path=os.environ.get("PATH", ""))
+    opened.runtime.begun = begun
 
 
 def tree_of(workspace: Workspace) -> str:

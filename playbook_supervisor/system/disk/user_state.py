@@ -1,4 +1,4 @@
-"""The user's own state folder, for what belongs to no repository; its files are JSON."""
+"""The user's own folders, for what belongs to no repository: JSON files of state, and a cache."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ _LARGEST = 1 << 20
 
 def path(name: str) -> Path:
     """`$XDG_STATE_HOME/playbook/NAME`, by default in `~/.local/state`; it may not exist."""
-    base = os.environ.get("XDG_STATE_HOME", "")
+    return _own("XDG_STATE_HOME", "~/.local/state") / name
+
+
+def cached(name: str) -> Path:
+    """`$XDG_CACHE_HOME/playbook/NAME`, by default in `~/.cache`; it may not exist."""
+    return _own("XDG_CACHE_HOME", "~/.cache") / name
+
+
+def _own(variable: str, default: str) -> Path:
+    base = os.environ.get(variable, "")
     if not base.startswith("/"):  # the specification ignores a relative path
-        base = os.path.expanduser("~/.local/state")  # noqa: PTH111 - Path.expanduser may raise
-    return Path(base) / "playbook" / name
+        base = os.path.expanduser(default)  # noqa: PTH111 - Path.expanduser may raise
+    return Path(base) / "playbook"
 
 
 def load(name: str) -> object:

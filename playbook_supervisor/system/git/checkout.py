@@ -80,11 +80,13 @@ class Pinned(Record):
 
     `rules` stand for the ignore rules outside the tree; empty for those that hold now. What the
     commit `head` contains is never ignored (`tree.py`). `tree` is empty if it is not known.
+    `search_path` is PATH for checks in clean rooms; empty for that of the process.
     """
 
     rules: str = ""
     head: str = ""
     tree: str = ""
+    search_path: str = ""
 
 
 NOW = Pinned()

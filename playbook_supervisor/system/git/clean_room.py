@@ -9,32 +9,42 @@ the code under test writes into its `.git` is never read.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.system.disk import files
+from playbook_supervisor.system.disk import files, user_state
 from playbook_supervisor.system.git import git_process
 from playbook_supervisor.system.git.tree_git import TreeGit
+from playbook_supervisor.system.git.tree_objects import TreeObjects
 from playbook_supervisor.system.process.cancellation import Interrupted, cancel_requested
 
 if TYPE_CHECKING:
     from playbook_supervisor.system.git.checkout import Checkout
 
 MOST_ROOMS = 8
-"""Rooms that are kept; the one that was used last goes last."""
+MOST_BYTES = 10_000_000_000
+"""Rooms that are kept, and their bytes; the one that was used last goes last."""
 
 _NAME = 16  # digits of the digest of a repository and a check
 _SECONDS = 0.5  # between two looks whether a room is free
 _SETUP = "setup.json"
+_RECORD = "room.json"
 _LOCK = "lock"
-_OURS = frozenset({"tmp", "git", "commit", _LOCK, _SETUP})  # beside the folder of the checks
+_OURS = frozenset({"tmp", "git", "commit", _LOCK, _SETUP, _RECORD})  # beside the checks' folder
+_LARGEST = 1 << 16  # bytes of a record
+_LEAST_SPACE = 1 << 20  # bytes
+_FULL = "Free space there; `playbook doctor --clean` removes the clean rooms."
+_BLOCK = 512  # bytes, in which POSIX counts what a file takes
+_DAMAGED = (OSError, PlaybookError, ValueError, TypeError, AttributeError, KeyError, RecursionError)
 _COMMIT = """\
 tree {tree}
 {parent}author playbook <playbook@localhost> 0 +0000
@@ -73,9 +83,8 @@ class CleanRoom:
                 files.remove(folder)
             files.ensure_folder(folder)
         self._empty_temporary()
-        git, made = self._git, self._made_by_setup()
-        tracked = _split(git.ask("ls-tree", "-r", "-z", "--name-only", tree))
-        _remove_others(self.root, frozenset(tracked) | frozenset(made))
+        git, (_, made) = self._git, self._recorded()
+        _remove_others(self.root, frozenset(TreeObjects(self.here).entries(tree)) | made.keys())
         files.remove(self._index.with_name("index.lock"))
         git.ask("read-tree", "--reset", "-u", tree, index=self._index)
         self._furnish(git, tree)
@@ -86,7 +95,7 @@ class CleanRoom:
         in memory alone. Those of set-up come back only if nothing has changed what it made."""
         record, index = self.place / _SETUP, self._index
         kept = {file: files.read_bytes(file) for file in (record, index) if file.exists()}
-        made = self._made_by_setup()
+        _, made = self._recorded()
         for file in kept:
             files.remove(file)
         try:
@@ -104,7 +113,8 @@ class CleanRoom:
 
     def is_prepared(self, key: str) -> bool:
         """True if the set-up with this key has made what is here, and nothing has changed it."""
-        return self._recorded()[0] == key and self._unchanged(self._made_by_setup())
+        prepared_for, made = self._recorded()
+        return prepared_for == key and self._unchanged(made)
 
     def _unchanged(self, made: Mapping[str, list[int]]) -> bool:
         return all(_look(self.root / path) == known for path, known in made.items())
@@ -119,24 +129,17 @@ class CleanRoom:
 
     def keep_setup(self, key: str) -> None:
         """Record what is here beside the files of the tree as made by the set-up with this key."""
-        tracked = frozenset(_split(self._git.ask("ls-files", "-z", index=self._index)))
+        tracked = frozenset(self._git.ask("ls-files", "-z", index=self._index).split("\0"))
         made = {path: _look(self.root / path) for path in _paths(self.root) if path not in tracked}
-        text = json.dumps({"key": key, "made": made})
-        files.write_atomically(
-            self.place / _SETUP, text.encode("utf-8", "surrogateescape"), durable=False
-        )
-
-    def _made_by_setup(self) -> dict[str, list[int]]:
-        return self._recorded()[1]
+        data = json.dumps({"key": key, "made": made}).encode()
+        files.write_atomically(self.place / _SETUP, data, durable=False)
 
     def _recorded(self) -> tuple[str, dict[str, list[int]]]:
-        with suppress(OSError, PlaybookError, ValueError, TypeError, KeyError, RecursionError):
-            shape = json.loads(
-                files.read_bytes(self.place / _SETUP).decode(errors="surrogateescape")
-            )
-            return str(shape["key"]), {
-                str(path): list(seen) for path, seen in shape["made"].items()
-            }
+        """The key of the last set-up, and how each file that it made looked then."""
+        with suppress(*_DAMAGED):
+            shape = json.loads(files.read_bytes(self.place / _SETUP))
+            made = {str(path): list(seen) for path, seen in shape["made"].items()}
+            return str(shape["key"]), made
         return "", {}
 
     def _empty_temporary(self) -> None:
@@ -150,10 +153,8 @@ class CleanRoom:
         for part in ("refs", "objects/info"):
             files.ensure_folder(folder / part)
         parent = f"parent {self.here.head}\n" if self.here.head else ""
-        text = self.place / "commit"
-        files.write_atomically(
-            text, _COMMIT.format(tree=tree, parent=parent).encode(), durable=False
-        )
+        text, data = self.place / "commit", _COMMIT.format(tree=tree, parent=parent).encode()
+        files.write_atomically(text, data, durable=False)
         ((_, commit, _),) = git.run(("hash-object", "-t", "commit", "-w", "--stdin"), stdin=text)
         asked = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")
         for file, data in (
@@ -166,22 +167,47 @@ class CleanRoom:
             files.write_atomically(folder / file, data, durable=False)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """A room on the disk: the git directory of its repository, its check, and its size in bytes.
+    The first two are empty if it has no record of them."""
+
+    place: Path
+    repository: str = ""
+    check: str = ""
+    size: int = 0
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if its repository is gone, or its removal was interrupted."""
+        gone = not os.path.lexists(self.repository or self.place)
+        return gone or self.place.name.startswith(files.TEMPORARY)
+
+    @property
+    def shown(self) -> str:
+        """`check test of /src/project, 412.5 MB`."""
+        whose = f"check {self.check} of {self.repository}" if self.check else str(self.place)
+        return f"{whose.removesuffix('/.git')}, {self.size / 1_000_000:,.1f} MB"
+
+
 def rooms() -> Path:
     """`$XDG_CACHE_HOME/playbook/rooms`, by default in `~/.cache`; it may not exist."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not base.startswith("/"):  # the specification ignores a relative path
-        base = os.path.expanduser("~/.cache")  # noqa: PTH111 - Path.expanduser may raise
-    return Path(base) / "playbook" / "rooms"
+    return user_state.cached("rooms")
+
+
+def remove_rooms(unwanted: Callable[[KeptRoom], bool] = lambda _: True) -> tuple[KeptRoom, ...]:
+    """Remove the unwanted rooms that no run uses; those that are gone."""
+    return tuple(each for each in _kept() if unwanted(each) and _removed(each.place))
 
 
 @contextmanager
 def clean_room(
     here: Checkout, check: str, waiting: Callable[[], None] = lambda: None
 ) -> Iterator[CleanRoom]:
-    """The room of a repository and a check, until then held by us alone.
+    """The room of a repository and a check. No other process has it inside the `with` block.
 
     `waiting` is called once if another process has it. Interrupted if a person asked to stop;
-    StorageError if it cannot be made.
+    StorageError if it cannot be made, or if the body fails because its disk is full.
     """
     common = here.common_dir.resolve()
     name = files.digest(f"{common}\n{check}".encode("utf-8", "surrogateescape"))[:_NAME]
@@ -189,50 +215,115 @@ def clean_room(
     folder = common.parent.name if common.name == ".git" else here.root.name
     if folder in _OURS:
         folder += ".d"
-    files.ensure_folder(place)
-    _require_own(place)
     with _held(place / _LOCK, waiting):
         os.utime(place / _LOCK)
         _sweep(place)
-        yield CleanRoom(place, place / folder, here)
+        _record(KeptRoom(place, str(common), check))
+        try:
+            yield CleanRoom(place, place / folder, here)
+        except PlaybookError as error:
+            full = os.strerror(errno.ENOSPC) in f"{error.message} {error.cause}"
+            if not full and (not place.exists() or disk_usage(place).free >= _LEAST_SPACE):
+                raise
+            said = f"the disk is full on which {place} is"
+            raise StorageError("PB-IO-WRITE", said, where=str(place), guidance=_FULL) from error
+        finally:
+            _record(KeptRoom(place, str(common), check, _size(place)))
 
 
 @contextmanager
 def _held(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
     told = False
-    while True:
-        if cancel_requested():
-            raise Interrupted
-        try:
-            with files.locked(lock, timeout=_SECONDS if told else 0):
-                yield
-                return
-        except StateError as error:
-            if error.code != "PB-STATE-BUSY" or error.where != str(lock):
-                raise
-        if not told:
-            waiting()
-        told = True
+    with ExitStack() as held:
+        while True:
+            if cancel_requested():
+                raise Interrupted
+            try:
+                files.ensure_folder(lock.parent)
+                _require_own(lock.parent)
+                held.enter_context(files.locked(lock, timeout=_SECONDS if told else 0))
+                break
+            except StateError as error:
+                if error.code != "PB-STATE-BUSY":
+                    raise
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                continue  # the room was removed meanwhile
+            if not told:
+                waiting()
+            told = True
+        yield
+
+
+def _kept() -> list[KeptRoom]:
+    """All rooms: that which was used last first, and abandoned ones last."""
+    kept = map(_read, rooms().iterdir()) if rooms().is_dir() else ()
+    used = {each: files.written_at(each.place / _LOCK) for each in kept}
+    return sorted(used, key=lambda each: (each.is_abandoned, -used[each]))
 
 
 def _sweep(ours: Path) -> None:
-    """Remove the rooms that were not used for the longest time, if there are too many."""
-    with suppress(OSError):
-        others = [each for each in ours.parent.iterdir() if each != ours]
-        others.sort(key=lambda each: files.written_at(each / _LOCK), reverse=True)
-        for old in others[MOST_ROOMS - 1 :]:
-            with suppress(PlaybookError), files.locked(old / _LOCK, timeout=0):
-                _make_removable(old)
-                files.remove(old)
+    """Remove rooms that are too many or too large, and those whose repository is gone."""
+    size = 0
+    for number, each in enumerate(_kept(), 1):
+        size += each.size
+        too_much = number > MOST_ROOMS or size > MOST_BYTES
+        if each.place != ours and (too_much or each.is_abandoned):
+            _removed(each.place)
+
+
+def _removed(place: Path) -> bool:
+    """True if it is gone. It is given another name first: half a room is nobody's."""
+    away = place.with_name(f"{files.TEMPORARY}{os.urandom(8).hex()}")
+    with suppress(PlaybookError):
+        _require_own(place)
+        with files.locked(place / _LOCK, timeout=0):
+            if files.rename_folder(place, away):
+                _make_removable(away)
+                files.remove(away)
+                return True
+    return False
+
+
+def _record(room: KeptRoom) -> None:
+    """Record whose room it is, for its removal; a full disk is found by what follows."""
+    shape = {"repository": room.repository, "check": room.check, "size": room.size}
+    with suppress(PlaybookError):
+        _require_own(room.place)
+        files.write_atomically(room.place / _RECORD, json.dumps(shape).encode(), durable=False)
+
+
+def _read(place: Path) -> KeptRoom:
+    with suppress(*_DAMAGED):
+        shape = json.loads(files.read_bytes(place / _RECORD, limit=_LARGEST))
+        whose = str(shape["repository"]), str(shape["check"])
+        return KeptRoom(place, *whose, int(str(shape["size"])) or _size(place))
+    return KeptRoom(place, size=_size(place))
+
+
+def _size(place: Path) -> int:
+    """The bytes that a folder takes, as far as it can be read."""
+    size, folders = 0, [] if place.is_symlink() else [os.fspath(place)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+    return size
 
 
 def _require_own(place: Path) -> None:
-    with suppress(OSError):
+    said, cure = f"{place} is not a folder of ours", "Remove it, and try again."
+    refused = StorageError("PB-IO-WRITE", said, where=str(place), guidance=cure)
+    try:
         found = place.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-            return
-    said = f"{place} is not a folder of ours"
-    raise StorageError("PB-IO-WRITE", said, where=str(place), guidance="Remove it, and try again.")
+    except OSError as error:
+        raise refused from error
+    if not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
+        raise refused
 
 
 # ── what is in a room ───────────────────────────────────────────────────────────────────────
@@ -294,7 +385,3 @@ def _make_removable(path: Path) -> None:
             if not inner.is_symlink():
                 with suppress(OSError):
                     inner.chmod(0o700)
-
-
-def _split(listed: str) -> list[str]:
-    return listed.split("\0")[:-1]

@@ -103,12 +103,12 @@ class TreeChanges(Record):
 
 
 def pinned_now(root: Path) -> Pinned:
-    """The ignore rules and the commit of this moment, for a session that begins. Errors as
+    """The ignore rules, the commit and PATH of this moment, for a session that begins. Errors as
     `tree_of`."""
     here = checkout.find(root)
     git = TreeGit.of(here)
     git.tidy()
-    return Pinned(git.rules, here.head)
+    return Pinned(git.rules, here.head, search_path=os.environ.get("PATH", ""))
 
 
 def tree_of(root: Path, pinned: Pinned = NOW) -> Tree:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.git_repositories import git, put, with_a_commit
@@ -18,7 +21,12 @@ from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.project.proofs.proving import prove
 from playbook_supervisor.project.settings.checks import Checking, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
-from playbook_supervisor.system.git.clean_room import MOST_ROOMS, rooms
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.git import clean_room
+from playbook_supervisor.system.git.clean_room import MOST_ROOMS, remove_rooms, rooms
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.settings.config import Where
 
 SHELL = Config(allow=Bounds(cli=("sh",)))
 
@@ -215,6 +223,14 @@ def test_set_up_prepares_a_room_once(root: Path) -> None:
     assert second == first[1:]
 
 
+def test_set_up_may_make_a_file_whose_name_is_no_text(root: Path) -> None:
+    install = "printf made > \"$(printf 'b\\377')\"; echo set up"
+    first = output(root, "ls | wc -l", install)
+    put(root, "new.txt")
+    assert first == ["set up", "2"]
+    assert output(root, "ls | wc -l", install) == ["3"]
+
+
 def test_set_up_runs_again_after_a_change_of_what_it_reads(root: Path) -> None:
     first = output(root, SHOW, INSTALL)
     put(root, "lock.txt")
@@ -290,6 +306,50 @@ def test_another_set_up_is_another_check(root: Path) -> None:
     assert len(keys) == 3
 
 
+# ── more than one run ───────────────────────────────────────────────────────────────────────
+
+
+def flaky(beside: Path, passes_at: int) -> str:
+    """A check that passes at its n-th run, if nothing is left of the one before."""
+    count = f"echo x >> {beside}/runs; [ ! -e left ] && touch left"
+    return f"{count} && [ $(wc -l < {beside}/runs) -ge {passes_at} ]"
+
+
+@pytest.mark.parametrize(
+    ("tries", "passes_at", "status", "runs"),
+    [(1, 2, 1, 1), (2, 2, 0, 2), (3, 2, 0, 2), (3, 9, 1, 3)],
+)
+@pytest.mark.parametrize("room", [CLEAN, "here"])
+def test_a_check_runs_until_it_passes_or_was_tried_often_enough(
+    root: Path, tmp_path: Path, tries: int, passes_at: int, status: int, runs: int, room: Where
+) -> None:
+    command = flaky(tmp_path, passes_at) + (
+        "" if room == CLEAN else "; passed=$?; rm left; exit $passed"
+    )
+    proof = run(root, replace(check(command), tries=tries, room=room))
+    assert (proof.status, (tmp_path / "runs").read_text().count("x")) == (status, runs)
+    assert ("needed a retry" in proof.evidence) == (runs > 1 and status == 0)
+
+
+def test_a_check_may_have_to_pass_in_the_checkout_too(root: Path) -> None:
+    spec = replace(check("[ ! -e ignored.log ]"), also_here=True)
+    assert run(root, spec).evidence.endswith(" in a clean room and in the checkout")
+    put(root, "ignored.log")
+    proof = run(root, spec)
+    assert proof.status == 1
+    assert proof.evidence.endswith(f", tree {proof.tree[:7]} in the checkout")
+
+
+def test_what_fails_in_its_room_does_not_run_in_the_checkout(root: Path) -> None:
+    proof = run(root, replace(check("touch ran; false"), also_here=True))
+    assert (proof.status, (root / "ran").exists()) == (1, False)
+
+
+def test_a_check_that_changes_the_checkout_is_told_where_it_runs_there_too(root: Path) -> None:
+    with pytest.raises(ConditionError, match=r"changes the tree that it is to prove: made\.txt"):
+        run(root, replace(check("date +%N > made.txt"), also_here=True))
+
+
 # ── kills, and two at once ──────────────────────────────────────────────────────────────────
 
 CHILD = """
@@ -352,6 +412,108 @@ def test_the_rooms_that_were_not_used_for_long_are_removed(root: Path) -> None:
         run(root, check("mkdir -p locked && chmod 500 locked", name=f"check-{number}"))
     kept = list(rooms().iterdir())
     assert len(kept) == MOST_ROOMS
+
+
+def names() -> set[str]:
+    """The checks that have a room."""
+    return {json.loads((room / "room.json").read_text())["check"] for room in rooms().iterdir()}
+
+
+def test_rooms_that_are_too_large_together_are_removed_the_oldest_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clean_room, "MOST_BYTES", 5_000_000)
+    for number in range(4):
+        run(root, check("head -c 2000000 /dev/urandom > big", name=f"check-{number}"))
+    assert names() == {"check-1", "check-2", "check-3"}
+
+
+def test_the_room_of_a_check_that_runs_is_not_removed(root: Path, tmp_path: Path) -> None:
+    run(root, check("true", name="idle"))
+    mark, go = tmp_path / "mark", tmp_path / "go"
+    one = started(root, f"touch {mark}; while [ ! -e {go} ]; do sleep 0.02; done; ls")
+    until(mark)
+    (gone,) = remove_rooms()
+    assert (gone.check, gone.repository) == ("idle", str(root / ".git"))
+    assert gone.shown.startswith(f"check idle of {root}, 0.")
+    go.touch()
+    assert one.wait() == 0
+    assert names() == {"test"}
+
+
+def test_rooms_whose_repository_is_gone_are_removed_by_the_next_check(
+    root: Path, tmp_path: Path
+) -> None:
+    other = with_a_commit(tmp_path / "other")
+    run(other, check("true", name="of-the-other"))
+    run(root, check("true", name="first"))
+    assert names() == {"of-the-other", "first"}
+    shutil.rmtree(other)
+    run(root, check("true"))
+    assert names() == {"first", "test"}
+
+
+def test_what_is_left_of_a_room_whose_removal_was_killed_is_removed(root: Path) -> None:
+    put(rooms(), ".playbook-tmp-1/project/a.txt")
+    run(root, check("true"))
+    assert names() == {"test"}
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"repository": 1, "check": 2, "size": Infinity}'])
+def test_a_room_whose_record_says_nothing_is_a_room_all_the_same(root: Path, record: str) -> None:
+    run(root, check("head -c 2000000 /dev/urandom > big"))
+    (room,) = rooms().iterdir()
+    (room / "room.json").write_text(record)
+    (gone,) = remove_rooms()
+    assert gone.shown.startswith(f"{room}, 2.")
+
+
+def test_a_check_whose_room_is_removed_before_it_begins_has_another(root: Path) -> None:
+    ended = threading.Event()
+
+    def removing() -> None:
+        while not ended.is_set():
+            remove_rooms()
+
+    other = threading.Thread(target=removing)
+    other.start()
+    try:
+        assert all(output(root, f"ls; true {number}")[-1] == "a.txt" for number in range(20))
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_a_room_outlives_the_worktree_that_used_it(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    put(tmp_path / "linked", "new.txt")
+    first = output(tmp_path / "linked", SHOW, INSTALL)
+    git(root, "worktree", "remove", "--force", str(tmp_path / "linked"))
+    assert output(root, f"{SHOW}; ls", INSTALL) == [first[1], "a.txt", "lib"]
+
+
+@pytest.fixture
+def small_disk(cache: Path) -> Iterator[None]:
+    cache.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(cache)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield
+    subprocess.run(["umount", "--lazy", str(cache)], check=True)
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("place", ["the tree", "set-up"])
+def test_a_full_disk_is_told_with_its_folder_and_the_cure(root: Path, place: str) -> None:
+    if place == "the tree":
+        (root / "big").write_bytes(os.urandom(6_000_000))
+    setup = () if place == "the tree" else ("head -c 6000000 /dev/urandom > big",)
+    with pytest.raises(StorageError, match="the disk is full on which ") as caught:
+        run(root, check("true", *setup))
+    assert str(rooms()) in caught.value.message
+    assert "playbook doctor --clean" in caught.value.guidance
+    (root / "big").unlink(missing_ok=True)
+    assert output(root, "ls") == ["a.txt"]
 
 
 def test_a_room_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:

@@ -272,6 +272,56 @@ def test_tests_that_failed_at_the_beginning_may_fail_if_that_is_allowed(tmp_path
     assert "1 failed as at the beginning" in found.evidence
 
 
+CASES_OF_ONE = """\
+import pytest
+from calc import add
+
+
+@pytest.mark.parametrize(("one", "sum"), [(0, 3), (3, 0), (4, 1)])
+def test_add(one, sum):
+    assert add(one, 3) == sum
+"""
+RED_CHANGES: dict[str, tuple[Change, bool]] = {
+    "more of its cases fail": (
+        lambda root: put(root, "calc.py", WRONG.replace("a - b", "None")),
+        False,
+    ),
+    "its file cannot be loaded": (lambda root: put(root, "calc.py", "import nothing\n"), False),
+    "it is removed": (lambda root: put(root, "test_calc.py", "def test_it():\n    pass\n"), True),
+    "it has fewer cases": (
+        lambda root: put(root, "test_calc.py", CASES_OF_ONE.replace("(0, 3), ", "")),
+        True,
+    ),
+    "it is skipped": (
+        lambda root: put(
+            root,
+            "test_calc.py",
+            CASES_OF_ONE.replace("@", "@pytest.mark.skip\n@") + "\n\ndef test_it():\n    pass\n",
+        ),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("change", RED_CHANGES)
+def test_what_failed_at_the_beginning_may_fail_as_it_did_and_no_other_way(
+    tmp_path: Path, change: str
+) -> None:
+    root = project(tmp_path, **{"test_calc.py": CASES_OF_ONE})
+    red = Options(red=True)
+    assert judged(root, lambda root: put(root, "more.py"), options=red).answer is Answer.HELD
+    found = judged(root, RED_CHANGES[change][0], options=red)
+    assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, RED_CHANGES[change][1]), found
+
+
+def test_tests_that_are_all_skipped_prove_nothing(tmp_path: Path) -> None:
+    skipped = "import pytest\n\n\n@pytest.mark.skip\ndef test_add():\n    pass\n"
+    root = project(tmp_path, **{"test_calc.py": "VALUE = 1\n"})
+    found = judged(root, lambda root: put(root, "test_calc.py", skipped))
+    assert found.answer is Answer.ERROR, found
+    assert "it reports no test that ran" in found.evidence
+
+
 def test_without_tests_of_the_beginning_the_evidence_says_so(tmp_path: Path) -> None:
     def change(root: Path) -> None:
         put(root, "calc.py", RIGHT)
@@ -295,6 +345,13 @@ def test_where_only_the_exit_status_is_known_the_tests_of_the_beginning_decide(
     assert found.answer is Answer.HELD, found
     assert "only the exit status is known" in found.evidence
     assert "the tests of the beginning agree" in found.evidence
+
+
+def test_a_new_test_file_that_ends_the_run_is_refused_there(tmp_path: Path) -> None:
+    root = project(tmp_path, **{"test_calc.py": CASES})
+    found = judged(root, lambda root: put(root, "test_a.py", "import os\nos._exit(0)\n"), UNITTEST)
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
+    assert found.evidence.startswith("with the tests of the beginning: exit 1, ")
 
 
 @pytest.mark.parametrize("text", [CASES.replace(", 5", ", -1"), ""])
@@ -415,6 +472,44 @@ def test_a_check_for_which_no_test_can_fail_says_so_and_needed_retries_are_named
     assert "no test that must fail could be added" in found.evidence
     assert "test_calc::test_b needed a retry" in found.evidence
     assert [(proof.status, proof.clean) for proof in proofs] == [(0, True)]
+
+
+FLAKY = """\
+from pathlib import Path
+
+
+def test_flaky():
+    runs = Path({runs!r})
+    runs.write_text((runs.read_text() if runs.exists() else "") + "x")
+    assert len(runs.read_text()) % 2 == 0
+"""
+
+
+def test_what_passes_at_the_second_try_is_said_to_have_needed_it(tmp_path: Path) -> None:
+    root = project(tmp_path, **{"test_flaky.py": FLAKY.format(runs=str(tmp_path / "runs"))})
+    assert judged(root, fix).answer is Answer.NOT_HELD
+    (tmp_path / "runs").unlink()
+    spec = CheckSpec("test", PYTEST, 60, {}, CLEAN, tries=2)
+    put(root, "more.py", "VALUE = 1\n")
+    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned_now(root))
+    assert found.answer is Answer.HELD, found
+    assert "; the check needed a retry; " in found.evidence
+    assert "3 tests of the beginning agree (1 of them failed then), after a retry" in found.evidence
+    assert "a test that must fail did" in found.evidence
+
+
+@pytest.mark.parametrize("left", ["", "ignored.log"])
+def test_a_check_may_have_to_pass_in_the_checkout_too(tmp_path: Path, left: str) -> None:
+    root = project(tmp_path, **{".gitignore": "*.log\n"})
+    put(root, left or "calc.py", RIGHT)
+    spec = CheckSpec("test", ("sh", "-c", "[ ! -e ignored.log ]"), 60, {}, CLEAN, also_here=True)
+    found = judge(spec, ALL, root, PROGRAMS, Checking(), pinned_now(root))
+    if left:
+        assert found.answer is Answer.NOT_HELD
+        assert found.evidence.startswith("in the checkout: check test: exit 1 in ")
+    else:
+        assert found.answer is Answer.HELD
+        assert found.evidence.endswith("; it passes in the checkout, too")
 
 
 def test_outside_a_session_the_last_commit_is_the_beginning(tmp_path: Path) -> None:
