@@ -79,8 +79,8 @@ def test_the_gate_shows_the_difference_and_takes_it_over(stuck: Project) -> None
     assert (
         "the project's settings have changed, but the session keeps its own (checks.test):" in shown
     )
-    assert "- test: {run: [python3, -m, pytestt]}" in shown
-    assert "+ test: {run: [python3, -m, this]}" in shown
+    assert "-   test: {run: [python3, -m, pytestt]}" in shown
+    assert "+   test: {run: [python3, -m, this]}" in shown
     answered = stuck.playbook("answer", offered(shown))
     assert answered.code == 0, answered.err
     assert "settings" not in answered.err
@@ -172,7 +172,7 @@ def test_at_a_terminal_the_difference_appears_at_the_next_gate(project: Project)
         project.write(SETTINGS, FIXED)
         terminal.type("continue\n")
         terminal.until("Still the case")
-        terminal.until("+ test: {run: [python3, -m, this]}")
+        terminal.until("+   test: {run: [python3, -m, this]}")
         terminal.until("abort > ")
         terminal.type("take settings\n")
         assert terminal.end() == 0, terminal.shown
@@ -205,7 +205,7 @@ def test_in_claude_code_a_person_types_what_the_gate_shows(stuck: Project) -> No
 def test_the_inbox_has_a_button_for_it(stuck: Project) -> None:
     with serving(stuck) as served, served.visitor() as client:
         page = Page(served, client)
-        assert "+ test: {run: [python3, -m, this]}" in page.text
+        assert "+   test: {run: [python3, -m, this]}" in page.text
         button = re.search(r'value="(take settings [0-9a-f]{12})"', page.text)
         assert button
         stuck.write(SETTINGS, FIXED.replace("this", "evil"))

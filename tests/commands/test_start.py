@@ -310,7 +310,7 @@ def test_what_the_commit_lacks_is_named(installed: Project) -> None:
     assert uncommitted(run) == f"{run} is not committed on main"
     assert uncommitted(".claude/settings.json").startswith(".claude/settings.json is not")
     several = uncommitted(".claude/commands/playbook.*")
-    assert several.endswith(" and 5 more are not committed on main")
+    assert several.endswith(" and 6 more are not committed on main")
     installed.git("rm", "-q", ".claude/commands/speckit.plan.md")
     installed.commit("Without a command")
     error = refused(installed, "PB-CHECK-COMMAND")

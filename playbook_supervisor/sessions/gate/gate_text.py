@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line
+from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line, printable
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.gates import CHOICES, PLANNED, parts_of_error
 from playbook_supervisor.kernel.state import Entry, Event
@@ -282,7 +282,7 @@ def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
     width = max(width, _NARROWEST)
     for line in lines:
         indent = _indent(line)
-        rest = first_line(line, _LONGEST)
+        rest = first_line(printable(line), _LONGEST)
         while rest:
             room = width - len(indent)
             at = rest.rfind(" ", room // 4, room + 1) if len(rest) > room else len(rest)
@@ -294,7 +294,7 @@ def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _harmless(line: ContextLine) -> ContextLine:
-    text = _indent(line.text) + first_line(line.text, _LONGEST)
+    text = _indent(line.text) + first_line(printable(line.text), _LONGEST)
     return replace(line, text=text, name=first_line(line.name))
 
 
