@@ -6,7 +6,7 @@ Each is made when it is asked for, and most are known from before.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.proofs.judgement import TestSources
 from playbook_supervisor.project.proofs.rooms import Reporting
-from playbook_supervisor.project.proofs.runners import alarm, reporting_argv, runner_of
+from playbook_supervisor.project.proofs.runners import (
+    alarm,
+    is_data,
+    owned,
+    recipe_of,
+    reporting_argv,
+    runner_of,
+)
 from playbook_supervisor.project.proofs.runs import Run, Runs
 from playbook_supervisor.project.proofs.witnesses import Sides, witnesses_of
 from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.system.git.tree_objects import LINK
 
 if TYPE_CHECKING:
     from playbook_supervisor.project.proofs.runners import Alarm, Runner
@@ -27,13 +35,14 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.git.tree_objects import Entries, TreeObjects
 
 _DIGITS = 8  # bytes of the name of our test
+_RECIPES = ("package.json", "Makefile")
 
 
 @dataclass
 class ComposedRuns:
     """The runs of one check: `tree` is what is there now, `begun` what was there at the beginning.
 
-    Our test that must fail, the alarm, stands beside the tests of the beginning if `has_alarm`.
+    Tests of ours that must fail, the alarms, are among those of the beginning if `has_alarm`.
     Every run raises the errors of `run_in_room`.
     """
 
@@ -47,11 +56,13 @@ class ComposedRuns:
     has_alarm: bool
     known: bool = False
     _made: list[tuple[str, Run]] = field(default_factory=list)
+    _tests: dict[bool, list[str]] = field(default_factory=dict)
 
     @cached_property
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
-        runner = runner_of(self.spec.argv, before) or runner_of(self.spec.argv, now)
+        argv, recipe = self.spec.argv, recipe_of(self.spec.argv, self._recipes(before))
+        runner = runner_of(argv, before, recipe) or runner_of(argv, now)
         witnesses = witnesses_of(self.spec, runner, before)
         shadows = runner.shadows if runner else ()
         new = (path for path in now if path not in before)
@@ -69,30 +80,59 @@ class ComposedRuns:
         return Runs(self.spec, self.here, self.config, self.checking, reporting)
 
     @cached_property
-    def alarm(self) -> Alarm | None:
-        """A test that must fail, beside one of the beginning, or else of now; None without one."""
-        if self.runner is None or not self.has_alarm:
-            return None
-        for entries in (self.sides.before, self.sides.now):
-            for path in self.tests_in(entries)[:1]:
-                id_ = entries[path][1]
-                text = self.objects.contents([id_])[id_].decode("utf-8", "replace")
-                return alarm(self.runner, path, text, os.urandom(_DIGITS).hex())
-        return None
+    def alarms(self) -> Sequence[Alarm]:
+        """Tests that must fail among those of the beginning, or else of now: in each file where the
+        runner runs each by itself or the check names it, else beside the last of each folder."""
+        runner, before, now = self.runner, self.sides.before, self.sides.now
+        entries = before if self.tests_in(before) else now
+        if runner is None or not self.has_alarm:
+            return ()
+        tests = [path for path in self.tests_in(entries) if _is_run(path, entries)]
+        words = {word.removeprefix("./").partition("::")[0] for word in self.spec.argv}
+        named = words | {f"{word.replace('.', '/')}.py" for word in words}
+        inside = [path for path in tests if runner.apart or path in named]
+        last = {path.rpartition("/")[0]: path for path in tests if path not in inside}
+        chosen = [*inside, *last.values()]
+        texts = self.objects.contents(entries[path][1] for path in chosen)
+        return [
+            alarm(runner, path, text, os.urandom(_DIGITS).hex(), inside=path in inside)
+            for path in chosen
+            for text in [texts[entries[path][1]].decode("utf-8", "replace")]
+        ]
+
+    def _recipes(self, entries: Entries) -> Mapping[str, bytes]:
+        there = {path: entries[path][1] for path in _RECIPES if path in entries}
+        found = self.objects.contents(there.values())
+        return {path: found[id_] for path, id_ in there.items()}
 
     # ── tests ───────────────────────────────────────────────────────────────────────────────
 
     def tests_in(self, entries: Entries) -> list[str]:
         """The test files of a side, in order; all witnesses if the runner is not known."""
-        patterns = self.runner.tests if self.runner else self.sides.witnesses.patterns
-        return sorted(path for path in entries if matches_any(patterns, path))
+        key = entries is self.sides.before
+        if key not in self._tests:
+            self._tests[key] = sorted(self._found_in(entries))
+        return self._tests[key]
+
+    def _found_in(self, entries: Entries) -> list[str]:
+        witnesses = self.sides.witnesses
+        patterns = self.runner.tests if self.runner else witnesses.patterns
+        found = [path for path in entries if matches_any(patterns, path)]
+        inline = {path: entries[path][1] for path in entries if witnesses.inline(path)}
+        texts = self.objects.contents(inline.values())
+        found += [
+            path
+            for path, id_ in inline.items()
+            if path not in found and owned(witnesses.inline(path), path, texts[id_])
+        ]
+        return found
 
     @cached_property
     def sources(self) -> TestSources:
         """The tests of both sides, as their files say."""
         changed = self.sides.changed_witnesses
         tests = {*self.tests_in(self.sides.before), *self.tests_in(self.sides.now)}
-        texts = self.texts([path for path in changed if path in tests])
+        texts = {path: self.witnesses_in(path) for path in changed if path in tests}
         return TestSources(self.tests_in(self.sides.before), changed, texts)
 
     def texts(self, paths: list[str]) -> Mapping[str, tuple[bytes, bytes]]:
@@ -103,6 +143,15 @@ class ComposedRuns:
             path: (found[old[1]] if old else b"", found[new[1]] if new else b"")
             for path, (old, new) in zip(paths, sides, strict=True)
         }
+
+    def witnesses_in(self, path: str) -> tuple[bytes, bytes]:
+        """The tests or settings in a file, before and now: all of it, or the runner's sections of
+        one with tests among its code."""
+        before, now = self.texts([path])[path]
+        pattern = self.sides.witnesses.inline(path) if self.sides.witnesses.section(path) else ""
+        if not pattern:
+            return before, now
+        return owned(pattern, path, before), owned(pattern, path, now)
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────
 
@@ -117,19 +166,23 @@ class ComposedRuns:
 
     @cached_property
     def base(self) -> Run:
-        """The run of the beginning, with the alarm if it works there: `works` says so."""
+        """The run of the beginning, with the alarms if they are noticed there: `noticed` says how
+        many. Where they are not, and the run says nothing of tests, it is not known if they work.
+        """
         before = self.sides.before
-        run = self._composed(before, before, "the beginning", alarm=self.alarm, keep=True)
-        if run.noticed is not False:
+        run = self._composed(before, before, "the beginning", alarms=self.alarms, keep=True)
+        if run.noticed is None or run.noticed:
             return run
-        self.alarm = None
-        return self._composed(before, before, "the beginning", keep=True)
+        plain = self._composed(before, before, "the beginning", keep=True)
+        if run.status == 0 or plain.tests:
+            self.alarms = ()
+        return plain
 
     @cached_property
     def old(self) -> Run:
         """The run of the code of now with the witnesses of the beginning."""
-        alarm = self.alarm if self.base.noticed else None
-        return self._composed(self.sides.now, self.sides.before, "earlier tests", alarm=alarm)
+        alarms = self.alarms if self.base else ()
+        return self._composed(self.sides.now, self.sides.before, "earlier tests", alarms=alarms)
 
     @cached_property
     def old_plain(self) -> Run:
@@ -144,11 +197,9 @@ class ComposedRuns:
         return self._composed(*asked, keep=True, without=frozenset(unchanged))
 
     @cached_property
-    def alarmed(self) -> Run | None:
-        """The run of what is there now with the alarm beside its tests; None without an alarm."""
-        if self.alarm is None:
-            return None
-        return self._composed(self.sides.now, self.sides.now, "once more", alarm=self.alarm)
+    def alarmed(self) -> Run:
+        """The run of what is there now with the alarms among its tests."""
+        return self._composed(self.sides.now, self.sides.now, "once more", alarms=self.alarms)
 
     def keep(self) -> None:
         """Keep all runs for those who ask for the same trees."""
@@ -161,17 +212,21 @@ class ComposedRuns:
         witnesses: Entries,
         label: str,
         *,
-        alarm: Alarm | None = None,
+        alarms: Sequence[Alarm] = (),
         keep: bool = False,
         without: frozenset[str] = frozenset(),
     ) -> Run:
-        def composed(alarm: Alarm | None = None) -> str:
+        def composed(alarms: Sequence[Alarm] = ()) -> str:
             sides = self.sides
-            return sides.composed(code=code, witnesses=witnesses, alarm=alarm, without=without)
+            return sides.composed(code=code, witnesses=witnesses, alarms=alarms, without=without)
 
         tree = composed()
-        run, _ = self._runs.of(tree, label, alarm, lambda: composed(alarm))
+        run, _ = self._runs.of(tree, label, alarms, lambda: composed(alarms))
         self._made.append((tree, run))
         if keep:
             self._runs.keep(tree, run)
         return run
+
+
+def _is_run(path: str, entries: Entries) -> bool:
+    return entries[path][0] != LINK and not is_data(path)

@@ -39,6 +39,7 @@ _NAMED = 3  # tests that evidence names
 _SAID = 80  # characters of a message
 _LARGEST = 1 << 20  # bytes of a file whose lines are compared
 _AROUND = 1  # lines around a change that are shown
+_NOT_SEEN = "a test of ours that must fail did not, and the check may not run it: it was red before"
 _COUNTING = frozenset({Became.REMOVED, Became.SKIPPED, Became.FEWER})
 
 
@@ -139,10 +140,10 @@ class _Case:
         elif not self.runs.tests_in(self.runs.sides.before):
             self.held.append("no test is known from the beginning")
             self._require_alarm(self.runs.alarmed)
-        elif now.tests is None:
-            self._judge_by_status()
+        elif now.tests is None or (begun := self.runs.base.tests) is None:
+            self._judge_by_status(now)
         else:
-            self._judge_by_test(now.tests)
+            self._judge_by_test(now.tests, begun)
         self.runs.keep()
 
     def _refuse(self, why: str) -> _Judged:
@@ -191,26 +192,24 @@ class _Case:
 
     # ── the tests of the beginning ──────────────────────────────────────────────────────────
 
-    def _judge_by_test(self, now: Mapping[str, Verdict]) -> None:
+    def _judge_by_test(self, now: Mapping[str, Verdict], begun: Mapping[str, Verdict]) -> None:
         base, old = self.runs.base, self.runs.old
-        if base.tests is None:
-            raise self._unknown("it wrote no report for what was there at the beginning")
-        if old.tests is None:
+        if old.tests is None and old.status == 0:
             raise self._refuse("with the tests of the beginning it writes no report")
         found = [each for each in self._concerns(base, old, now) if self._counts(each)]
         unchanged = [each for each in found if each.became is Became.SAME]
         if unchanged:
             raise self._refuse(self._disagreeing(unchanged, base))
         if not found:
-            self._require_alarm(old)
+            self._require_alarm(old, base)
         self._refuse_staged(found, base)
         self._ask(found, [*self._surroundings(found), *self._names_of_runner()])
-        ran = [each for each in base.tests.values() if each.ran]
+        ran = [each for each in begun.values() if each.ran]
         red = sum(each.failed > 0 for each in ran)
         was = f" ({red} of them failed then)" if red else ""
         agree = "agrees" if len(ran) == 1 else "agree"
         self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}")
-        self._judge_new_tests(base.tests, now)
+        self._judge_new_tests(begun, now)
 
     def _concerns(self, base: Run, old: Run, now: Mapping[str, Verdict]) -> list[Concern]:
         red = set(base.failing) if self.options.red else set()
@@ -238,13 +237,20 @@ class _Case:
             names = some(staged, _NAMED)
             raise self._refuse(f"the tests and not the code made these pass: {names}")
 
-    def _require_alarm(self, run: Run | None) -> None:
+    def _require_alarm(self, run: Run, base: Run | None = None) -> None:
+        """Require that as many tests of ours fail as at the beginning, if that is known. If it is
+        not known whether the check runs them at all, a person decides."""
         if ALARM in self.options.without:
             return
-        if run is None or run.noticed is None:
+        expected = (base.noticed if base else 0) or 0
+        if run.noticed is None:
             self.held.append("no test that must fail could be added")
-        elif run.noticed:
+        elif run.noticed >= max(expected, 1) or (
+            not expected and run.tests is None and run.status != 0
+        ):
             self.held.append("a test that must fail did")
+        elif base is not None and not expected and base.status != 0:
+            self._ask([], [_NOT_SEEN])
         else:
             raise self._refuse(
                 "a test of ours that must fail was not reported as failed: the code under test "
@@ -253,9 +259,9 @@ class _Case:
 
     # ── where only the exit status is known ─────────────────────────────────────────────────
 
-    def _judge_by_status(self) -> None:
+    def _judge_by_status(self, now: Run) -> None:
         base = self.runs.base
-        if base.tests is not None:
+        if now.tests is None and base.tests is not None:
             raise self._refuse("it writes no report, as it did at the beginning")
         old = self.runs.old_plain
         sides = self.runs.sides
@@ -264,7 +270,7 @@ class _Case:
         if disagrees and not sides.changed_witnesses:
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
-            self._require_alarm(self.runs.old)
+            self._require_alarm(self.runs.old, base)
         asked = self._differences() if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")
@@ -311,7 +317,11 @@ class _Case:
         raise _Judged(Answer.NOT_HELD, "; ".join([why, *self.held]), asked)
 
     def _surroundings(self, found: Sequence[Concern]) -> list[str]:
-        around = any(each.became is Became.SURROUNDINGS for each in found)
+        tests, place = self.runs.base.tests or {}, self.runs.sources.place
+        around = any(
+            each.became is Became.SURROUNDINGS or not place(each.test, tests[each.test])[0]
+            for each in found
+        )
         return self._differences() if around else []
 
     def _differences(self) -> list[str]:
@@ -322,7 +332,7 @@ class _Case:
         return [line for path in paths for line in self._difference(path)]
 
     def _difference(self, path: str) -> Iterator[str]:
-        before, now = self.runs.texts([path])[path]
+        before, now = self.runs.witnesses_in(path)
         if b"\0" in before + now or max(len(before), len(now)) > _LARGEST:
             yield f"{path}: changed, {len(before):,} to {len(now):,} bytes"
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from playbook_supervisor.system.disk import files
 
 if TYPE_CHECKING:
     from playbook_supervisor.project.proofs.runners import Alarm
+    from playbook_supervisor.project.settings.checks import CheckRun
     from playbook_supervisor.system.git.checkout import Checkout
 
 _FOLDER = "runs"
@@ -37,15 +38,15 @@ class Run:
     """A run that has come to its end.
 
     `tests` are the verdicts of its tests, by `CLASS::FUNCTION`; None if only the exit status is
-    known. If a test of ours that must fail was among them, `noticed` says whether exactly it was
-    reported as failed, and it is not in `tests`.
+    known. If tests of ours that must fail were among them, `noticed` says how many were reported as
+    failed, and they are not in `tests`.
     """
 
     status: int
     seconds: float
     line: str = ""
     tests: Mapping[str, Verdict] | None = None
-    noticed: bool | None = None
+    noticed: int | None = None
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -89,25 +90,25 @@ class Runs:
         self,
         tree: str,
         label: str,
-        alarm: Alarm | None = None,
-        with_alarm: Callable[[], str] | None = None,
+        alarms: Sequence[Alarm] = (),
+        with_alarms: Callable[[], str] | None = None,
     ) -> tuple[Run, bool]:
-        """The run on a tree, or with an alarm on the tree that `with_alarm` makes; and whether it
+        """The run on a tree, or with alarms on the tree that `with_alarms` makes; and whether it
         was kept before."""
-        if (known := self._read(tree, alarm)) is not None:
+        if (known := self._read(tree, alarms)) is not None:
             return known, True
-        laid = with_alarm() if with_alarm is not None else tree
+        laid = with_alarms() if with_alarms is not None else tree
         shown = replace(self.reporting, label=f"{self.spec.name} ({label})" if label else "")
         run, reports = run_in_room(self.spec, laid, self.here, self.config, self.checking, shown)
         status = status_of(self.spec, run)
-        return _run(status, run.seconds, run.line, self._tests(reports), alarm), False
+        return _run(status, run, self._tests(reports), alarms), False
 
     def in_checkout(self) -> Run:
         """The run on the files of the checkout itself, which is never kept."""
         with tempfile.TemporaryDirectory() as folder:
             asked = (self.config, self.checking, self.reporting)
             run, reports = run_at(self.spec, self.here.root, Path(folder), *asked)
-        return _run(status_of(self.spec, run), run.seconds, run.line, self._tests(reports), None)
+        return _run(status_of(self.spec, run), run, self._tests(reports), ())
 
     def keep(self, tree: str, run: Run) -> None:
         """Keep a run on this tree, for all who ask for it."""
@@ -122,9 +123,9 @@ class Runs:
     def _tests(self, reports: tuple[bytes, ...]) -> dict[str, Verdict] | None:
         return read_reports(reports) if reports else None
 
-    def _read(self, tree: str, alarm: Alarm | None) -> Run | None:
+    def _read(self, tree: str, alarms: Sequence[Alarm]) -> Run | None:
         try:
-            shape = json.loads(files.read_bytes(self._file(tree, alarm=alarm is not None)))
+            shape = json.loads(files.read_bytes(self._file(tree, alarm=bool(alarms))))
             tests = shape["tests"]
             verdicts = tests and {name: Verdict(**each) for name, each in tests.items()}
             return Run(**{**shape, "tests": verdicts})
@@ -138,17 +139,15 @@ class Runs:
 
 
 def _run(
-    status: int,
-    seconds: float,
-    line: str,
-    tests: dict[str, Verdict] | None,
-    alarm: Alarm | None,
+    status: int, run: CheckRun, tests: dict[str, Verdict] | None, alarms: Sequence[Alarm]
 ) -> Run:
-    if alarm is None:
-        return Run(status, seconds, line, tests)
+    if not alarms:
+        return Run(status, run.seconds, run.line, tests)
     if tests is None:
-        return Run(status, seconds, line, None, noticed=status != 0)
-    own = [name for name in tests if name.rpartition("::")[2] == alarm.test]
+        marks = sum(each.mark in run.output for each in alarms)
+        return Run(status, run.seconds, run.line, None, marks if status != 0 else 0)
+    ours = {each.test for each in alarms}
+    own = [name for name in tests if name.rpartition("::")[2] in ours]
     verdicts = [tests.pop(name) for name in own]
-    noticed = status != 0 and len(verdicts) == 1 and verdicts[0].failed > 0
-    return Run(status, seconds, line, tests, noticed)
+    noticed = sum(each.failed > 0 and not each.passed for each in verdicts)
+    return Run(status, run.seconds, run.line, tests, noticed if status != 0 else 0)

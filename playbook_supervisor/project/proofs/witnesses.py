@@ -44,7 +44,12 @@ class Witnesses:
 
     def section(self, path: str) -> str:
         """The pattern of the sections of a shared file; empty for any other file."""
-        return "" if self.own(path) else self.shared.get(PurePosixPath(path).name, "")
+        found = self.shared.get(PurePosixPath(path).name) or self.inline(path)
+        return "" if self.own(path) else found
+
+    def inline(self, path: str) -> str:
+        """The pattern of the tests in a source file; empty where there can be none."""
+        return self.shared.get(f"*{PurePosixPath(path).suffix}", "")
 
 
 def witnesses_of(spec: CheckSpec, runner: Runner | None, paths: Iterable[str]) -> Witnesses:
@@ -120,17 +125,18 @@ class Sides:
             return path not in self._own
         before, now = self._texts[path]
         modes = [each and each[0] for each in (self.before.get(path), self.now.get(path))]
-        return modes[0] != modes[1] or spliced(path, now, before, pattern) != before
+        code = [spliced(path, text, b"", pattern) for text in (before, now)]
+        return modes[0] != modes[1] or code[0] != code[1]
 
     def composed(
         self,
         *,
         code: Entries,
         witnesses: Entries,
-        alarm: Alarm | None = None,
+        alarms: Iterable[Alarm] = (),
         without: frozenset[str] = frozenset(),
     ) -> str:
-        """The tree of one side's code and the other's witnesses, with a test of ours.
+        """The tree of one side's code and the other's witnesses, with tests of ours.
 
         `without` are witnesses that it is not to have. Witnesses stand where code is in their way.
         """
@@ -144,9 +150,16 @@ class Sides:
                 made[path] = each
         if code is not witnesses:
             self._splice(made, code, witnesses)
-        if alarm is not None:
-            made[alarm.path] = (FILE, self.objects.keep(alarm.text.encode()))
+        self._add(made, alarms)
         return self.objects.tree(made)
+
+    def _add(self, made: dict[str, Entry], alarms: Iterable[Alarm]) -> None:
+        inside = [each for each in alarms if each.inside and each.path in made]
+        texts = self.objects.contents(made[each.path][1] for each in inside)
+        for each in alarms:
+            mode, id_ = made[each.path] if each in inside else (FILE, "")
+            text = texts.get(id_, b"") + b"\n" + each.text.encode()
+            made[each.path] = (mode, self.objects.keep(text.lstrip(b"\n")))
 
     def _splice(self, made: dict[str, Entry], code: Entries, witnesses: Entries) -> None:
         for path, (before, now) in self._texts.items():
