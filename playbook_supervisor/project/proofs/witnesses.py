@@ -166,9 +166,10 @@ class Sides:
             ours, theirs = (now, before) if code is self.now else (before, now)
             text = spliced(path, ours, theirs, self.witnesses.section(path))
             mode = (code.get(path) or witnesses.get(path) or (FILE, ""))[0]
-            if text and mode != LINK:
+            is_source = path in code and (not ours or self.witnesses.inline(path))
+            if mode != LINK and (text or is_source):
                 made[path] = (mode, self.objects.keep(text))
-            elif path not in code:
+            elif mode != LINK or path not in code:
                 made.pop(path, None)
 
 
