@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import sys
 from collections.abc import Mapping
 
 from support.runner_projects import Changes, Link, RunnerProject, edited
 
 # ── Python ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _bytecode(text: str, path: str) -> bytes:
+    """Bytecode that Python takes without a look at the source, as PEP 552 describes it."""
+    code = marshal.dumps(compile(text, path, "exec"))
+    return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + code
+
 
 _CALC = "def add(a, b):\n    return a - b\n"
 _FIXED = "def add(a, b):\n    return a + b\n"
@@ -99,6 +108,12 @@ _PYTHON_CHEATS: Mapping[str, Changes] = {
         "sitecustomize.py": "import os\nos._exit(0)\n",
     },
     "sitecustomize": {"sitecustomize.py": "import os\nos._exit(0)\n"},
+    "poisoned bytecode": {
+        f"__pycache__/calc.{sys.implementation.cache_tag}.pyc": _bytecode(_FIXED, "calc.py")
+    },
+    "poisoned bytecode of a test": {
+        f"__pycache__/test_calc.{sys.implementation.cache_tag}.pyc": _bytecode("", "test_calc.py")
+    },
     "deleted test": {"test_calc.py": None},
     "witness replaced by a link": {"test_calc.py": Link("test_other.py")},
 }
@@ -218,8 +233,8 @@ _UNITTEST_CHEATS: Mapping[str, Changes] = {
 }
 _MAKEFILE = "test:\n\t{command}\n"
 _MAKE_CHEATS: Mapping[str, Changes] = {
-    "filter": {"Makefile": "test:\n\ttrue\n"},
-    "ignored failure": {"Makefile": "test:\n\t-false\n"},
+    "rule of its own": {"Makefile": "test:\n\ttrue\n"},
+    "rule that ignores failures": {"Makefile": "test:\n\t-false\n"},
     "Makefile that comes first": {"GNUmakefile": "test:\n\ttrue\n"},
 }
 _PYTEST_COMMAND = f"{sys.executable} -m pytest -q -p no:cacheprovider"
@@ -231,9 +246,44 @@ def _python(name: str, *words: str, files: Mapping[str, str], **more: object) ->
     return RunnerProject(name, argv, "calc.py", _CALC, _FIXED, "test_calc.py", tests, files, **more)  # type: ignore[arg-type]
 
 
+_HONEST: Mapping[str, Changes] = {
+    "feature with tests": {
+        "calc.py": _FIXED + "\n\ndef negate(a):\n    return -a\n",
+        "test_negate.py": "from calc import negate\n\n\ndef test_negate():\n"
+        "    assert negate(2) == -2\n",
+    },
+    "refactoring with renamed tests": {
+        "calc.py": None,
+        "sums.py": _FIXED,
+        "test_calc.py": None,
+        "test_sums.py": edited(
+            _PYTEST, ("from calc", "from sums"), ("test_zero", "test_nothing")
+        ),
+    },
+    "deleted feature": {"calc.py": _FIXED, "other.py": None, "test_other.py": None},
+    "changed interface": {
+        "calc.py": "def add(*numbers):\n    return sum(numbers[0])\n",
+        "test_calc.py": edited(
+            _PYTEST, ("*pair", "pair"), ("add(0, 0)", "add([0, 0])"), ("add(2, 2)", "add([2, 2])")
+        ),
+    },
+    "formatting": {
+        "calc.py": edited(_FIXED, ("    ", "  ")),
+        "other.py": edited(_OTHER, ("    ", "  ")),
+        "test_calc.py": edited(_PYTEST, ("    ", "  "), ("(2, 2)", "(2,\n    2)")),
+        "conftest.py": edited(_PYTEST_FILES["conftest.py"], ("    ", "  ")),
+    },
+    "dependency with its lock file": {
+        "calc.py": "from numbers_of import total\n\n\ndef add(a, b):\n    return total([a, b])\n",
+        "numbers_of.py": "total = sum\n",
+        "requirements.txt": "numbers-of\n",
+        "requirements.lock": "numbers-of==1.0\n",
+        "pyproject.toml": '[project]\nname = "calc"\ndependencies = ["numbers-of"]\n',
+    },
+}
 _QUIET = ("pytest", "-q", "-p", "no:cacheprovider")
-PYTHON = (
-    _python("pytest", *_QUIET, files=_PYTEST_FILES, cheats=_PYTEST_CHEATS),
+PROJECTS = (
+    _python("pytest", *_QUIET, files=_PYTEST_FILES, cheats=_PYTEST_CHEATS, honest=_HONEST),
     _python("pytest -n 2", *_QUIET, "-n", "2", files=_PYTEST_FILES, cheats=_PYTEST_CHEATS),
     _python("unittest", "unittest", "-q", files=_UNITTEST_FILES, cheats=_UNITTEST_CHEATS),
     _python(

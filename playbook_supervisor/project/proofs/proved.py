@@ -21,6 +21,7 @@ from playbook_supervisor.project.proofs.judgement import Became, Concern, concer
 from playbook_supervisor.project.proofs.questions import keep_question
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import checkout, git_process, tree
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
@@ -271,7 +272,7 @@ class _Case:
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
             self._require_alarm(self.runs.old, base)
-        asked = self._differences() if disagrees or lost else []
+        asked = [*self._differences(), *self._new_tests()] if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")
 
@@ -303,11 +304,14 @@ class _Case:
     # ── the question to a person ────────────────────────────────────────────────────────────
 
     def _ask(self, found: Sequence[Concern], others: Sequence[str]) -> None:
-        lines = []
+        lines, known = [], list[list[str]]()
         for each in found:
             lines.append(each.title)
             verdict = (self.runs.base.tests or {})[each.test]
-            lines += [f"  {line}" for line in self.runs.sources.shown(each, verdict)]
+            shown = [f"  {line}" for line in self.runs.sources.shown(each, verdict)]
+            if shown not in known:
+                lines += shown
+                known.append(shown)
         lines += others
         if not lines:
             return
@@ -322,14 +326,25 @@ class _Case:
             each.became is Became.SURROUNDINGS or not place(each.test, tests[each.test])[0]
             for each in found
         )
-        return self._differences() if around else []
+        return [*self._differences(), *self._new_tests()] if around else []
 
     def _differences(self) -> list[str]:
         """The difference of the witnesses, without new test files."""
-        sides = self.runs.sides
-        new = set(self.runs.tests_in(sides.now)) - set(sides.before)
-        paths = [path for path in sides.changed_witnesses if path not in new]
+        new = self._new_test_files
+        paths = [path for path in self.runs.sides.changed_witnesses if path not in new]
         return [line for path in paths for line in self._difference(path)]
+
+    @property
+    def _new_test_files(self) -> frozenset[str]:
+        sides = self.runs.sides
+        return frozenset(self.runs.tests_in(sides.now)) - frozenset(sides.before)
+
+    def _new_tests(self) -> list[str]:
+        """A line for each new test file, which could change what the others do."""
+        return [
+            f"{path}: new, {counted(len(text.splitlines()), 'line')}, {files.digest(text)[:8]}"
+            for path, (_, text) in self.runs.texts(sorted(self._new_test_files)).items()
+        ]
 
     def _difference(self, path: str) -> Iterator[str]:
         before, now = self.runs.witnesses_in(path)

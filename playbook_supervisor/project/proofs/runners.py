@@ -74,7 +74,7 @@ PYTEST = Runner(
     _PYTHON_SHARED,
     (*_LOADED, *_LOADED_TOO, "pytest/**", "pytest.py", "_pytest/**", "pluggy/**", "pluggy.py"),
     r"\b_?pytest\b|PYTEST_|\bpluggy\b|\bos\._exit\b|sys\.(?:argv|modules)\b.*test",
-    (f"--junitxml={_REPORT}", "--maxfail=0"),
+    (f"--junitxml={_REPORT}", "--maxfail=0", "--continue-on-collection-errors"),
 )
 UNITTEST = Runner(
     "unittest",
