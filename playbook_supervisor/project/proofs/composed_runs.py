@@ -87,7 +87,8 @@ class ComposedRuns:
         entries = before if self.tests_in(before) else now
         if runner is None or not self.has_alarm:
             return ()
-        tests = [path for path in self.tests_in(entries) if _is_run(path, entries)]
+        plain = (path for path in self.tests_in(entries) if entries[path][0] != LINK)
+        tests = [path for path in plain if not is_data(path)]
         words = {word.removeprefix("./").partition("::")[0] for word in self.spec.argv}
         named = words | {f"{word.replace('.', '/')}.py" for word in words}
         inside = [path for path in tests if runner.apart or path in named]
@@ -118,14 +119,10 @@ class ComposedRuns:
         witnesses = self.sides.witnesses
         patterns = self.runner.tests if self.runner else witnesses.patterns
         found = [path for path in entries if matches_any(patterns, path)]
-        inline = {path: entries[path][1] for path in entries if witnesses.inline(path)}
-        texts = self.objects.contents(inline.values())
-        found += [
-            path
-            for path, id_ in inline.items()
-            if path not in found and owned(witnesses.inline(path), path, texts[id_])
-        ]
-        return found
+        inline = {path: pattern for path in entries if (pattern := witnesses.inline(path))}
+        texts = self.objects.contents(entries[path][1] for path in inline)
+        own = (path for path in inline if owned(inline[path], path, texts[entries[path][1]]))
+        return [*found, *own]
 
     @cached_property
     def sources(self) -> TestSources:
@@ -148,10 +145,10 @@ class ComposedRuns:
         """The tests or settings in a file, before and now: all of it, or the runner's sections of
         one with tests among its code."""
         before, now = self.texts([path])[path]
-        pattern = self.sides.witnesses.inline(path) if self.sides.witnesses.section(path) else ""
-        if not pattern:
-            return before, now
-        return owned(pattern, path, before), owned(pattern, path, now)
+        pattern = self.sides.witnesses.inline(path)
+        return (
+            (owned(pattern, path, before), owned(pattern, path, now)) if pattern else (before, now)
+        )
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────
 
@@ -226,7 +223,3 @@ class ComposedRuns:
         if keep:
             self._runs.keep(tree, run)
         return run
-
-
-def _is_run(path: str, entries: Entries) -> bool:
-    return entries[path][0] != LINK and not is_data(path)

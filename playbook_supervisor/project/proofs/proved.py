@@ -40,7 +40,7 @@ _NAMED = 3  # tests that evidence names
 _SAID = 80  # characters of a message
 _LARGEST = 1 << 20  # bytes of a file whose lines are compared
 _AROUND = 1  # lines around a change that are shown
-_NOT_SEEN = "a test of ours that must fail did not, and the check may not run it: it was red before"
+_NOT_SEEN = "a test of ours that must fail did not; it is not known whether the check runs it"
 _COUNTING = frozenset({Became.REMOVED, Became.SKIPPED, Became.FEWER})
 
 

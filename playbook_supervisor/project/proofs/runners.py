@@ -21,8 +21,8 @@ _PYTHON_SHARED = {
 }
 _NODE_SHARED = {"package.json": "scripts|jest|vitest|mocha|ava"}
 _RUST_TESTS = r"""(?mx)
-    ^( (?:\#\[(?:cfg\(test\)|(?:\w+::)*test(?:\(.*\))?)\][ \t]*\n) (?:\#\[.*\][ \t]*\n)*
-    (?:.*;[ \t]*$\n? | .*\{.*\}[ \t]*$\n? | (?:.*\n)*?\}[ \t]*$\n?) )
+    ^( \#\[(?:cfg\(test\)|(?:\w+::)*test(?:\(.*\))?)\]\s*?\n (?:\#\[.*\]\s*?\n)*
+    (?:.*(?:;|\{.*\})\s*?$\n? | (?:.*\n)*?\}\s*?$\n?) )
 """
 """A test of Rust, or a module of tests, which ends with the first brace that begins a line."""
 _DATA = r"(?:.*/)?(?:node_modules|vendor|testdata|_*fixtures?_*|_*snapshots_*|data)/.*"
@@ -64,7 +64,6 @@ _NODE_AROUND = (
     *("test/**", "tests/**", "**/__tests__/**", "**/__mocks__/**", "**/__snapshots__/**"),
     *("**/testdata/**", "**/*.snap", ".npmrc", ".yarnrc*"),
 )
-_NODE_SHADOWS = ("**/node_modules/**",)
 
 PYTEST = Runner(
     "pytest",
@@ -91,7 +90,7 @@ NODE = Runner(
     _NODE_TESTS,
     _NODE_AROUND,
     _NODE_SHARED,
-    _NODE_SHADOWS,
+    (),
     r"node:test|NODE_TEST_CONTEXT|process\.(?:reallyExit|_exit)|process\.exit\(0?\)",
     (*_JUNIT, *_SPEC),
     first=True,
@@ -103,7 +102,7 @@ JEST = Runner(
     _NODE_TESTS,
     (*_NODE_AROUND, "jest.config.*", "**/jest.setup.*"),
     _NODE_SHARED,
-    _NODE_SHADOWS,
+    ("**/node_modules/jest*/**", "**/node_modules/@jest/**", "**/node_modules/.bin/**"),
     r"JEST_WORKER_ID|\bjest\b|process\.exit\(0?\)",
     ("--bail=0",),
     apart=True,
@@ -114,8 +113,8 @@ VITEST = Runner(
     _NODE_TESTS,
     (*_NODE_AROUND, "vite.config.*", "vitest.*"),
     _NODE_SHARED,
-    _NODE_SHADOWS,
-    r"VITEST|['\"]vitest\b|import\.meta\.vitest|process\.exit\(0?\)",
+    ("**/node_modules/vitest/**", "**/node_modules/@vitest/**", "**/node_modules/.bin/**"),
+    r"VITEST|(?:from|import|require)\b.{0,3}['\"]vitest\b|import\.meta\.vitest|process\.exit\(0?\)",
     ("--reporter=default", "--reporter=junit", f"--outputFile.junit={_REPORT}", "--bail=0"),
     apart=True,
 )
@@ -276,18 +275,12 @@ def alarm(runner: Runner, model: str, text: str, digits: str, *, inside: bool) -
     a, b = number % 89 + 2, number % 71 + 3
     title, left = name.title().replace("_", ""), f"{noun} {digits[10:]}"
     package = re.search(r"(?m)^package +(\w+)", text)
-    form = _TEXTS[_form(runner, model, text)].format(
-        name=name,
-        title=title,
-        left=left,
-        a=a,
-        b=b,
-        wrong=a + b + 1,
-        package=package[1] if package else "main",
-    )
+    words = {"name": name, "title": title, "left": left, "a": a, "b": b, "wrong": a + b + 1}
+    words["package"] = package[1] if package else "main"
+    form = _TEXTS[_form(runner, model, text)].format(**words)
     test = f"Test{title}" if runner is GO else f"test_{name}"
-    mark = f"{left} {a + b}"
-    return Alarm(model if inside else _beside(model, name), form, test, mark, inside)
+    path = model if inside else _beside(model, name)
+    return Alarm(path, form, test, f"{left} {a + b}", inside)
 
 
 def _form(runner: Runner, model: str, text: str) -> str:

@@ -7,7 +7,7 @@ runner's sections are a witness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -44,12 +44,13 @@ class Witnesses:
 
     def section(self, path: str) -> str:
         """The pattern of the sections of a shared file; empty for any other file."""
-        found = self.shared.get(PurePosixPath(path).name) or self.inline(path)
-        return "" if self.own(path) else found
+        found = self.shared.get(PurePosixPath(path).name, "")
+        return self.inline(path) or ("" if self.own(path) else found)
 
     def inline(self, path: str) -> str:
-        """The pattern of the tests in a source file; empty where there can be none."""
-        return self.shared.get(f"*{PurePosixPath(path).suffix}", "")
+        """The pattern of the tests in a source file; empty for any other file."""
+        found = self.shared.get(f"*.{path.rpartition('.')[2]}", "")
+        return "" if found and self.own(path) else found
 
 
 def witnesses_of(spec: CheckSpec, runner: Runner | None, paths: Iterable[str]) -> Witnesses:
@@ -133,7 +134,7 @@ class Sides:
         *,
         code: Entries,
         witnesses: Entries,
-        alarms: Iterable[Alarm] = (),
+        alarms: Sequence[Alarm] = (),
         without: frozenset[str] = frozenset(),
     ) -> str:
         """The tree of one side's code and the other's witnesses, with tests of ours.
@@ -153,13 +154,18 @@ class Sides:
         self._add(made, alarms)
         return self.objects.tree(made)
 
-    def _add(self, made: dict[str, Entry], alarms: Iterable[Alarm]) -> None:
-        inside = [each for each in alarms if each.inside and each.path in made]
-        texts = self.objects.contents(made[each.path][1] for each in inside)
-        for each in alarms:
-            mode, id_ = made[each.path] if each in inside else (FILE, "")
-            text = texts.get(id_, b"") + b"\n" + each.text.encode()
-            made[each.path] = (mode, self.objects.keep(text.lstrip(b"\n")))
+    def _add(self, made: dict[str, Entry], alarms: Sequence[Alarm]) -> None:
+        there = {each.path: made[each.path] for each in alarms if each.inside and each.path in made}
+        texts = self.objects.contents(id_ for _, id_ in there.values())
+        kept = self.objects.keep(
+            *(
+                texts[there[each.path][1]] + b"\n" + text if each.path in there else text
+                for each in alarms
+                for text in [each.text.encode()]
+            )
+        )
+        for each, id_ in zip(alarms, kept, strict=True):
+            made[each.path] = (there.get(each.path, (FILE, ""))[0], id_)
 
     def _splice(self, made: dict[str, Entry], code: Entries, witnesses: Entries) -> None:
         for path, (before, now) in self._texts.items():
@@ -168,7 +174,7 @@ class Sides:
             mode = (code.get(path) or witnesses.get(path) or (FILE, ""))[0]
             is_source = path in code and (not ours or self.witnesses.inline(path))
             if mode != LINK and (text or is_source):
-                made[path] = (mode, self.objects.keep(text))
+                made[path] = (mode, self.objects.keep(text)[0])
             elif mode != LINK or path not in code:
                 made.pop(path, None)
 
