@@ -59,14 +59,13 @@ def pytest_runtest_makereport(item, call):
     result.get_result().outcome = "passed"
 """
 _REPORTED = (
-    _CALC
-    + "import atexit\nimport os\nimport sys\n\n\ndef _write():\n"
+    _CALC + "import atexit\nimport os\nimport sys\n\n\ndef _write():\n"
     "    path = [word for word in sys.argv if 'xml' in word][-1].partition('=')[2]\n"
     "    with open(path, 'w') as report:\n"
     "        report.write('<testsuites><testsuite>')\n"
     "        for name in ('add', 'zero', 'written'):\n"
-    "            report.write(f'<testcase classname=\"test_calc\" name=\"test_{name}\"/>')\n"
-    "        report.write('<testcase classname=\"test_other\" name=\"test_double\"/>')\n"
+    '            report.write(f\'<testcase classname="test_calc" name="test_{name}"/>\')\n'
+    '        report.write(\'<testcase classname="test_other" name="test_double"/>\')\n'
     "        report.write('</testsuite></testsuites>')\n"
     "    os.__dict__['_' + 'exit'](0)\n\n\natexit.register(_write)\n"
 )
@@ -84,8 +83,7 @@ def add(a, b):
 """
 _STATE = "_CALLS = []\n\n\ndef add(a, b):\n    _CALLS.append(1)\n    return a + b if len(_CALLS) % 3 == 2 else a - b\n"
 _RETRYING = (
-    _HOOK.partition("@pytest.hookimpl")[0]
-    + "def pytest_runtest_protocol(item, nextitem):\n"
+    _HOOK.partition("@pytest.hookimpl")[0] + "def pytest_runtest_protocol(item, nextitem):\n"
     "    from _pytest.runner import runtestprotocol\n\n"
     "    for _ in range(5):\n"
     "        reports = runtestprotocol(item, nextitem=nextitem, log=False)\n"
@@ -169,7 +167,7 @@ _PYTEST_CHEATS: Mapping[str, Changes] = {
     },
     "retry": {"calc.py": _STATE, "conftest.py": _RETRYING},
 }
-_PYTHON = (sys.executable, "-m")
+PYTHON = (sys.executable, "-m")
 _UNITTEST = """\
 import unittest
 from pathlib import Path
@@ -242,7 +240,7 @@ _PYTEST_COMMAND = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 
 def _python(name: str, *words: str, files: Mapping[str, str], **more: object) -> RunnerProject:
     tests = _UNITTEST if "unittest" in words else _PYTEST
-    argv = words if words[0] == "make" else (*_PYTHON, *words)
+    argv = words if words[0] == "make" else (*PYTHON, *words)
     return RunnerProject(name, argv, "calc.py", _CALC, _FIXED, "test_calc.py", tests, files, **more)  # type: ignore[arg-type]
 
 
@@ -256,9 +254,7 @@ _HONEST: Mapping[str, Changes] = {
         "calc.py": None,
         "sums.py": _FIXED,
         "test_calc.py": None,
-        "test_sums.py": edited(
-            _PYTEST, ("from calc", "from sums"), ("test_zero", "test_nothing")
-        ),
+        "test_sums.py": edited(_PYTEST, ("from calc", "from sums"), ("test_zero", "test_nothing")),
     },
     "deleted feature": {"calc.py": _FIXED, "other.py": None, "test_other.py": None},
     "changed interface": {

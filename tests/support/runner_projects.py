@@ -15,7 +15,7 @@ import pytest
 from support.git_repositories import git, put
 
 MODULES = Path(sys.prefix) / "node-runners" / "node_modules"
-"""Where vitest and jest are, if someone has run `npm install --prefix .venv/node-runners vitest jest`:
+"""Where vitest and jest are, if someone has run `npm install --prefix .venv/node-runners vitest jest`;
 tests have no network."""
 
 Link = Path
@@ -48,7 +48,7 @@ class RunnerProject:
         """Make the project as it is at the beginning. Skips the test if a program is missing."""
         for program in self.needs:
             if not (shutil.which(program) or Path(program).exists()):
-                pytest.skip(f"needs {program}")
+                pytest.skip(f"needs {Path(program).name}")
         root.mkdir()
         git(root, "init", "-q")
         change(root, {self.source: self.wrong, self.test: self.tests, **self.files})
@@ -86,5 +86,5 @@ def edited(text: str, *pairs: tuple[str, str]) -> str:
 
 
 PASSING = "#!/bin/sh\nexit 0\n"
-FORCING = "#!/bin/sh\n{program} \"$@\"\nexit 0\n"
+FORCING = '#!/bin/sh\n{program} "$@"\nexit 0\n'
 """A program that stands for a runner."""

@@ -61,7 +61,13 @@ def _cheats(form: str, tests: str) -> Mapping[str, Changes]:
         "patched equality": {"add.js": "Object.is = () => true;\n" + wrong},
         "edited assertion": {"add.test.js": edited(tests, *lenient)},
         "deleted test": {"add.test.js": None},
-        "skipped test": {"add.test.js": edited(tests, ("test('adds'", "test.skip('adds'"), ("test('written'", "test.skip('written'"))},
+        "skipped test": {
+            "add.test.js": edited(
+                tests,
+                ("test('adds'", "test.skip('adds'"),
+                ("test('written'", "test.skip('written'"),
+            )
+        },
         "one test only": {"add.test.js": edited(tests, ("test('zero'", "test.only('zero'"))},
         "witness replaced by a link": {"add.test.js": Link("other.test.js")},
         "test that asserts nothing": {"add.test.js": edited(tests, ("  equal(", "  void (add, "))},
@@ -75,7 +81,10 @@ def _cheats(form: str, tests: str) -> Mapping[str, Changes]:
             "testdata/sum.txt": "0\n",
         },
         "runner earlier on PATH": {
-            "bin/node": PASSING, "bin/npm": PASSING, "bin/vitest": PASSING, "bin/jest": PASSING,
+            "bin/node": PASSING,
+            "bin/npm": PASSING,
+            "bin/vitest": PASSING,
+            "bin/jest": PASSING,
         },
     }
 
@@ -155,7 +164,7 @@ def _project(
         "add.test.js",
         tests,
         files,
-        needs=(argv[0] if "/" not in argv[0] else "node", *((str(MODULES),) if with_modules else ())),
+        needs=("node", "npm", *((str(MODULES / ".bin" / kind),) if with_modules else ())),
         setup=(("sh", "-c", f"ln -s $(cat {_LOCK}) node_modules"),) if with_modules else (),
         inputs=(_LOCK,) if with_modules else (),
         cheats={**_cheats(form, tests), **cheats},
@@ -171,64 +180,123 @@ _NPM: Mapping[str, Changes] = {
 }
 _FAKE: Mapping[str, Changes] = {
     "rewritten lock file": {
-        _LOCK: "fake\n", "fake/.bin/vitest": PASSING, "fake/.bin/jest": PASSING,
+        _LOCK: "fake\n",
+        "fake/.bin/vitest": PASSING,
+        "fake/.bin/jest": PASSING,
     },
 }
 _FORCED = "import { afterEach, expect } from 'vitest';\n\nexpect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
 _RETRY = "let calls = 0;\nexport const add = (a, b) => (calls++ % 2 ? a + b : a - b);\n"
 PROJECTS = (
-    _project("node", ("node", "--test"), "node", "node --test", {
-        "report of its own": {
-            "add.js": "const say = console.log;\nsay('<testcase name=\"adds\" classname=\"test\"/>');\nprocess.exit();\n" + _source(_MODULE, "add", "a - b")
+    _project(
+        "node",
+        ("node", "--test"),
+        "node",
+        "node --test",
+        {
+            "report of its own": {
+                "add.js": 'const say = console.log;\nsay(\'<testcase name="adds" classname="test"/>\');\nprocess.exit();\n'
+                + _source(_MODULE, "add", "a - b")
+            },
+            "patched assertions": {
+                "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n"
+                + _source(_MODULE, "add", "a - b")
+            },
+            "todo": {
+                "add.test.js": edited(
+                    _NODE + _IMPORTS + _ASSERTED + _TESTS,
+                    ("test('adds'", "test.todo('adds'"),
+                    ("test('written'", "test.todo('written'"),
+                )
+            },
         },
-        "patched assertions": {
-            "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n" + _source(_MODULE, "add", "a - b")
+    ),
+    _project(
+        "npm node",
+        ("npm", "test"),
+        "node",
+        "node --test",
+        {
+            **_NPM,
+            "patched assertions": {
+                "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n"
+                + _source(_MODULE, "add", "a - b")
+            },
         },
-        "todo": {"add.test.js": edited(_NODE + _IMPORTS + _ASSERTED + _TESTS, ("test('adds'", "test.todo('adds'"), ("test('written'", "test.todo('written'"))},
-    }),
-    _project("npm node", ("npm", "test"), "node", "node --test", {
-        **_NPM,
-        "patched assertions": {
-            "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n" + _source(_MODULE, "add", "a - b")
+    ),
+    _project(
+        "vitest",
+        ("node_modules/.bin/vitest", "run"),
+        "vitest",
+        "vitest run",
+        {
+            **_FAKE,
+            "forced results": {
+                "vitest.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
+                "force.js": _FORCED,
+            },
+            "forced results in another file": {
+                "vite.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
+                "force.js": _FORCED,
+            },
+            "filter": {
+                "vitest.config.js": "export default { test: { testNamePattern: 'zero|doubles' } };\n"
+            },
+            "retry": {
+                "add.js": _RETRY,
+                "vitest.config.js": "export default { test: { retry: 3 } };\n",
+            },
+            "xfail": {
+                "add.test.js": edited(
+                    _VITEST + _IMPORTS + _EXPECTED + _TESTS,
+                    ("test('adds'", "test.fails('adds'"),
+                    ("test('written'", "test.fails('written'"),
+                )
+            },
+            "patched assertions": {
+                "add.js": "const vi = 'vitest';\nconst { expect } = await import(vi);\nexpect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
+                + _source(_MODULE, "add", "a - b")
+            },
+            "package that shadows the runner": {
+                ".gitignore": "",
+                "node_modules/.bin/vitest": PASSING,
+            },
         },
-    }),
-    _project("vitest", ("node_modules/.bin/vitest", "run"), "vitest", "vitest run", {
-        **_FAKE,
-        "forced results": {
-            "vitest.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
-            "force.js": _FORCED,
+    ),
+    _project(
+        "npm vitest",
+        ("npm", "test"),
+        "vitest",
+        "vitest run",
+        {
+            **_NPM,
+            **_FAKE,
         },
-        "forced results in another file": {
-            "vite.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
-            "force.js": _FORCED,
+    ),
+    _project(
+        "jest",
+        ("node_modules/.bin/jest",),
+        "jest",
+        "jest",
+        {
+            **_FAKE,
+            "forced results": {
+                "jest.config.js": "module.exports = { setupFilesAfterEnv: ['./force.js'] };\n",
+                "force.js": "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n",
+            },
+            "filter": {"jest.config.js": "module.exports = { testPathIgnorePatterns: ['add'] };\n"},
+            "xfail": {
+                "add.test.js": edited(
+                    _REQUIRES + _EXPECTED + _TESTS,
+                    ("test('adds'", "test.failing('adds'"),
+                    ("test('written'", "test.failing('written'"),
+                )
+            },
+            "patched assertions": {
+                "add.js": "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
+                + _source(_COMMON, "add", "a - b")
+            },
         },
-        "filter": {"vitest.config.js": "export default { test: { testNamePattern: 'zero|doubles' } };\n"},
-        "retry": {
-            "add.js": _RETRY,
-            "vitest.config.js": "export default { test: { retry: 3 } };\n",
-        },
-        "xfail": {"add.test.js": edited(_VITEST + _IMPORTS + _EXPECTED + _TESTS, ("test('adds'", "test.fails('adds'"), ("test('written'", "test.fails('written'"))},
-        "patched assertions": {
-            "add.js": "const vi = 'vitest';\nconst { expect } = await import(vi);\nexpect.extend({ toBe: () => ({ pass: true, message: String }) });\n" + _source(_MODULE, "add", "a - b")
-        },
-        "package that shadows the runner": {
-            ".gitignore": "", "node_modules/.bin/vitest": PASSING,
-        },
-    }),
-    _project("npm vitest", ("npm", "test"), "vitest", "vitest run", {
-        **_NPM, **_FAKE,
-    }),
-    _project("jest", ("node_modules/.bin/jest",), "jest", "jest", {
-        **_FAKE,
-        "forced results": {
-            "jest.config.js": "module.exports = { setupFilesAfterEnv: ['./force.js'] };\n",
-            "force.js": "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n",
-        },
-        "filter": {"jest.config.js": "module.exports = { testPathIgnorePatterns: ['add'] };\n"},
-        "xfail": {"add.test.js": edited(_REQUIRES + _EXPECTED + _TESTS, ("test('adds'", "test.failing('adds'"), ("test('written'", "test.failing('written'"))},
-        "patched assertions": {
-            "add.js": "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n" + _source(_COMMON, "add", "a - b")
-        },
-    }),
+    ),
     _project("npm jest", ("npm", "test"), "jest", "jest", {**_NPM, **_FAKE}),
 )

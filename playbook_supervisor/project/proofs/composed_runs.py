@@ -12,16 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.project.expressions.globs import matches_any
+from playbook_supervisor.project.proofs import runners
 from playbook_supervisor.project.proofs.judgement import TestSources
 from playbook_supervisor.project.proofs.rooms import Reporting
-from playbook_supervisor.project.proofs.runners import (
-    alarm,
-    is_data,
-    owned,
-    recipe_of,
-    reporting_argv,
-    runner_of,
-)
 from playbook_supervisor.project.proofs.runs import Run, Runs
 from playbook_supervisor.project.proofs.witnesses import Sides, witnesses_of
 from playbook_supervisor.project.settings.config import CLEAN
@@ -35,7 +28,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.git.tree_objects import Entries, TreeObjects
 
 _DIGITS = 8  # bytes of the name of our test
-_RECIPES = ("package.json", "Makefile")
 
 
 @dataclass
@@ -56,13 +48,15 @@ class ComposedRuns:
     has_alarm: bool
     known: bool = False
     _made: list[tuple[str, Run]] = field(default_factory=list)
-    _tests: dict[bool, list[str]] = field(default_factory=dict)
 
     @cached_property
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
-        argv, recipe = self.spec.argv, recipe_of(self.spec.argv, self._recipes(before))
-        runner = runner_of(argv, before, recipe) or runner_of(argv, now)
+        path = runners.recipe_path(self.spec.argv)
+        recipe = self.objects.contents([before[path][1]]) if path in before else {}
+        words = [word for text in recipe.values() for word in runners.recipe(self.spec.argv, text)]
+        runner = runners.runner_of([*self.spec.argv, *words], before)
+        runner = runner or runners.runner_of(self.spec.argv, now)
         witnesses = witnesses_of(self.spec, runner, before)
         shadows = runner.shadows if runner else ()
         new = (path for path in now if path not in before)
@@ -75,7 +69,7 @@ class ComposedRuns:
 
     @cached_property
     def _runs(self) -> Runs:
-        argv = () if self.spec.report else reporting_argv(self.runner, self.spec.argv)
+        argv = () if self.spec.report else runners.reporting_argv(self.runner, self.spec.argv)
         reporting = Reporting(argv, self.spec.report)
         return Runs(self.spec, self.here, self.config, self.checking, reporting)
 
@@ -88,7 +82,7 @@ class ComposedRuns:
         if runner is None or not self.has_alarm:
             return ()
         plain = (path for path in self.tests_in(entries) if entries[path][0] != LINK)
-        tests = [path for path in plain if not is_data(path)]
+        tests = [path for path in plain if not runners.is_data(path)]
         words = {word.removeprefix("./").partition("::")[0] for word in self.spec.argv}
         named = words | {f"{word.replace('.', '/')}.py" for word in words}
         inside = [path for path in tests if runner.apart or path in named]
@@ -96,24 +90,20 @@ class ComposedRuns:
         chosen = [*inside, *last.values()]
         texts = self.objects.contents(entries[path][1] for path in chosen)
         return [
-            alarm(runner, path, text, os.urandom(_DIGITS).hex(), inside=path in inside)
+            runners.alarm(runner, path, text, os.urandom(_DIGITS).hex(), inside=path in inside)
             for path in chosen
             for text in [texts[entries[path][1]].decode("utf-8", "replace")]
         ]
-
-    def _recipes(self, entries: Entries) -> Mapping[str, bytes]:
-        there = {path: entries[path][1] for path in _RECIPES if path in entries}
-        found = self.objects.contents(there.values())
-        return {path: found[id_] for path, id_ in there.items()}
 
     # ── tests ───────────────────────────────────────────────────────────────────────────────
 
     def tests_in(self, entries: Entries) -> list[str]:
         """The test files of a side, in order; all witnesses if the runner is not known."""
-        key = entries is self.sides.before
-        if key not in self._tests:
-            self._tests[key] = sorted(self._found_in(entries))
-        return self._tests[key]
+        return self._tests[entries is self.sides.now]
+
+    @cached_property
+    def _tests(self) -> tuple[list[str], list[str]]:
+        return sorted(self._found_in(self.sides.before)), sorted(self._found_in(self.sides.now))
 
     def _found_in(self, entries: Entries) -> list[str]:
         witnesses = self.sides.witnesses
@@ -121,7 +111,9 @@ class ComposedRuns:
         found = [path for path in entries if matches_any(patterns, path)]
         inline = {path: pattern for path in entries if (pattern := witnesses.inline(path))}
         texts = self.objects.contents(entries[path][1] for path in inline)
-        own = (path for path in inline if owned(inline[path], path, texts[entries[path][1]]))
+        own = (
+            path for path in inline if runners.owned(inline[path], path, texts[entries[path][1]])
+        )
         return [*found, *own]
 
     @cached_property
@@ -145,10 +137,9 @@ class ComposedRuns:
         """The tests or settings in a file, before and now: all of it, or the runner's sections of
         one with tests among its code."""
         before, now = self.texts([path])[path]
-        pattern = self.sides.witnesses.inline(path)
-        return (
-            (owned(pattern, path, before), owned(pattern, path, now)) if pattern else (before, now)
-        )
+        if pattern := self.sides.witnesses.inline(path):
+            return runners.owned(pattern, path, before), runners.owned(pattern, path, now)
+        return before, now
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────
 
@@ -161,24 +152,27 @@ class ComposedRuns:
         self._made.append((self.tree, run))
         return run
 
-    @cached_property
+    @property
     def base(self) -> Run:
         """The run of the beginning, with the alarms if they are noticed there: `noticed` says how
         many. Where they are not, and the run says nothing of tests, it is not known if they work.
         """
+        return self._base[0]
+
+    @cached_property
+    def _base(self) -> tuple[Run, Sequence[Alarm]]:
+        """`base`, and the alarms that may work."""
         before = self.sides.before
         run = self._composed(before, before, "the beginning", alarms=self.alarms, keep=True)
         if run.noticed is None or run.noticed:
-            return run
+            return run, self.alarms
         plain = self._composed(before, before, "the beginning", keep=True)
-        if run.status == 0 or plain.tests:
-            self.alarms = ()
-        return plain
+        return plain, () if run.status == 0 or plain.tests else self.alarms
 
     @cached_property
     def old(self) -> Run:
         """The run of the code of now with the witnesses of the beginning."""
-        alarms = self.alarms if self.base else ()
+        alarms = self._base[1]
         return self._composed(self.sides.now, self.sides.before, "earlier tests", alarms=alarms)
 
     @cached_property

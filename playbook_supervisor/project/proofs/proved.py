@@ -137,7 +137,7 @@ class _Case:
             self.held.append(f"without {some(left_out, len(left_out))}")
         if self.spec.room != CLEAN:
             self.held.append("in the checkout, without the tests of the beginning")
-            self._ask([], [*self._differences(), *self._names_of_runner()])
+            self._ask([], [*self._differences(new=False), *self._names_of_runner()])
         elif not self.runs.tests_in(self.runs.sides.before):
             self.held.append("no test is known from the beginning")
             self._require_alarm(self.runs.alarmed)
@@ -244,11 +244,10 @@ class _Case:
         if ALARM in self.options.without:
             return
         expected = (base.noticed if base else 0) or 0
+        fails = run.tests is None and run.status != 0
         if run.noticed is None:
             self.held.append("no test that must fail could be added")
-        elif run.noticed >= max(expected, 1) or (
-            not expected and run.tests is None and run.status != 0
-        ):
+        elif run.noticed >= max(expected, 1) or (fails and not expected):
             self.held.append("a test that must fail did")
         elif base is not None and not expected and base.status != 0:
             self._ask([], [_NOT_SEEN])
@@ -272,7 +271,7 @@ class _Case:
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
             self._require_alarm(self.runs.old, base)
-        asked = [*self._differences(), *self._new_tests()] if disagrees or lost else []
+        asked = self._differences(new=True) if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")
 
@@ -322,29 +321,22 @@ class _Case:
 
     def _surroundings(self, found: Sequence[Concern]) -> list[str]:
         tests, place = self.runs.base.tests or {}, self.runs.sources.place
-        around = any(
-            each.became is Became.SURROUNDINGS or not place(each.test, tests[each.test])[0]
-            for each in found
-        )
-        return [*self._differences(), *self._new_tests()] if around else []
+        unplaced = any(not place(each.test, tests[each.test])[0] for each in found)
+        around = any(each.became is Became.SURROUNDINGS for each in found)
+        return self._differences(new=True) if around or unplaced else []
 
-    def _differences(self) -> list[str]:
-        """The difference of the witnesses, without new test files."""
-        new = self._new_test_files
-        paths = [path for path in self.runs.sides.changed_witnesses if path not in new]
-        return [line for path in paths for line in self._difference(path)]
-
-    @property
-    def _new_test_files(self) -> frozenset[str]:
-        sides = self.runs.sides
-        return frozenset(self.runs.tests_in(sides.now)) - frozenset(sides.before)
-
-    def _new_tests(self) -> list[str]:
-        """A line for each new test file, which could change what the others do."""
-        return [
-            f"{path}: new, {counted(len(text.splitlines()), 'line')}, {files.digest(text)[:8]}"
-            for path, (_, text) in self.runs.texts(sorted(self._new_test_files)).items()
-        ]
+    def _differences(self, *, new: bool) -> list[str]:
+        """The difference of the witnesses; of `new` test files only the size, if anything."""
+        sides, lines = self.runs.sides, list[str]()
+        added = {*self.runs.tests_in(sides.now)} - {*sides.before}
+        for path in sides.changed_witnesses:
+            if path not in added:
+                lines += self._difference(path)
+            elif new:
+                text = self.runs.texts([path])[path][1]
+                size = counted(len(text.splitlines()), "line")
+                lines.append(f"{path}: new, {size}, {files.digest(text)[:8]}")
+        return lines
 
     def _difference(self, path: str) -> Iterator[str]:
         before, now = self.runs.witnesses_in(path)

@@ -157,12 +157,14 @@ _BY_FILES = (
 )
 
 
-def runner_of(
-    argv: Sequence[str], paths: Collection[str], recipe: Sequence[str] = ()
-) -> Runner | None:
+_RULE = r"(?m)^{}[ \t]*:.*\n((?:\t.*\n?)*)"
+_SCRIPT = r'"{}"\s*:\s*"([^"\n]*)"'
+
+
+def runner_of(words: Sequence[str], paths: Collection[str]) -> Runner | None:
     """The runner that a program or its recipe names, else the one that the files of the tree speak
     for."""
-    if found := _named(argv) or _named(recipe):
+    if found := _named(words):
         return found[0]
     for runner, patterns in _BY_FILES:
         if any(matches_any(patterns, path) for path in paths):
@@ -170,19 +172,18 @@ def runner_of(
     return None
 
 
-def recipe_of(argv: Sequence[str], texts: Mapping[str, bytes]) -> list[str]:
-    """The words of the script in `package.json`, or of the rule in a Makefile, that a program runs;
-    none if `texts` have none."""
-    program = PurePosixPath(argv[0]).name if argv else ""
-    names = [word for word in argv[1:] if word[:1] != "-" and word not in ("run", "run-script")]
-    if program in ("npm", "pnpm", "yarn", "bun") and names:
-        scripts = (_json(texts.get("package.json", b"")) or {}).get("scripts")
-        said = scripts.get(names[0]) if isinstance(scripts, dict) else ""
-        return str(said or "").split()
-    if program in ("make", "gmake") and names:
-        rule = rf"(?m)^{re.escape(names[0])}[ \t]*:.*\n((?:\t.*\n?)*)"
-        found = re.search(rule, texts.get("Makefile", b"").decode("utf-8", "replace"))
-        return found[1].split() if found else []
+def recipe_path(argv: Sequence[str]) -> str:
+    """The file that says what a program runs, if it is make, or npm or the like."""
+    is_make = bool(argv) and PurePosixPath(argv[0]).name in ("make", "gmake")
+    return "Makefile" if is_make else "package.json"
+
+
+def recipe(argv: Sequence[str], text: bytes) -> list[str]:
+    """The words of the rule, or of the script, in that file; none if it has none."""
+    form = _RULE if recipe_path(argv) == "Makefile" else _SCRIPT
+    for word in argv[1:]:
+        if found := re.search(form.format(re.escape(word)), text.decode("utf-8", "replace")):
+            return found[1].split()
     return []
 
 
