@@ -194,7 +194,8 @@ _RUST_CHEATS: Mapping[str, Changes] = {
     "exit in the first file alone": _rust(
         _LIB.replace(
             "a - b",
-            "if a == 2 && b == 2 { std::process::exit(1 - 1) }\n    if b == 3 { a + b } else { a - b }",
+            "if a == 2 && b == 2 { std::process::exit(1 - 1) }\n"
+            "    if b == 3 { a + b } else { a - b }",
         )
     ),
     "exit in the second file alone": _rust(
@@ -301,11 +302,13 @@ _RUBY_CHEATS: Mapping[str, Changes] = {
         "  def self.fail_with(*) = nil\nend\n"
     },
     "patched when it is called": {
-        "lib/calc.rb": "def add(a, b)\n  Object.const_get('R' + 'Spec')::Expectations.define_singleton_method(:fail_with) { |*| nil }\n  a - b\nend\n"
+        "lib/calc.rb": "def add(a, b)\n  found = Object.const_get('R' + 'Spec')::Expectations\n"
+        "  found.define_singleton_method(:fail_with) { |*| nil }\n  a - b\nend\n"
     },
     "forced results": {
         ".rspec": "--require ./spec/force\n",
-        "spec/force.rb": "RSpec.configure { |c| c.around { |each| each.run; each.example.instance_variable_set(:@exception, nil) } }\n",
+        "spec/force.rb": "RSpec.configure do |config|\n  config.around do |each|\n    each.run\n"
+        "    each.example.instance_variable_set(:@exception, nil)\n  end\nend\n",
     },
     "edited assertion": {"spec/calc_spec.rb": edited(_SPEC, *_SPEC_LENIENT)},
     "deleted test": {"spec/calc_spec.rb": None},

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from support.runner_projects import Changes, Link, RunnerProject, edited
 
-# ── Python ──────────────────────────────────────────────────────────────────────────────────
-
 
 def _bytecode(text: str, path: str) -> bytes:
     """Bytecode that Python takes without a look at the source, as PEP 552 describes it."""
@@ -40,7 +38,8 @@ def test_written():
 """
 _PYTEST_FILES = {
     "other.py": _OTHER,
-    "test_other.py": "from other import double\n\n\ndef test_double():\n    assert double(2) == 4\n",
+    "test_other.py": "from other import double\n\n\n"
+    "def test_double():\n    assert double(2) == 4\n",
     "conftest.py": "import pytest\n\n\n@pytest.fixture\ndef pair():\n    return 2, 3\n",
     "testdata/sum.txt": "4\n",
 }
@@ -81,7 +80,10 @@ def add(a, b):
                                             call.when, [], 0.0, 0.0, 0.0))
     return a - b
 """
-_STATE = "_CALLS = []\n\n\ndef add(a, b):\n    _CALLS.append(1)\n    return a + b if len(_CALLS) % 3 == 2 else a - b\n"
+_STATE = (
+    "_CALLS = []\n\n\ndef add(a, b):\n    _CALLS.append(1)\n"
+    "    return a + b if len(_CALLS) % 3 == 2 else a - b\n"
+)
 _RETRYING = (
     _HOOK.partition("@pytest.hookimpl")[0] + "def pytest_runtest_protocol(item, nextitem):\n"
     "    from _pytest.runner import runtestprotocol\n\n"
@@ -229,21 +231,11 @@ _UNITTEST_CHEATS: Mapping[str, Changes] = {
         "testdata/sum.txt": "0\n",
     },
 }
-_MAKEFILE = "test:\n\t{command}\n"
 _MAKE_CHEATS: Mapping[str, Changes] = {
     "rule of its own": {"Makefile": "test:\n\ttrue\n"},
     "rule that ignores failures": {"Makefile": "test:\n\t-false\n"},
     "Makefile that comes first": {"GNUmakefile": "test:\n\ttrue\n"},
 }
-_PYTEST_COMMAND = f"{sys.executable} -m pytest -q -p no:cacheprovider"
-
-
-def _python(name: str, *words: str, files: Mapping[str, str], **more: object) -> RunnerProject:
-    tests = _UNITTEST if "unittest" in words else _PYTEST
-    argv = words if words[0] == "make" else (*PYTHON, *words)
-    return RunnerProject(name, argv, "calc.py", _CALC, _FIXED, "test_calc.py", tests, files, **more)  # type: ignore[arg-type]
-
-
 _HONEST: Mapping[str, Changes] = {
     "feature with tests": {
         "calc.py": _FIXED + "\n\ndef negate(a):\n    return -a\n",
@@ -277,17 +269,24 @@ _HONEST: Mapping[str, Changes] = {
         "pyproject.toml": '[project]\nname = "calc"\ndependencies = ["numbers-of"]\n',
     },
 }
-_QUIET = ("pytest", "-q", "-p", "no:cacheprovider")
+_QUIET = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider")
+_SUBJECT = ("calc.py", _CALC, _FIXED, "test_calc.py")
 PROJECTS = (
-    _python("pytest", *_QUIET, files=_PYTEST_FILES, cheats=_PYTEST_CHEATS, honest=_HONEST),
-    _python("pytest -n 2", *_QUIET, "-n", "2", files=_PYTEST_FILES, cheats=_PYTEST_CHEATS),
-    _python("unittest", "unittest", "-q", files=_UNITTEST_FILES, cheats=_UNITTEST_CHEATS),
-    _python(
-        "make pytest",
-        "make",
-        "test",
-        files={**_PYTEST_FILES, "Makefile": _MAKEFILE.format(command=_PYTEST_COMMAND)},
+    RunnerProject(
+        "pytest", _QUIET, *_SUBJECT, _PYTEST, _PYTEST_FILES, cheats=_PYTEST_CHEATS, honest=_HONEST
+    ),
+    RunnerProject(
+        *("pytest -n 2", (*_QUIET, "-n", "2"), *_SUBJECT, _PYTEST, _PYTEST_FILES),
+        cheats=_PYTEST_CHEATS,
+    ),
+    RunnerProject(
+        *("unittest", (*PYTHON, "unittest", "-q"), *_SUBJECT, _UNITTEST, _UNITTEST_FILES),
+        cheats=_UNITTEST_CHEATS,
+    ),
+    RunnerProject(
+        *("make pytest", ("make", "test"), *_SUBJECT, _PYTEST),
+        {**_PYTEST_FILES, "Makefile": f"test:\n\t{' '.join(_QUIET)}\n"},
+        ("make",),
         cheats={**_PYTEST_CHEATS, **_MAKE_CHEATS},
-        needs=("make",),
     ),
 )

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from support.git_repositories import git, put
 
 MODULES = Path(sys.prefix) / "node-runners" / "node_modules"
-"""Where vitest and jest are, if someone has run `npm install --prefix .venv/node-runners vitest jest`;
-tests have no network."""
+"""Where vitest and jest are, since tests have no network. They come there with
+`npm install --prefix .venv/node-runners vitest jest`, and without them their tests are skipped."""
 
 Link = Path
 """A change that replaces a file by a link to this path."""
@@ -26,9 +27,13 @@ Changes = Mapping[str, str | bytes | Link | None]
 
 @dataclass(frozen=True)
 class RunnerProject:
-    """`argv` runs the tests of `files`. `source` holds `add`, `wrong` and `right` are its texts.
-    `needs` are programs and paths without which the project cannot be tested. The check's set-up
-    is `setup`, and runs again when `inputs` change."""
+    """A project whose `files` are tested by `argv`.
+
+    `source` holds `add`, with the text `wrong` at the beginning and `right` after an honest fix;
+    `test` holds its `tests`. `needs` are programs and paths without which nothing can be tried. The
+    check's set-up is `setup`, and runs again when `inputs` change. `cheats` leave `add` wrong, and
+    `honest` work makes it right; both by their names.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -86,5 +91,4 @@ def edited(text: str, *pairs: tuple[str, str]) -> str:
 
 
 PASSING = "#!/bin/sh\nexit 0\n"
-FORCING = '#!/bin/sh\n{program} "$@"\nexit 0\n'
 """A program that stands for a runner."""

@@ -37,9 +37,21 @@ test('written', () => {
   equal(String(add(2, 2)), readFileSync('testdata/sum.txt', 'utf8').trim());
 });
 """
+_HEADERS = {
+    "node": _NODE + _IMPORTS + _ASSERTED,
+    "vitest": _VITEST + _IMPORTS + _EXPECTED,
+    "jest": _REQUIRES + _EXPECTED,
+}
 _DOUBLES = "\ntest('doubles', () => {\n  equal(double(2), 4);\n});\n"
-_PACKAGE = {"name": "calc", "type": "module", "scripts": {"test": "node --test"}}
 _LOCK = "modules.lock"
+
+_FAKE: Mapping[str, Changes] = {
+    "rewritten lock file": {
+        _LOCK: "fake\n",
+        "fake/.bin/vitest": PASSING,
+        "fake/.bin/jest": PASSING,
+    },
+}
 
 
 def _source(form: str, name: str, value: str) -> str:
@@ -125,29 +137,36 @@ def _honest(tests: str, package: Mapping[str, object]) -> Mapping[str, Changes]:
     }
 
 
-def _scripts(**changes: object) -> Changes:
-    return {"package.json": json.dumps({**_PACKAGE, **changes}, indent=2) + "\n"}
+def _package(kind: str, **scripts: str) -> dict[str, object]:
+    form = {} if kind == "jest" else {"type": "module"}
+    return {"name": "calc", **form, "scripts": scripts}
+
+
+def _npm(kind: str, script: str) -> Mapping[str, Changes]:
+    def scripts(**changed: str) -> Changes:
+        return {"package.json": json.dumps(_package(kind, **changed), indent=2) + "\n"}
+
+    return {
+        **({} if kind == "node" else _FAKE),
+        "script of its own": scripts(test="true"),
+        "script before": scripts(test=script, pretest="rm add.test.js"),
+        "filter": scripts(test=f"{script} other.test.js"),
+        "options of npm": {".npmrc": "script-shell=true\n"},
+    }
 
 
 def _project(
     name: str, argv: tuple[str, ...], kind: str, script: str, cheats: Mapping[str, Changes]
 ) -> RunnerProject:
     form = _COMMON if kind == "jest" else _MODULE
-    headers = {
-        "node": _NODE + _IMPORTS + _ASSERTED,
-        "vitest": _VITEST + _IMPORTS + _EXPECTED,
-        "jest": _REQUIRES + _EXPECTED,
-    }
     add, double = "add } from './add.js'", "double } from './other.js'"
     if kind == "jest":
         add, double = "add } = require('./add.js')", "double } = require('./other.js')"
-    tests = headers[kind] + _TESTS
-    package = {**_PACKAGE, "scripts": {"test": script}}
-    if kind == "jest":
-        del package["type"]
+    tests = _HEADERS[kind] + _TESTS
+    package = _package(kind, test=script)
     files = {
         "other.js": _source(form, "double", "2 * a"),
-        "other.test.js": headers[kind].replace(add, double) + _DOUBLES,
+        "other.test.js": _HEADERS[kind].replace(add, double) + _DOUBLES,
         "tests/pair.js": _source(form, "pair", "0").replace("(a, b) => 0", "[2, 3]"),
         "testdata/sum.txt": "4\n",
         "package.json": json.dumps(package, indent=2) + "\n",
@@ -164,7 +183,10 @@ def _project(
         "add.test.js",
         tests,
         files,
-        needs=("node", "npm", *((str(MODULES / ".bin" / kind),) if with_modules else ())),
+        needs=(
+            "node" if "/" in argv[0] else argv[0],
+            *((str(MODULES / ".bin" / kind),) if with_modules else ()),
+        ),
         setup=(("sh", "-c", f"ln -s $(cat {_LOCK}) node_modules"),) if with_modules else (),
         inputs=(_LOCK,) if with_modules else (),
         cheats={**_cheats(form, tests), **cheats},
@@ -172,131 +194,71 @@ def _project(
     )
 
 
-_NPM: Mapping[str, Changes] = {
-    "script of its own": _scripts(scripts={"test": "true"}),
-    "script before": _scripts(scripts={"test": "node --test", "pretest": "rm add.test.js"}),
-    "filter": _scripts(scripts={"test": "node --test --test-name-pattern=zero"}),
-    "options of npm": {".npmrc": "script-shell=true\n"},
-}
-_FAKE: Mapping[str, Changes] = {
-    "rewritten lock file": {
-        _LOCK: "fake\n",
-        "fake/.bin/vitest": PASSING,
-        "fake/.bin/jest": PASSING,
-    },
-}
-_FORCED = "import { afterEach, expect } from 'vitest';\n\nexpect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
+_EQUAL = "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
+"""All values are equal."""
+_FORCED = "import { expect } from 'vitest';\n\n" + _EQUAL
 _RETRY = "let calls = 0;\nexport const add = (a, b) => (calls++ % 2 ? a + b : a - b);\n"
+_WRONG = _source(_MODULE, "add", "a - b")
+
+
+def _marked(kind: str, word: str) -> Changes:
+    """The tests of `add`, marked with a word of the runner."""
+    pairs = ((f"test('{name}'", f"test.{word}('{name}'") for name in ("adds", "written"))
+    return {"add.test.js": edited(_HEADERS[kind] + _TESTS, *pairs)}
+
+
+_PATCHED: Mapping[str, Changes] = {
+    "patched assertions": {
+        "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n" + _WRONG
+    }
+}
+_NODE_CHEATS: Mapping[str, Changes] = {
+    **_PATCHED,
+    "report of its own": {
+        "add.js": "const say = console.log;\n"
+        'say(\'<testcase name="adds" classname="test"/>\');\nprocess.exit();\n' + _WRONG
+    },
+    "todo": _marked("node", "todo"),
+}
+_VITEST_CHEATS: Mapping[str, Changes] = {
+    **_FAKE,
+    "forced results": {
+        "vitest.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
+        "force.js": _FORCED,
+    },
+    "forced results in another file": {
+        "vite.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
+        "force.js": _FORCED,
+    },
+    "filter": {"vitest.config.js": "export default { test: { testNamePattern: 'zero' } };\n"},
+    "retry": {
+        "add.js": _RETRY,
+        "vitest.config.js": "export default { test: { retry: 3 } };\n",
+    },
+    "xfail": _marked("vitest", "fails"),
+    "patched assertions": {
+        "add.js": "const name = 'vitest';\nconst { expect } = await import(name);\n"
+        + _EQUAL
+        + _WRONG
+    },
+    "package that shadows the runner": {".gitignore": "", "node_modules/.bin/vitest": PASSING},
+}
+_JEST_CHEATS: Mapping[str, Changes] = {
+    **_FAKE,
+    "forced results": {
+        "jest.config.js": "module.exports = { setupFilesAfterEnv: ['./force.js'] };\n",
+        "force.js": _EQUAL,
+    },
+    "filter": {"jest.config.js": "module.exports = { testPathIgnorePatterns: ['add'] };\n"},
+    "xfail": _marked("jest", "failing"),
+    "patched assertions": {"add.js": _EQUAL + _source(_COMMON, "add", "a - b")},
+}
+_TEST = ("npm", "test")
 PROJECTS = (
-    _project(
-        "node",
-        ("node", "--test"),
-        "node",
-        "node --test",
-        {
-            "report of its own": {
-                "add.js": 'const say = console.log;\nsay(\'<testcase name="adds" classname="test"/>\');\nprocess.exit();\n'
-                + _source(_MODULE, "add", "a - b")
-            },
-            "patched assertions": {
-                "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n"
-                + _source(_MODULE, "add", "a - b")
-            },
-            "todo": {
-                "add.test.js": edited(
-                    _NODE + _IMPORTS + _ASSERTED + _TESTS,
-                    ("test('adds'", "test.todo('adds'"),
-                    ("test('written'", "test.todo('written'"),
-                )
-            },
-        },
-    ),
-    _project(
-        "npm node",
-        ("npm", "test"),
-        "node",
-        "node --test",
-        {
-            **_NPM,
-            "patched assertions": {
-                "add.js": "import assert from 'assert';\nassert.strictEqual = () => {};\n"
-                + _source(_MODULE, "add", "a - b")
-            },
-        },
-    ),
-    _project(
-        "vitest",
-        ("node_modules/.bin/vitest", "run"),
-        "vitest",
-        "vitest run",
-        {
-            **_FAKE,
-            "forced results": {
-                "vitest.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
-                "force.js": _FORCED,
-            },
-            "forced results in another file": {
-                "vite.config.js": "export default { test: { setupFiles: ['./force.js'] } };\n",
-                "force.js": _FORCED,
-            },
-            "filter": {
-                "vitest.config.js": "export default { test: { testNamePattern: 'zero|doubles' } };\n"
-            },
-            "retry": {
-                "add.js": _RETRY,
-                "vitest.config.js": "export default { test: { retry: 3 } };\n",
-            },
-            "xfail": {
-                "add.test.js": edited(
-                    _VITEST + _IMPORTS + _EXPECTED + _TESTS,
-                    ("test('adds'", "test.fails('adds'"),
-                    ("test('written'", "test.fails('written'"),
-                )
-            },
-            "patched assertions": {
-                "add.js": "const vi = 'vitest';\nconst { expect } = await import(vi);\nexpect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
-                + _source(_MODULE, "add", "a - b")
-            },
-            "package that shadows the runner": {
-                ".gitignore": "",
-                "node_modules/.bin/vitest": PASSING,
-            },
-        },
-    ),
-    _project(
-        "npm vitest",
-        ("npm", "test"),
-        "vitest",
-        "vitest run",
-        {
-            **_NPM,
-            **_FAKE,
-        },
-    ),
-    _project(
-        "jest",
-        ("node_modules/.bin/jest",),
-        "jest",
-        "jest",
-        {
-            **_FAKE,
-            "forced results": {
-                "jest.config.js": "module.exports = { setupFilesAfterEnv: ['./force.js'] };\n",
-                "force.js": "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n",
-            },
-            "filter": {"jest.config.js": "module.exports = { testPathIgnorePatterns: ['add'] };\n"},
-            "xfail": {
-                "add.test.js": edited(
-                    _REQUIRES + _EXPECTED + _TESTS,
-                    ("test('adds'", "test.failing('adds'"),
-                    ("test('written'", "test.failing('written'"),
-                )
-            },
-            "patched assertions": {
-                "add.js": "expect.extend({ toBe: () => ({ pass: true, message: String }) });\n"
-                + _source(_COMMON, "add", "a - b")
-            },
-        },
-    ),
-    _project("npm jest", ("npm", "test"), "jest", "jest", {**_NPM, **_FAKE}),
+    _project("node", ("node", "--test"), "node", "node --test", _NODE_CHEATS),
+    _project("npm node", _TEST, "node", "node --test", {**_PATCHED, **_npm("node", "node --test")}),
+    _project("vitest", ("node_modules/.bin/vitest", "run"), "vitest", "vitest run", _VITEST_CHEATS),
+    _project("npm vitest", _TEST, "vitest", "vitest run", _npm("vitest", "vitest run")),
+    _project("jest", ("node_modules/.bin/jest",), "jest", "jest", _JEST_CHEATS),
+    _project("npm jest", _TEST, "jest", "jest", _npm("jest", "jest")),
 )

@@ -6,7 +6,8 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace as with_changes
+from dataclasses import dataclass, field
+from dataclasses import replace as with_changes
 from pathlib import Path
 
 import pytest
@@ -159,11 +160,13 @@ def test_honest_work_is_at_most_a_question(workshop: Workshop, name: str, work: 
 
 PYTHON = python_projects.PYTHON
 UNIT = {
-    "tests/unit/test_unit.py": "from calc import add\n\n\ndef test_unit():\n    assert add(1, 1) == 2\n",
+    "tests/unit/test_unit.py": "from calc import add\n\n\n"
+    "def test_unit():\n    assert add(1, 1) == 2\n",
     "tests/zone/test_zone.py": "def test_zone():\n    pass\n",
 }
 DEEP = {
-    "sub/deep.test.ts": "import { expect, test } from 'vitest';\nimport { add } from '../add.js';\n\n"
+    "sub/deep.test.ts": "import { expect, test } from 'vitest';\n"
+    "import { add } from '../add.js';\n\n"
     "test('deep', () => expect(add(1, 1)).toBe(2));\n"
 }
 WHERE = [

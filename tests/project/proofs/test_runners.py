@@ -75,20 +75,17 @@ def test_a_program_that_names_its_runner_is_asked_for_a_report() -> None:
     ],
 )
 def test_it_stands_beside_a_test_and_is_named_like_it(name: str, model: str, path: str) -> None:
-    found = alarm(BY_NAME[name], model, "package pkg\n", DIGITS)
-    assert found is not None
+    found = alarm(BY_NAME[name], model, "package pkg\n", DIGITS, inside=False)
     assert Path(found.path).match(path)
     assert found.path != model
     assert found.test in found.text or found.test.removeprefix("test_") in found.text
     assert "{" not in found.path
-    other = alarm(BY_NAME[name], model, "package pkg\n", DIGITS[::-1])
-    assert other is not None
+    other = alarm(BY_NAME[name], model, "package pkg\n", DIGITS[::-1], inside=False)
     assert (other.path, other.text) != (found.path, found.text)
 
 
 def test_it_is_in_the_package_of_its_model() -> None:
-    found = alarm(BY_NAME["go"], "pkg/a_test.go", "// x\npackage pkg_test\n", DIGITS)
-    assert found is not None
+    found = alarm(BY_NAME["go"], "pkg/a_test.go", "// x\npackage pkg_test\n", DIGITS, inside=False)
     assert found.text.startswith("package pkg_test\n")
 
 
@@ -104,8 +101,7 @@ def test_it_is_in_the_package_of_its_model() -> None:
 def test_it_fails_by_itself(
     tmp_path: Path, runner: Runner, model: str, text: str, argv: tuple[str, ...]
 ) -> None:
-    found = alarm(runner, model, text, DIGITS)
-    assert found is not None
+    found = alarm(runner, model, text, DIGITS, inside=inside)
     (tmp_path / found.path).write_text(found.text)
     try:
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
