@@ -52,10 +52,9 @@ class ComposedRuns:
     @cached_property
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
-        path = runners.recipe_path(self.spec.argv)
-        recipe = self.objects.contents([before[path][1]]) if path in before else {}
-        words = [word for text in recipe.values() for word in runners.recipe(self.spec.argv, text)]
-        runner = runners.runner_of([*self.spec.argv, *words], before)
+        path = "Makefile" if self.spec.argv[0].endswith("make") else "package.json"
+        recipe = self.objects.contents([before[path][1]] if path in before else [])
+        runner = runners.runner_of(self.spec.argv, before, b"".join(recipe.values()))
         runner = runner or runners.runner_of(self.spec.argv, now)
         witnesses = witnesses_of(self.spec, runner, before)
         shadows = runner.shadows if runner else ()

@@ -327,25 +327,19 @@ class _Case:
 
     def _differences(self, *, new: bool) -> list[str]:
         """The difference of the witnesses; of `new` test files only the size, if anything."""
-        sides, lines = self.runs.sides, list[str]()
+        sides = self.runs.sides
         added = {*self.runs.tests_in(sides.now)} - {*sides.before}
-        for path in sides.changed_witnesses:
-            if path not in added:
-                lines += self._difference(path)
-            elif new:
-                text = self.runs.texts([path])[path][1]
-                size = counted(len(text.splitlines()), "line")
-                lines.append(f"{path}: new, {size}, {files.digest(text)[:8]}")
-        return lines
+        paths = [path for path in sides.changed_witnesses if new or path not in added]
+        return [line for path in paths for line in self._difference(path, brief=path in added)]
 
-    def _difference(self, path: str) -> Iterator[str]:
+    def _difference(self, path: str, *, brief: bool) -> Iterator[str]:
         before, now = self.runs.witnesses_in(path)
-        if b"\0" in before + now or max(len(before), len(now)) > _LARGEST:
-            yield f"{path}: changed, {len(before):,} to {len(now):,} bytes"
+        kind = "new" if path not in self.runs.sides.before else "changed"
+        if brief or b"\0" in before + now or max(len(before), len(now)) > _LARGEST:
+            yield f"{path}: {kind}, {len(before):,} to {len(now):,} bytes, {files.digest(now)[:8]}"
             return
         old, new = (each.decode("utf-8", "replace").splitlines() for each in (before, now))
         changed = list(difflib.unified_diff(old, new, n=_AROUND, lineterm=""))[2:]
-        kind = "new" if path not in self.runs.sides.before else "changed"
         yield f"{path}: {'removed' if path not in self.runs.sides.now else kind}"
         yield from (f"  {line}" for line in changed)
 

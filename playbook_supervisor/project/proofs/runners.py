@@ -157,34 +157,17 @@ _BY_FILES = (
 )
 
 
-_RULE = r"(?m)^{}[ \t]*:.*\n((?:\t.*\n?)*)"
-_SCRIPT = r'"{}"\s*:\s*"([^"\n]*)"'
-
-
-def runner_of(words: Sequence[str], paths: Collection[str]) -> Runner | None:
-    """The runner that a program or its recipe names, else the one that the files of the tree speak
-    for."""
-    if found := _named(words):
+def runner_of(argv: Sequence[str], paths: Collection[str], recipe: bytes = b"") -> Runner | None:
+    """The runner that a program names, or that its rule in the Makefile or its script in
+    `package.json` names, which is the `recipe`, else the one that the files speak for."""
+    rule = rf'\b{re.escape(argv[-1])}"?\s*:'
+    said = re.split(rule, recipe.decode("utf-8", "replace"), maxsplit=1)[-1]
+    if found := _named(argv) or _named(re.findall(r"[\w./-]+", said)):
         return found[0]
     for runner, patterns in _BY_FILES:
         if any(matches_any(patterns, path) for path in paths):
             return runner
     return None
-
-
-def recipe_path(argv: Sequence[str]) -> str:
-    """The file that says what a program runs, if it is make, or npm or the like."""
-    is_make = bool(argv) and PurePosixPath(argv[0]).name in ("make", "gmake")
-    return "Makefile" if is_make else "package.json"
-
-
-def recipe(argv: Sequence[str], text: bytes) -> list[str]:
-    """The words of the rule, or of the script, in that file; none if it has none."""
-    form = _RULE if recipe_path(argv) == "Makefile" else _SCRIPT
-    for word in argv[1:]:
-        if found := re.search(form.format(re.escape(word)), text.decode("utf-8", "replace")):
-            return found[1].split()
-    return []
 
 
 def reporting_argv(runner: Runner | None, argv: Sequence[str]) -> tuple[str, ...]:
@@ -214,17 +197,13 @@ def _named(argv: Sequence[str]) -> tuple[Runner, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A test of ours that must fail.
-
-    Its text is a file of its own at `path`, or if it stands `inside` the end of the file there. A
-    report names it by the function `test`, and `mark` is in the output if it has failed.
-    """
+    """A test of ours that must fail: the end of the file at `path`, or all of it if it is new. A
+    report names it by the function `test`, and `mark` is in the output if it has failed."""
 
     path: str
     text: str
     test: str
     mark: str
-    inside: bool
 
 
 _NOUNS = ("order", "total", "rounding", "join", "parts", "prefix", "length", "merge")
@@ -280,8 +259,12 @@ def alarm(runner: Runner, model: str, text: str, digits: str, *, inside: bool) -
     words["package"] = package[1] if package else "main"
     form = _TEXTS[_form(runner, model, text)].format(**words)
     test = f"Test{title}" if runner is GO else f"test_{name}"
-    path = model if inside else _beside(model, name)
-    return Alarm(path, form, test, f"{left} {a + b}", inside)
+    mark = f"{left} {a + b}"
+    return (
+        Alarm(model, f"\n{form}", test, mark)
+        if inside
+        else Alarm(_beside(model, name), form, test, mark)
+    )
 
 
 def _form(runner: Runner, model: str, text: str) -> str:

@@ -155,17 +155,12 @@ class Sides:
         return self.objects.tree(made)
 
     def _add(self, made: dict[str, Entry], alarms: Sequence[Alarm]) -> None:
-        there = {each.path: made[each.path] for each in alarms if each.inside and each.path in made}
-        texts = self.objects.contents(id_ for _, id_ in there.values())
-        kept = self.objects.keep(
-            *(
-                texts[there[each.path][1]] + b"\n" + text if each.path in there else text
-                for each in alarms
-                for text in [each.text.encode()]
-            )
-        )
-        for each, id_ in zip(alarms, kept, strict=True):
-            made[each.path] = (there.get(each.path, (FILE, ""))[0], id_)
+        there = [made.get(each.path, (FILE, "")) for each in alarms]
+        texts = self.objects.contents(id_ for _, id_ in there if id_)
+        both = zip(there, alarms, strict=True)
+        kept = self.objects.keep(*(texts.get(at[1], b"") + each.text.encode() for at, each in both))
+        for each, (mode, _), id_ in zip(alarms, there, kept, strict=True):
+            made[each.path] = (mode, id_)
 
     def _splice(self, made: dict[str, Entry], code: Entries, witnesses: Entries) -> None:
         for path, (before, now) in self._texts.items():
