@@ -53,9 +53,9 @@ class ComposedRuns:
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
         path = "Makefile" if self.spec.argv[0].endswith("make") else "package.json"
-        recipe = self.objects.contents([before[path][1]] if path in before else [])
-        runner = runners.runner_of(self.spec.argv, before, b"".join(recipe.values()))
-        runner = runner or runners.runner_of(self.spec.argv, now)
+        recipe = b"".join(self._contents([path] if path in before else [], before).values())
+        argv = self.spec.argv
+        runner = runners.runner_of(argv, before, recipe) or runners.runner_of(argv, now)
         witnesses = witnesses_of(self.spec, runner, before)
         shadows = runner.shadows if runner else ()
         new = (path for path in now if path not in before)
@@ -84,15 +84,17 @@ class ComposedRuns:
         tests = [path for path in plain if not runners.is_data(path)]
         words = {word.removeprefix("./").partition("::")[0] for word in self.spec.argv}
         named = words | {f"{word.replace('.', '/')}.py" for word in words}
-        inside = [path for path in tests if runner.apart or path in named]
+        inside = {path for path in tests if runner.apart or path in named}
         last = {path.rpartition("/")[0]: path for path in tests if path not in inside}
-        chosen = [*inside, *last.values()]
-        texts = self.objects.contents(entries[path][1] for path in chosen)
+        texts = self._contents(sorted({*inside, *last.values()}), entries)
         return [
             runners.alarm(runner, path, text, os.urandom(_DIGITS).hex(), inside=path in inside)
-            for path in chosen
-            for text in [texts[entries[path][1]].decode("utf-8", "replace")]
+            for path, text in texts.items()
         ]
+
+    def _contents(self, paths: Sequence[str], entries: Entries) -> dict[str, bytes]:
+        found = self.objects.contents(entries[path][1] for path in paths)
+        return {path: found[entries[path][1]] for path in paths}
 
     # ── tests ───────────────────────────────────────────────────────────────────────────────
 
@@ -108,12 +110,9 @@ class ComposedRuns:
         witnesses = self.sides.witnesses
         patterns = self.runner.tests if self.runner else witnesses.patterns
         found = [path for path in entries if matches_any(patterns, path)]
-        inline = {path: pattern for path in entries if (pattern := witnesses.inline(path))}
-        texts = self.objects.contents(entries[path][1] for path in inline)
-        own = (
-            path for path in inline if runners.owned(inline[path], path, texts[entries[path][1]])
-        )
-        return [*found, *own]
+        texts = self._contents([path for path in entries if witnesses.inline(path)], entries)
+        inline = ((path, witnesses.inline(path), text) for path, text in texts.items())
+        return [*found, *(path for path, form, text in inline if runners.owned(form, path, text))]
 
     @cached_property
     def sources(self) -> TestSources:
@@ -153,14 +152,12 @@ class ComposedRuns:
 
     @property
     def base(self) -> Run:
-        """The run of the beginning, with the alarms if they are noticed there: `noticed` says how
-        many. Where they are not, and the run says nothing of tests, it is not known if they work.
-        """
+        """The run of the beginning, with the alarms if any is noticed there."""
         return self._base[0]
 
     @cached_property
     def _base(self) -> tuple[Run, Sequence[Alarm]]:
-        """`base`, and the alarms that may work."""
+        """That run, and the alarms that may work: all, unless it is known that none is run."""
         before = self.sides.before
         run = self._composed(before, before, "the beginning", alarms=self.alarms, keep=True)
         if run.noticed is None or run.noticed:

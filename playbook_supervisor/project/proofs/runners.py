@@ -11,8 +11,10 @@ from pathlib import PurePosixPath
 from playbook_supervisor.project.expressions.globs import matches_any
 
 _SCRIPTS = "{js,jsx,ts,tsx,mjs,cjs,mts,cts}"
-_LOADED = ("sitecustomize.py", "usercustomize.py", "**/*.pth", "**/*.dist-info/**")
-_LOADED_TOO = ("**/*.egg-info/**", "**/__pycache__/**", "**/*.pyc")
+_LOADED = (
+    *("sitecustomize.py", "usercustomize.py", "**/*.pth", "**/__pycache__/**", "**/*.pyc"),
+    *("**/*.dist-info/**", "**/*.egg-info/**"),
+)
 _PYTHON_FILES = ("**/test_*.py", "**/*_test.py")
 _PYTHON_AROUND = ("**/conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "tests/**", "test/**")
 _PYTHON_SHARED = {
@@ -71,7 +73,7 @@ PYTEST = Runner(
     _PYTHON_FILES,
     (*_PYTHON_AROUND, ".coveragerc", "**/testdata/**", "**/snapshots/**", "**/__snapshots__/**"),
     _PYTHON_SHARED,
-    (*_LOADED, *_LOADED_TOO, "pytest/**", "pytest.py", "_pytest/**", "pluggy/**", "pluggy.py"),
+    (*_LOADED, "pytest/**", "pytest.py", "_pytest/**", "pluggy/**", "pluggy.py"),
     r"\b_?pytest\b|PYTEST_|\bpluggy\b|\bos\._exit\b|sys\.(?:argv|modules)\b.*test",
     (f"--junitxml={_REPORT}", "--maxfail=0", "--continue-on-collection-errors"),
 )
@@ -81,7 +83,7 @@ UNITTEST = Runner(
     _PYTHON_FILES,
     (*_PYTHON_AROUND, "**/testdata/**"),
     {},
-    (*_LOADED, *_LOADED_TOO, "unittest/**", "unittest.py"),
+    (*_LOADED, "unittest/**", "unittest.py"),
     r"\bunittest\.(?:case|suite|runner|result|main|TestCase|TestResult)\b|\bos\._exit\b",
 )
 NODE = Runner(
@@ -246,7 +248,7 @@ _TEXTS = {
 }
 
 
-def alarm(runner: Runner, model: str, text: str, digits: str, *, inside: bool) -> Alarm:
+def alarm(runner: Runner, model: str, text: bytes, digits: str, *, inside: bool) -> Alarm:
     """A failing test in or beside the test file `model` with this `text`, named by random
     `digits`."""
     number = int(digits, 16)
@@ -254,24 +256,22 @@ def alarm(runner: Runner, model: str, text: str, digits: str, *, inside: bool) -
     name = f"{noun}_{digits[:10]}"
     a, b = number % 89 + 2, number % 71 + 3
     title, left = name.title().replace("_", ""), f"{noun} {digits[10:]}"
-    package = re.search(r"(?m)^package +(\w+)", text)
+    package = re.search(rb"(?m)^package +(\w+)", text)
     words = {"name": name, "title": title, "left": left, "a": a, "b": b, "wrong": a + b + 1}
-    words["package"] = package[1] if package else "main"
+    words["package"] = package[1].decode() if package else "main"
     form = _TEXTS[_form(runner, model, text)].format(**words)
     test = f"Test{title}" if runner is GO else f"test_{name}"
-    mark = f"{left} {a + b}"
-    return (
-        Alarm(model, f"\n{form}", test, mark)
-        if inside
-        else Alarm(_beside(model, name), form, test, mark)
-    )
+    path, form = (model, f"\n{form}") if inside else (_beside(model, name), form)
+    return Alarm(path, form, test, f"{left} {a + b}")
 
 
-def _form(runner: Runner, model: str, text: str) -> str:
-    if runner is PYTEST and "unittest" in text:
+def _form(runner: Runner, model: str, text: bytes) -> str:
+    if runner is PYTEST and b"unittest" in text:
         return UNITTEST.name
     if runner is NODE and not model.endswith((".cjs", ".cts")):
-        is_module = model.endswith((".mjs", ".mts")) or re.search(r"(?m)^(?:import|export)\b", text)
+        is_module = model.endswith((".mjs", ".mts")) or re.search(
+            rb"(?m)^(?:import|export)\b", text
+        )
         return "node module" if is_module else NODE.name
     return runner.name
 

@@ -5,6 +5,7 @@ Nothing in the checkout is read or written.
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,14 +57,13 @@ class TreeObjects:
         found: dict[str, bytes] = {}
         for first in range(0, len(wanted), _AT_ONCE):
             some = wanted[first : first + _AT_ONCE]
-            said = self._fed(("cat-file", "--batch"), some)
+            said = io.BytesIO(self._fed(("cat-file", "--batch"), some))
             for id_ in some:
-                header, _, said = said.partition(b"\n")
-                if b" blob " not in header:
-                    why = first_line(header.decode(errors="replace"), 80)
+                header = said.readline().decode(errors="replace")
+                if " blob " not in header:
+                    why = first_line(header, 80)
                     raise git_process.failure(self._git.root, ("cat-file", id_), why)
-                size = int(header.rpartition(b" ")[2])
-                found[id_], said = said[:size], said[size + 1 :]
+                found[id_] = said.read(int(header.split()[2]) + 1)[:-1]
         return found
 
     def keep(self, *texts: bytes) -> list[str]:
@@ -71,7 +71,7 @@ class TreeObjects:
         with tempfile.TemporaryDirectory(dir=self._git.git_dir, prefix=files.TEMPORARY) as folder:
             paths = [Path(folder, str(number)) for number in range(len(texts))]
             for path, text in zip(paths, texts, strict=True):
-                path.write_bytes(text)
+                files.write_atomically(path, text, durable=False)
             asked = ("hash-object", "-w", "--no-filters", "--stdin-paths")
             return self._fed(asked, map(str, paths)).decode().split()
 

@@ -99,17 +99,17 @@ def test_a_program_goes_on_after_a_failure_whatever_its_own_arguments_are() -> N
     ],
 )
 def test_it_stands_after_a_test_and_is_named_like_it(name: str, model: str, path: str) -> None:
-    found = alarm(BY_NAME[name], model, "package pkg\n", DIGITS, inside=False)
+    found = alarm(BY_NAME[name], model, b"package pkg\n", DIGITS, inside=False)
     assert Path(found.path).match(path)
     assert found.path > model
     assert found.test in found.text or found.test.removeprefix("test_") in found.text
     assert found.mark not in found.text  # it is said by the test alone, and only if it fails
-    other = alarm(BY_NAME[name], model, "package pkg\n", DIGITS[::-1], inside=False)
+    other = alarm(BY_NAME[name], model, b"package pkg\n", DIGITS[::-1], inside=False)
     assert (other.path, other.text) != (found.path, found.text)
 
 
 def test_it_is_in_the_package_of_its_model() -> None:
-    found = alarm(BY_NAME["go"], "pkg/a_test.go", "// x\npackage pkg_test\n", DIGITS, inside=False)
+    found = alarm(BY_NAME["go"], "pkg/a_test.go", b"// x\npackage pkg_test\n", DIGITS, inside=False)
     assert found.text.startswith("package pkg_test\n")
 
 
@@ -135,7 +135,7 @@ def test_it_fails_by_itself_at_the_end_of_a_file(
 ) -> None:
     if shutil.which(argv[0]) is None:
         pytest.skip(f"needs {argv[0]}")
-    found = alarm(BY_NAME[name], model, text, DIGITS, inside=name != "go")
+    found = alarm(BY_NAME[name], model, text.encode(), DIGITS, inside=name != "go")
     put(tmp_path, model, found.text if name == "go" else text.rstrip() + found.text)
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done
