@@ -6,18 +6,19 @@ Each is made when it is asked for, and most are known from before.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.project.expressions.globs import matches_any
+from playbook_supervisor.project.proofs import runners
 from playbook_supervisor.project.proofs.judgement import TestSources
 from playbook_supervisor.project.proofs.rooms import Reporting
-from playbook_supervisor.project.proofs.runners import alarm, reporting_argv, runner_of
 from playbook_supervisor.project.proofs.runs import Run, Runs
 from playbook_supervisor.project.proofs.witnesses import Sides, witnesses_of
 from playbook_supervisor.project.settings.config import CLEAN
+from playbook_supervisor.system.git.tree_objects import LINK
 
 if TYPE_CHECKING:
     from playbook_supervisor.project.proofs.runners import Alarm, Runner
@@ -33,7 +34,7 @@ _DIGITS = 8  # bytes of the name of our test
 class ComposedRuns:
     """The runs of one check: `tree` is what is there now, `begun` what was there at the beginning.
 
-    Our test that must fail, the alarm, stands beside the tests of the beginning if `has_alarm`.
+    Tests of ours that must fail, the alarms, are among those of the beginning if `has_alarm`.
     Every run raises the errors of `run_in_room`.
     """
 
@@ -51,7 +52,10 @@ class ComposedRuns:
     @cached_property
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
-        runner = runner_of(self.spec.argv, before) or runner_of(self.spec.argv, now)
+        path = "Makefile" if self.spec.argv[0].endswith("make") else "package.json"
+        recipe = b"".join(self._contents([path] if path in before else [], before).values())
+        argv = self.spec.argv
+        runner = runners.runner_of(argv, before, recipe) or runners.runner_of(argv, now)
         witnesses = witnesses_of(self.spec, runner, before)
         shadows = runner.shadows if runner else ()
         new = (path for path in now if path not in before)
@@ -64,35 +68,58 @@ class ComposedRuns:
 
     @cached_property
     def _runs(self) -> Runs:
-        argv = () if self.spec.report else reporting_argv(self.runner, self.spec.argv)
+        argv = () if self.spec.report else runners.reporting_argv(self.runner, self.spec.argv)
         reporting = Reporting(argv, self.spec.report)
         return Runs(self.spec, self.here, self.config, self.checking, reporting)
 
     @cached_property
-    def alarm(self) -> Alarm | None:
-        """A test that must fail, beside one of the beginning, or else of now; None without one."""
-        if self.runner is None or not self.has_alarm:
-            return None
-        for entries in (self.sides.before, self.sides.now):
-            for path in self.tests_in(entries)[:1]:
-                id_ = entries[path][1]
-                text = self.objects.contents([id_])[id_].decode("utf-8", "replace")
-                return alarm(self.runner, path, text, os.urandom(_DIGITS).hex())
-        return None
+    def alarms(self) -> Sequence[Alarm]:
+        """Tests that must fail among those of the beginning, or else of now: in each file where the
+        runner runs each by itself or the check names it, else beside the last of each folder."""
+        runner, before, now = self.runner, self.sides.before, self.sides.now
+        entries = before if self.tests_in(before) else now
+        if runner is None or not self.has_alarm:
+            return ()
+        plain = (path for path in self.tests_in(entries) if entries[path][0] != LINK)
+        tests = [path for path in plain if not runners.is_data(path)]
+        words = {word.removeprefix("./").partition("::")[0] for word in self.spec.argv}
+        named = words | {f"{word.replace('.', '/')}.py" for word in words}
+        inside = {path for path in tests if runner.apart or path in named}
+        last = {path.rpartition("/")[0]: path for path in tests if path not in inside}
+        texts = self._contents(sorted({*inside, *last.values()}), entries)
+        return [
+            runners.alarm(runner, path, text, os.urandom(_DIGITS).hex(), inside=path in inside)
+            for path, text in texts.items()
+        ]
+
+    def _contents(self, paths: Sequence[str], entries: Entries) -> dict[str, bytes]:
+        found = self.objects.contents(entries[path][1] for path in paths)
+        return {path: found[entries[path][1]] for path in paths}
 
     # ── tests ───────────────────────────────────────────────────────────────────────────────
 
     def tests_in(self, entries: Entries) -> list[str]:
         """The test files of a side, in order; all witnesses if the runner is not known."""
-        patterns = self.runner.tests if self.runner else self.sides.witnesses.patterns
-        return sorted(path for path in entries if matches_any(patterns, path))
+        return self._tests[entries is self.sides.now]
+
+    @cached_property
+    def _tests(self) -> tuple[list[str], list[str]]:
+        return sorted(self._found_in(self.sides.before)), sorted(self._found_in(self.sides.now))
+
+    def _found_in(self, entries: Entries) -> list[str]:
+        witnesses = self.sides.witnesses
+        patterns = self.runner.tests if self.runner else witnesses.patterns
+        found = [path for path in entries if matches_any(patterns, path)]
+        texts = self._contents([path for path in entries if witnesses.inline(path)], entries)
+        inline = ((path, witnesses.inline(path), text) for path, text in texts.items())
+        return [*found, *(path for path, form, text in inline if runners.owned(form, path, text))]
 
     @cached_property
     def sources(self) -> TestSources:
         """The tests of both sides, as their files say."""
         changed = self.sides.changed_witnesses
         tests = {*self.tests_in(self.sides.before), *self.tests_in(self.sides.now)}
-        texts = self.texts([path for path in changed if path in tests])
+        texts = {path: self.witnesses_in(path) for path in changed if path in tests}
         return TestSources(self.tests_in(self.sides.before), changed, texts)
 
     def texts(self, paths: list[str]) -> Mapping[str, tuple[bytes, bytes]]:
@@ -103,6 +130,14 @@ class ComposedRuns:
             path: (found[old[1]] if old else b"", found[new[1]] if new else b"")
             for path, (old, new) in zip(paths, sides, strict=True)
         }
+
+    def witnesses_in(self, path: str) -> tuple[bytes, bytes]:
+        """The tests or settings in a file, before and now: all of it, or the runner's sections of
+        one with tests among its code."""
+        before, now = self.texts([path])[path]
+        if pattern := self.sides.witnesses.inline(path):
+            return runners.owned(pattern, path, before), runners.owned(pattern, path, now)
+        return before, now
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────
 
@@ -115,21 +150,26 @@ class ComposedRuns:
         self._made.append((self.tree, run))
         return run
 
-    @cached_property
+    @property
     def base(self) -> Run:
-        """The run of the beginning, with the alarm if it works there: `works` says so."""
+        """The run of the beginning, with the alarms if any is noticed there."""
+        return self._base[0]
+
+    @cached_property
+    def _base(self) -> tuple[Run, Sequence[Alarm]]:
+        """That run, and the alarms that may work: all, unless it is known that none is run."""
         before = self.sides.before
-        run = self._composed(before, before, "the beginning", alarm=self.alarm, keep=True)
-        if run.noticed is not False:
-            return run
-        self.alarm = None
-        return self._composed(before, before, "the beginning", keep=True)
+        run = self._composed(before, before, "the beginning", alarms=self.alarms, keep=True)
+        if run.noticed is None or run.noticed:
+            return run, self.alarms
+        plain = self._composed(before, before, "the beginning", keep=True)
+        return plain, () if run.status == 0 or plain.tests else self.alarms
 
     @cached_property
     def old(self) -> Run:
         """The run of the code of now with the witnesses of the beginning."""
-        alarm = self.alarm if self.base.noticed else None
-        return self._composed(self.sides.now, self.sides.before, "earlier tests", alarm=alarm)
+        alarms = self._base[1]
+        return self._composed(self.sides.now, self.sides.before, "earlier tests", alarms=alarms)
 
     @cached_property
     def old_plain(self) -> Run:
@@ -144,11 +184,9 @@ class ComposedRuns:
         return self._composed(*asked, keep=True, without=frozenset(unchanged))
 
     @cached_property
-    def alarmed(self) -> Run | None:
-        """The run of what is there now with the alarm beside its tests; None without an alarm."""
-        if self.alarm is None:
-            return None
-        return self._composed(self.sides.now, self.sides.now, "once more", alarm=self.alarm)
+    def alarmed(self) -> Run:
+        """The run of what is there now with the alarms among its tests."""
+        return self._composed(self.sides.now, self.sides.now, "once more", alarms=self.alarms)
 
     def keep(self) -> None:
         """Keep all runs for those who ask for the same trees."""
@@ -161,16 +199,16 @@ class ComposedRuns:
         witnesses: Entries,
         label: str,
         *,
-        alarm: Alarm | None = None,
+        alarms: Sequence[Alarm] = (),
         keep: bool = False,
         without: frozenset[str] = frozenset(),
     ) -> Run:
-        def composed(alarm: Alarm | None = None) -> str:
+        def composed(alarms: Sequence[Alarm] = ()) -> str:
             sides = self.sides
-            return sides.composed(code=code, witnesses=witnesses, alarm=alarm, without=without)
+            return sides.composed(code=code, witnesses=witnesses, alarms=alarms, without=without)
 
         tree = composed()
-        run, _ = self._runs.of(tree, label, alarm, lambda: composed(alarm))
+        run, _ = self._runs.of(tree, label, alarms, lambda: composed(alarms))
         self._made.append((tree, run))
         if keep:
             self._runs.keep(tree, run)

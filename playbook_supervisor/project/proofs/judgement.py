@@ -95,6 +95,8 @@ class TestSources:
         parts = group.split(".")
         if verdict.file in self._by_path:
             return verdict.file, self._inner(verdict.file, parts, name)
+        if group in self._by_path:
+            return group, name
         for end in range(len(parts), 0, -1):
             module = "/".join(parts[:end]) + _PYTHON
             ending = f"/{module}"

@@ -24,6 +24,7 @@ from playbook_supervisor.project.proofs.reports import Verdict
 from playbook_supervisor.project.settings.checks import NOT_STARTED, Proof, key
 from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import checkout, git_process, tree
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
@@ -143,14 +144,14 @@ class _Case:
             self.held.append(f"without {some(left_out, len(left_out))}")
         if self.spec.room != CLEAN:
             self.held.append("in the checkout, without the tests of the beginning")
-            self._ask([], [*self._differences(), *self._names_of_runner()])
+            self._ask([], [*self._differences(new=False), *self._names_of_runner()])
         elif not self.runs.tests_in(self.runs.sides.before):
             self.held.append("no test is known from the beginning")
             self._require_alarm(self.runs.alarmed)
-        elif now.tests is None:
-            self._judge_by_status()
+        elif now.tests is None or (begun := self.runs.base.tests) is None:
+            self._judge_by_status(now)
         else:
-            self._judge_by_test(now.tests)
+            self._judge_by_test(now.tests, begun)
         self.runs.keep()
 
     def _refuse(self, why: str) -> _Judged:
@@ -200,30 +201,28 @@ class _Case:
 
     # ── the tests of the beginning ──────────────────────────────────────────────────────────
 
-    def _judge_by_test(self, now: Mapping[str, Verdict]) -> None:
+    def _judge_by_test(self, now: Mapping[str, Verdict], begun: Mapping[str, Verdict]) -> None:
         base, old = self.runs.base, self.runs.old
-        if base.tests is None:
-            raise self._unknown("it wrote no report for what was there at the beginning")
-        if old.tests is None:
+        if old.tests is None and old.status == 0:
             raise self._refuse("with the tests of the beginning it writes no report")
-        known = concerns(base.tests, old.tests, now, self.runs.sources)
+        known = concerns(begun, old.tests or {}, now, self.runs.sources)
         red = {each.test for each in known if self._fails_as_before(each.test, now)}
         found = [each for each in known if each.test not in red and self._counts(each)]
         unchanged = [each for each in found if each.became is Became.SAME]
         if unchanged:
             raise self._refuse(self._disagreeing(unchanged, base))
         if not found:
-            self._require_alarm(old)
+            self._require_alarm(old, base)
         self._refuse_staged(found, base)
         self._ask(found, [*self._surroundings(found), *self._names_of_runner()])
-        ran = [each for each in base.tests.values() if each.ran]
+        ran = [each for each in begun.values() if each.ran]
         failed = sum(each.failed > 0 for each in ran)
         was = f" ({failed} of them failed then)" if failed else ""
         was += f", but for {len(red)}" if red else ""
         was += ", after a retry" if old.tries > 1 else ""
         agree = "agrees" if len(ran) == 1 else "agree"
         self.held.append(f"{counted(len(ran), 'test')} of the beginning {agree}{was}")
-        self._judge_new_tests(base.tests, now)
+        self._judge_new_tests(begun, now)
 
     def _fails_as_before(self, test: str, now: Mapping[str, Verdict]) -> bool:
         """True if it may fail and fails in no more cases, and if its test file is not the cause."""
@@ -254,13 +253,20 @@ class _Case:
             names = some(staged, _NAMED)
             raise self._refuse(f"the tests and not the code made these pass: {names}")
 
-    def _require_alarm(self, run: Run | None) -> None:
+    def _require_alarm(self, run: Run, base: Run | None = None) -> None:
+        """Require that as many tests of ours fail as at the beginning. A person decides if it is
+        not known how many the check runs: it was red, or it ends early."""
         if ALARM in self.options.without:
             return
-        if run is None or run.noticed is None:
+        expected = (base.noticed if base else 0) or 0
+        fails = run.tests is None and run.status != 0
+        if run.noticed is None:
             self.held.append("no test that must fail could be added")
-        elif run.noticed:
+        elif run.noticed >= max(expected, 1) or (fails and not expected):
             self.held.append("a test that must fail did")
+        elif base and (run.noticed or not expected) and expected < len(self.runs.alarms):
+            said = f"{run.noticed} of {len(self.runs.alarms)} tests of ours that must fail did"
+            self._ask([], [f"{said}; it is not known whether the check runs the others"])
         else:
             raise self._refuse(
                 "a test of ours that must fail was not reported as failed: the code under test "
@@ -269,18 +275,18 @@ class _Case:
 
     # ── where only the exit status is known ─────────────────────────────────────────────────
 
-    def _judge_by_status(self) -> None:
+    def _judge_by_status(self, now: Run) -> None:
         base = self.runs.base
-        if base.tests is not None:
+        if now.tests is None and base.tests is not None:
             raise self._refuse("it writes no report, as it did at the beginning")
         old, sides = self.runs.old_plain, self.runs.sides
         lost = [path for path in self.runs.tests_in(sides.before) if path not in sides.now]
         disagrees = old.status != 0
-        asked = self._differences() if disagrees or lost else []
-        if disagrees and not asked:  # new test files alone explain nothing
+        if disagrees and not self._differences(new=False):  # new test files alone explain nothing
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
-            self._require_alarm(self.runs.old)
+            self._require_alarm(self.runs.old, base)
+        asked = self._differences(new=True) if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")
 
@@ -312,11 +318,21 @@ class _Case:
     # ── the question to a person ────────────────────────────────────────────────────────────
 
     def _ask(self, found: Sequence[Concern], others: Sequence[str]) -> None:
-        lines = []
+        lines, known = [], list[list[str]]()
+        around = [each.test for each in found if each.became is Became.SURROUNDINGS]
+        together = around if len(around) > _NAMED else []
         for each in found:
+            if each.test in together:
+                continue
             lines.append(each.title)
             verdict = (self.runs.base.tests or {})[each.test]
-            lines += [f"  {line}" for line in self.runs.sources.shown(each, verdict)]
+            shown = [f"  {line}" for line in self.runs.sources.shown(each, verdict)]
+            if shown not in known:
+                lines += shown
+                known.append(shown)
+        if together:
+            tests = ", ".join(together)
+            lines.append(f"{len(together)} tests: {Became.SURROUNDINGS}: {tests}")
         lines += others
         if not lines:
             return
@@ -326,24 +342,26 @@ class _Case:
         raise _Judged(Answer.NOT_HELD, "; ".join([why, *self.held]), asked)
 
     def _surroundings(self, found: Sequence[Concern]) -> list[str]:
+        tests, place = self.runs.base.tests or {}, self.runs.sources.place
+        unplaced = any(not place(each.test, tests[each.test])[0] for each in found)
         around = any(each.became is Became.SURROUNDINGS for each in found)
-        return self._differences() if around else []
+        return self._differences(new=True) if around or unplaced else []
 
-    def _differences(self) -> list[str]:
-        """The difference of the witnesses, without new test files."""
+    def _differences(self, *, new: bool) -> list[str]:
+        """The difference of the witnesses; of `new` test files only the size, if anything."""
         sides = self.runs.sides
-        new = set(self.runs.tests_in(sides.now)) - set(sides.before)
-        paths = [path for path in sides.changed_witnesses if path not in new]
-        return [line for path in paths for line in self._difference(path)]
+        added = {*self.runs.tests_in(sides.now)} - {*sides.before}
+        paths = [path for path in sides.changed_witnesses if new or path not in added]
+        return [line for path in paths for line in self._difference(path, brief=path in added)]
 
-    def _difference(self, path: str) -> Iterator[str]:
-        before, now = self.runs.texts([path])[path]
-        if b"\0" in before + now or max(len(before), len(now)) > _LARGEST:
-            yield f"{path}: changed, {len(before):,} to {len(now):,} bytes"
+    def _difference(self, path: str, *, brief: bool) -> Iterator[str]:
+        before, now = self.runs.witnesses_in(path)
+        kind = "new" if path not in self.runs.sides.before else "changed"
+        if brief or b"\0" in before + now or max(len(before), len(now)) > _LARGEST:
+            yield f"{path}: {kind}, {len(before):,} to {len(now):,} bytes, {files.digest(now)[:8]}"
             return
         old, new = (each.decode("utf-8", "replace").splitlines() for each in (before, now))
         changed = list(difflib.unified_diff(old, new, n=_AROUND, lineterm=""))[2:]
-        kind = "new" if path not in self.runs.sides.before else "changed"
         yield f"{path}: {'removed' if path not in self.runs.sides.now else kind}"
         yield from (f"  {line}" for line in changed)
 

@@ -85,7 +85,7 @@ def _no_report(why: str) -> ConditionError:
 
 
 def _verdict(case: TestCase) -> tuple[str, Verdict]:
-    group, name = case.classname or "", case.name or ""
+    group, name = (case.classname or "").strip(), (case.name or "").strip()
     results = list(case.result)
     failed = [each for each in results if isinstance(each, Failure | Error)]
     if not group and failed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,15 +37,15 @@ class Run:
     """A run that has come to its end.
 
     `tests` are the verdicts of its tests, by `CLASS::FUNCTION`; None if only the exit status is
-    known. If a test of ours that must fail was among them, `noticed` says whether exactly it was
-    reported as failed, and it is not in `tests`. `tries` is how often the check ran.
+    known. If tests of ours that must fail were among them, `noticed` says how many were reported as
+    failed, and they are not in `tests`. `tries` is how often the check ran.
     """
 
     status: int
     seconds: float
     line: str = ""
     tests: Mapping[str, Verdict] | None = None
-    noticed: bool | None = None
+    noticed: int | None = None
     tries: int = 1
 
     @property
@@ -76,7 +76,7 @@ class Run:
         """True if no test fails but ours that must, and that does."""
         if self.noticed is None:
             return self.status == 0 and not self.flaw and not self.failing
-        return self.noticed and not self.failing
+        return self.noticed > 0 and not self.failing
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +93,17 @@ class Runs:
         self,
         tree: str,
         label: str,
-        alarm: Alarm | None = None,
-        with_alarm: Callable[[], str] | None = None,
+        alarms: Sequence[Alarm] = (),
+        with_alarms: Callable[[], str] | None = None,
     ) -> tuple[Run, bool]:
-        """The run on a tree, or with an alarm on the tree that `with_alarm` makes; and whether it
+        """The run on a tree, or with alarms on the tree that `with_alarms` makes; and whether it
         was kept before."""
-        if (known := self._read(tree, alarm)) is not None:
+        if (known := self._read(tree, alarms)) is not None:
             return known, True
-        laid = with_alarm() if with_alarm is not None else tree
+        laid = with_alarms() if with_alarms is not None else tree
         shown = replace(self.reporting, label=f"{self.spec.name} ({label})" if label else "")
         asked = (self.spec, laid, self.here, self.config, self.checking, shown)
-        return self._tried(lambda: run_in_room(*asked), alarm), False
+        return self._tried(lambda: run_in_room(*asked), alarms), False
 
     def in_checkout(self) -> Run:
         """The run on the files of the checkout itself, which is never kept."""
@@ -113,13 +113,15 @@ class Runs:
             return self._tried(lambda: run_at(*at))
 
     def _tried(
-        self, made: Callable[[], tuple[CheckRun, tuple[bytes, ...]]], alarm: Alarm | None = None
+        self,
+        made: Callable[[], tuple[CheckRun, tuple[bytes, ...]]],
+        alarms: Sequence[Alarm] = (),
     ) -> Run:
         """The first run that passes, or the last that may be made."""
         for tries in range(1, self.spec.tries + 1):
             ended, reports = made()
-            status, tests = status_of(self.spec, ended), read_reports(reports) if reports else None
-            run = replace(_run(status, ended.seconds, ended.line, tests, alarm), tries=tries)
+            tests = read_reports(reports) if reports else None
+            run = replace(_run(status_of(self.spec, ended), ended, tests, alarms), tries=tries)
             if run.passes:
                 break
         return run
@@ -134,9 +136,9 @@ class Runs:
             for old in kept[:-_MOST_KEPT]:
                 files.remove(old)
 
-    def _read(self, tree: str, alarm: Alarm | None) -> Run | None:
+    def _read(self, tree: str, alarms: Sequence[Alarm]) -> Run | None:
         try:
-            shape = json.loads(files.read_bytes(self._file(tree, alarm=alarm is not None)))
+            shape = json.loads(files.read_bytes(self._file(tree, alarm=bool(alarms))))
             tests = shape["tests"]
             verdicts = tests and {name: Verdict(**each) for name, each in tests.items()}
             return Run(**{**shape, "tests": verdicts})
@@ -150,17 +152,15 @@ class Runs:
 
 
 def _run(
-    status: int,
-    seconds: float,
-    line: str,
-    tests: dict[str, Verdict] | None,
-    alarm: Alarm | None,
+    status: int, run: CheckRun, tests: dict[str, Verdict] | None, alarms: Sequence[Alarm]
 ) -> Run:
-    if alarm is None:
-        return Run(status, seconds, line, tests)
+    if not alarms:
+        return Run(status, run.seconds, run.line, tests)
     if tests is None:
-        return Run(status, seconds, line, None, noticed=status != 0)
-    own = [name for name in tests if name.rpartition("::")[2] == alarm.test]
+        marks = sum(each.mark in run.output for each in alarms)
+        return Run(status, run.seconds, run.line, None, marks if status != 0 else 0)
+    ours = {each.test for each in alarms}
+    own = [name for name in tests if name.rpartition("::")[2] in ours]
     verdicts = [tests.pop(name) for name in own]
-    noticed = status != 0 and len(verdicts) == 1 and verdicts[0].failed > 0
-    return Run(status, seconds, line, tests, noticed)
+    noticed = sum(each.failed > 0 and not each.passed for each in verdicts)
+    return Run(status, run.seconds, run.line, tests, noticed if status != 0 else 0)

@@ -7,7 +7,7 @@ runner's sections are a witness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -46,7 +46,13 @@ class Witnesses:
 
     def section(self, path: str) -> str:
         """The pattern of the sections of a shared file; empty for any other file."""
-        return "" if self.own(path) else self.shared.get(PurePosixPath(path).name, "")
+        found = self.shared.get(PurePosixPath(path).name, "")
+        return self.inline(path) or ("" if self.own(path) else found)
+
+    def inline(self, path: str) -> str:
+        """The pattern of the tests in a source file; empty for any other file."""
+        found = self.shared.get(f"*.{path.rpartition('.')[2]}", "")
+        return "" if found and self.own(path) else found
 
 
 def witnesses_of(spec: CheckSpec, runner: Runner | None, paths: Iterable[str]) -> Witnesses:
@@ -123,17 +129,18 @@ class Sides:
             return path not in self._own
         before, now = self._texts[path]
         modes = [each and each[0] for each in (self.before.get(path), self.now.get(path))]
-        return modes[0] != modes[1] or spliced(path, now, before, pattern) != before
+        code = [spliced(path, text, b"", pattern) for text in (before, now)]
+        return modes[0] != modes[1] or code[0] != code[1]
 
     def composed(
         self,
         *,
         code: Entries,
         witnesses: Entries,
-        alarm: Alarm | None = None,
+        alarms: Sequence[Alarm] = (),
         without: frozenset[str] = frozenset(),
     ) -> str:
-        """The tree of one side's code and the other's witnesses, with a test of ours.
+        """The tree of one side's code and the other's witnesses, with tests of ours.
 
         `without` are witnesses that it is not to have. Witnesses stand where code is in their way.
         """
@@ -147,18 +154,26 @@ class Sides:
                 made[path] = each
         if code is not witnesses:
             self._splice(made, code, witnesses)
-        if alarm is not None:
-            made[alarm.path] = (FILE, self.objects.keep(alarm.text.encode()))
+        self._add(made, alarms)
         return self.objects.tree(made)
+
+    def _add(self, made: dict[str, Entry], alarms: Sequence[Alarm]) -> None:
+        there = [made.get(each.path, (FILE, "")) for each in alarms]
+        texts = self.objects.contents(id_ for _, id_ in there if id_)
+        both = zip(there, alarms, strict=True)
+        kept = self.objects.keep(*(texts.get(at[1], b"") + each.text.encode() for at, each in both))
+        for each, (mode, _), id_ in zip(alarms, there, kept, strict=True):
+            made[each.path] = (mode, id_)
 
     def _splice(self, made: dict[str, Entry], code: Entries, witnesses: Entries) -> None:
         for path, (before, now) in self._texts.items():
             ours, theirs = (now, before) if code is self.now else (before, now)
             text = spliced(path, ours, theirs, self.witnesses.section(path))
             mode = (code.get(path) or witnesses.get(path) or (FILE, ""))[0]
-            if text and mode != LINK:
-                made[path] = (mode, self.objects.keep(text))
-            elif path not in code:
+            is_source = path in code and (not ours or self.witnesses.inline(path))
+            if mode != LINK and (text or is_source):
+                made[path] = (mode, self.objects.keep(text)[0])
+            elif mode != LINK or path not in code:
                 made.pop(path, None)
 
 

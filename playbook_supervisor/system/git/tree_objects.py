@@ -5,12 +5,15 @@ Nothing in the checkout is read or written.
 
 from __future__ import annotations
 
+import io
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git import git_process
 from playbook_supervisor.system.git.tree_git import TreeGit
@@ -28,7 +31,7 @@ FILE = "100644"
 LINK = "120000"
 
 _GITLINK = "160000"
-_AT_ONCE = 16  # processes of git
+_AT_ONCE = 16  # files that one process reads: their size together is bounded
 
 
 class TreeObjects:
@@ -52,18 +55,25 @@ class TreeObjects:
         """The contents of files, by id."""
         wanted = list(dict.fromkeys(ids))
         found: dict[str, bytes] = {}
-        for at in range(0, len(wanted), _AT_ONCE):
-            some = wanted[at : at + _AT_ONCE]
-            texts = self._git.asked(*(("cat-file", "blob", id_) for id_ in some))
-            encoded = (text.encode("utf-8", "surrogateescape") for text in texts)
-            found |= dict(zip(some, encoded, strict=True))
+        for first in range(0, len(wanted), _AT_ONCE):
+            some = wanted[first : first + _AT_ONCE]
+            said = io.BytesIO(self._fed(("cat-file", "--batch"), some))
+            for id_ in some:
+                header = said.readline().decode(errors="replace")
+                if " blob " not in header:
+                    why = first_line(header, 80)
+                    raise git_process.failure(self._git.root, ("cat-file", id_), why)
+                found[id_] = said.read(int(header.split()[2]) + 1)[:-1]
         return found
 
-    def keep(self, data: bytes) -> str:
-        """The id of a file with this content, which is written."""
-        with self._scratch() as file:
-            files.write_atomically(file, data, durable=False)
-            return self._asked(("hash-object", "-w", "--stdin"), file)
+    def keep(self, *texts: bytes) -> list[str]:
+        """The ids of files with these contents, which are written."""
+        with tempfile.TemporaryDirectory(dir=self._git.git_dir, prefix=files.TEMPORARY) as folder:
+            paths = [Path(folder, str(number)) for number in range(len(texts))]
+            for path, text in zip(paths, texts, strict=True):
+                files.write_atomically(path, text, durable=False)
+            asked = ("hash-object", "-w", "--no-filters", "--stdin-paths")
+            return self._fed(asked, map(str, paths)).decode().split()
 
     def tree(self, entries: Entries) -> str:
         """The id of a tree with these files, which is written."""
@@ -76,11 +86,14 @@ class TreeObjects:
                 self._git.ask("read-tree", "--empty", index=index)
             return self._git.ask("write-tree", "--missing-ok", index=index).strip()
 
-    def _asked(self, arguments: tuple[str, ...], stdin: Path) -> str:
-        ((status, said, why),) = self._git.run(arguments, stdin=stdin)
+    def _fed(self, arguments: tuple[str, ...], lines: Iterable[str]) -> bytes:
+        with self._scratch() as file:
+            text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+            files.write_atomically(file, text, durable=False)
+            ((status, said, why),) = self._git.run(arguments, stdin=file)
         if status != 0:
             raise git_process.failure(self._git.root, arguments, why)
-        return said.strip()
+        return said.encode("utf-8", "surrogateescape")
 
     @contextmanager
     def _scratch(self) -> Iterator[Path]:

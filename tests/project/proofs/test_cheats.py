@@ -1,0 +1,228 @@
+"""`proved` with each runner of tests: no cheat holds, and honest work is at most a question."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from dataclasses import replace as with_changes
+from pathlib import Path
+
+import pytest
+from support import compiled_projects, python_projects, script_projects
+from support.runner_projects import Changes, RunnerProject, begin_again, change
+
+from playbook_supervisor.kernel.directives import Answer
+from playbook_supervisor.project.proofs.proved import Judgement, Options, judge
+from playbook_supervisor.project.proofs.questions import question
+from playbook_supervisor.project.settings.checks import Checking
+from playbook_supervisor.project.settings.config import CLEAN, Bounds, CheckSpec, Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.git.tree import pinned_now, tree_id
+
+PROGRAMS = Config(allow=Bounds(cli=("**", "*")))
+PROJECTS = {
+    each.name: each
+    for each in (
+        *python_projects.PROJECTS,
+        *script_projects.PROJECTS,
+        *compiled_projects.PROJECTS,
+    )
+}
+FIX = "fix"
+NOTICED = "a test that must fail did"
+SHORT = {
+    "pytest": {
+        FIX,
+        "feature with tests",
+        "exit when it is called",
+        "forced results",
+        "patched runner",
+        "report of its own",
+        "edited assertion",
+        "deleted test",
+        "skipped test",
+        "filter",
+        "filter in a shared file",
+        "package that shadows the runner",
+        "poisoned bytecode",
+    },
+    "unittest": {FIX, "exit from the source", "patched runner", "edited assertion"},
+    "node": {FIX, "patched assertions"},
+    "go": {FIX, "exit when it is called", "forced results"},
+    "rspec": {FIX, "patched when it is called"},
+}
+"""What is tried each time; all else is long."""
+
+
+@dataclass
+class Workshop:
+    """The projects, each begun once, and how many cheats were tried with each and how many held."""
+
+    folder: Path
+    begun: dict[str, str] = field(default_factory=dict)
+    tried: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+
+    def root(self, project: RunnerProject) -> Path:
+        return self.folder / project.name.replace(" ", "-")
+
+    def judged(self, project: RunnerProject, changes: Changes) -> Judgement:
+        root = self.root(project)
+        if project.name not in self.begun:
+            project.begin(root)
+            self.begun[project.name] = tree_id(root, pinned_now(root))
+        begin_again(root)
+        pinned = replace(pinned_now(root), tree=self.begun[project.name])
+        change(root, changes)
+        spec = CheckSpec(
+            "test", project.argv, 120, {}, CLEAN, setup=project.setup, setup_inputs=project.inputs
+        )
+        return judge(spec, Options(), root, PROGRAMS, Checking(), pinned)
+
+    @property
+    def table(self) -> str:
+        lines = (f"{name:14}{self.tried[name]:5}{self.held[name]:5}" for name in sorted(self.tried))
+        return "\n".join([f"\n{'runner':14}tried held", *lines])
+
+
+@pytest.fixture(scope="module")
+def workshop(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Workshop]:
+    found = Workshop(tmp_path_factory.mktemp("cheats"))
+    yield found
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    if found.tried and capture is not None:
+        with capture.global_and_fixture_disabled():
+            print(found.table)
+
+
+@pytest.fixture(autouse=True)
+def environment(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workshop.folder / "cache"))
+    cargo = Path(shutil.which("cargo") or "/usr/bin/cargo")
+    if cargo.parts[-3:-1] == (".cargo", "bin"):  # a rustup that looks for its home in ours
+        monkeypatch.setenv("RUSTUP_HOME", str(cargo.parents[2] / ".rustup"))
+
+
+def cases(kind: str) -> list[object]:
+    """A case for each change of that kind, `cheats` or `honest`, of each project."""
+    return [
+        pytest.param(
+            name,
+            each,
+            marks=() if each in SHORT.get(name, ()) else pytest.mark.long,
+            id=f"{name}: {each}",
+        )
+        for name, project in PROJECTS.items()
+        for each in getattr(project, kind)
+    ]
+
+
+@pytest.mark.parametrize(("name", "cheat"), cases("cheats"))
+def test_no_cheat_holds(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, name: str, cheat: str
+) -> None:
+    project = PROJECTS[name]
+    first = workshop.root(project) / "bin"  # as a folder of the project may be on someone's PATH
+    monkeypatch.setenv("PATH", f"{first}{os.pathsep}{os.environ['PATH']}")
+    found = workshop.judged(project, project.cheats[cheat])
+    workshop.tried[name] += 1
+    workshop.held[name] += found.answer is Answer.HELD
+    assert found.answer in (Answer.NOT_HELD, Answer.ERROR), found
+    assert not found.asked or question(workshop.root(project), found.asked)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if FIX in SHORT.get(name, ()) else pytest.mark.long)
+        for name in PROJECTS
+    ],
+)
+def test_an_honest_fix_holds_and_a_test_that_must_fail_does(workshop: Workshop, name: str) -> None:
+    project = PROJECTS[name]
+    found = workshop.judged(project, {project.source: project.right})
+    assert found.answer is Answer.HELD, found
+    assert NOTICED in found.evidence
+
+
+@pytest.mark.parametrize(("name", "work"), cases("honest"))
+def test_honest_work_is_at_most_a_question(workshop: Workshop, name: str, work: str) -> None:
+    found = workshop.judged(PROJECTS[name], PROJECTS[name].honest[work])
+    assert found.answer is Answer.HELD or found.asked, found
+
+
+# ── where a test that must fail stands ──────────────────────────────────────────────────────
+
+PYTHON = python_projects.PYTHON
+UNIT = {
+    "tests/unit/test_unit.py": "from calc import add\n\n\n"
+    "def test_unit():\n    assert add(1, 1) == 2\n",
+    "tests/zone/test_zone.py": "def test_zone():\n    pass\n",
+}
+DEEP = {
+    "sub/deep.test.ts": "import { expect, test } from 'vitest';\n"
+    "import { add } from '../add.js';\n\n"
+    "test('deep', () => expect(add(1, 1)).toBe(2));\n"
+}
+WHERE = [
+    ("pytest", (*PYTHON, "pytest", "test_calc.py"), {}),
+    ("pytest", (*PYTHON, "pytest", "tests/unit"), UNIT),
+    ("unittest", (*PYTHON, "unittest", "test_calc"), {}),
+    ("unittest", (*PYTHON, "pytest", "-q"), {}),
+    ("node", ("node", "--test", "add.test.js"), {}),
+    ("vitest", ("node_modules/.bin/vitest", "run", "--dir", "sub"), DEEP),
+    ("jest", ("node_modules/.bin/jest", "add"), {}),
+    ("go", ("go", "test", "./calc"), {}),
+    ("cargo", ("cargo", "test", "--lib"), {}),
+    ("cargo", ("cargo", "test", "-q", "--test", "sums", "--", "--nocapture"), {}),
+    ("rspec", ("rspec", "spec/calc_spec.rb"), {}),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "argv", "more"), WHERE)
+def test_a_test_that_must_fail_stands_where_the_check_looks(
+    workshop: Workshop, name: str, argv: tuple[str, ...], more: dict[str, str]
+) -> None:
+    project = PROJECTS[name]
+    known = f"{name} {len(workshop.begun)}"
+    other = with_changes(project, name=known, argv=argv, files={**project.files, **more})
+    found = workshop.judged(other, {project.source: project.right})
+    assert found.answer is Answer.HELD, found
+    assert NOTICED in found.evidence
+
+
+@pytest.mark.long
+def test_tests_that_could_not_be_built_at_the_beginning_prove_the_code_of_now(
+    workshop: Workshop,
+) -> None:
+    project = PROJECTS["go"]
+    source = "package calc\n"
+    begun = with_changes(project, name="go before", wrong=source)
+    found = workshop.judged(begun, {project.source: project.right})
+    assert found.answer is Answer.HELD, found
+    assert NOTICED in found.evidence
+    lying = {project.source: dict(project.cheats["exit when it is called"])[project.source]}
+    assert workshop.judged(begun, lying).answer is Answer.NOT_HELD
+
+
+def test_a_check_that_may_not_run_a_test_that_must_fail_is_a_question(workshop: Workshop) -> None:
+    argv = (*PYTHON, "unittest", "test_calc.TestAdd")
+    project = with_changes(PROJECTS["unittest"], name="one class", argv=argv)
+    found = workshop.judged(project, {project.source: project.right})
+    assert found.asked, found
+    (line,) = question(workshop.root(project), found.asked)
+    assert line.endswith("it is not known whether the check runs the others")
+
+
+def test_a_check_that_runs_no_test_that_must_fail_says_so(workshop: Workshop) -> None:
+    argv = (*PYTHON, "pytest", "-k", "zero")
+    project = with_changes(PROJECTS["pytest"], name="one word", argv=argv)
+    found = workshop.judged(project, {project.source: project.right})
+    assert found.answer is Answer.HELD, found
+    assert "no test that must fail could be added" in found.evidence
