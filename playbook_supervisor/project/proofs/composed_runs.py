@@ -53,7 +53,9 @@ class ComposedRuns:
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
         path = "Makefile" if self.spec.argv[0].endswith("make") else "package.json"
-        recipe = b"".join(self._contents([path] if path in before else [], before).values())
+        recipe = b"".join(
+            self.objects.contents([before[path][1]] if path in before else []).values()
+        )
         argv = self.spec.argv
         runner = runners.runner_of(argv, before, recipe) or runners.runner_of(argv, now)
         witnesses = witnesses_of(self.spec, runner, before)
@@ -86,15 +88,14 @@ class ComposedRuns:
         named = words | {f"{word.replace('.', '/')}.py" for word in words}
         inside = {path for path in tests if runner.apart or path in named}
         last = {path.rpartition("/")[0]: path for path in tests if path not in inside}
-        texts = self._contents(sorted({*inside, *last.values()}), entries)
+        chosen = {path: entries[path][1] for path in sorted({*inside, *last.values()})}
+        texts = self.objects.contents(chosen.values())
         return [
-            runners.alarm(runner, path, text, os.urandom(_DIGITS).hex(), inside=path in inside)
-            for path, text in texts.items()
+            runners.alarm(
+                runner, path, texts[id_], os.urandom(_DIGITS).hex(), inside=path in inside
+            )
+            for path, id_ in chosen.items()
         ]
-
-    def _contents(self, paths: Sequence[str], entries: Entries) -> dict[str, bytes]:
-        found = self.objects.contents(entries[path][1] for path in paths)
-        return {path: found[entries[path][1]] for path in paths}
 
     # ── tests ───────────────────────────────────────────────────────────────────────────────
 
@@ -103,16 +104,23 @@ class ComposedRuns:
         return self._tests[entries is self.sides.now]
 
     @cached_property
-    def _tests(self) -> tuple[list[str], list[str]]:
-        return sorted(self._found_in(self.sides.before)), sorted(self._found_in(self.sides.now))
-
-    def _found_in(self, entries: Entries) -> list[str]:
-        witnesses = self.sides.witnesses
-        patterns = self.runner.tests if self.runner else witnesses.patterns
-        found = [path for path in entries if matches_any(patterns, path)]
-        texts = self._contents([path for path in entries if witnesses.inline(path)], entries)
-        inline = ((path, witnesses.inline(path), text) for path, text in texts.items())
-        return [*found, *(path for path, form, text in inline if runners.owned(form, path, text))]
+    def _tests(self) -> list[list[str]]:
+        sides, witnesses = (self.sides.before, self.sides.now), self.sides.witnesses
+        patterns, paths = (
+            self.runner.tests if self.runner else witnesses.patterns,
+            {*sides[0], *sides[1]},
+        )
+        plain = {path for path in paths if matches_any(patterns, path)}
+        forms = {path: form for path in paths - plain if (form := witnesses.inline(path))}
+        ids = {side[path][1]: path for side in sides for path in forms if path in side}
+        texts = ((ids[id_], id_, text) for id_, text in self.objects.contents(ids).items())
+        own = {id_ for path, id_, text in texts if runners.owned(forms[path], path, text)}
+        return [
+            sorted(
+                path for path in side if path in plain or (path in forms and side[path][1] in own)
+            )
+            for side in sides
+        ]
 
     @cached_property
     def sources(self) -> TestSources:
@@ -150,25 +158,33 @@ class ComposedRuns:
         self._made.append((self.tree, run))
         return run
 
-    @property
+    @cached_property
     def base(self) -> Run:
         """The run of the beginning, with the alarms if any is noticed there."""
-        return self._base[0]
+        run, before = self._base, self.sides.before
+        return run if run.noticed else self._composed(before, before, "the beginning", keep=True)
 
     @cached_property
-    def _base(self) -> tuple[Run, Sequence[Alarm]]:
-        """That run, and the alarms that may work: all, unless it is known that none is run."""
+    def _base(self) -> Run:
         before = self.sides.before
-        run = self._composed(before, before, "the beginning", alarms=self.alarms, keep=True)
-        if run.noticed is None or run.noticed:
-            return run, self.alarms
-        plain = self._composed(before, before, "the beginning", keep=True)
-        return plain, () if run.status == 0 or plain.tests else self.alarms
+        return self._composed(before, before, "the beginning", alarms=self.alarms, keep=True)
+
+    @cached_property
+    def expected(self) -> int | None:
+        """How many alarms fail unless something lies: as many as at the beginning without other
+        tests, which may keep them from it. None if that is not known."""
+        if self._base.noticed == len(self.alarms):
+            return self._base.noticed
+        before, others = self.sides.before, frozenset(self.tests_in(self.sides.before))
+        asked = (before, before, "no other tests")
+        alone = self._composed(*asked, alarms=self.alarms, keep=True, without=others)
+        says_so = alone.status == 0 or alone.tests is not None or alone.noticed
+        return alone.noticed if says_so else None
 
     @cached_property
     def old(self) -> Run:
         """The run of the code of now with the witnesses of the beginning."""
-        alarms = self._base[1]
+        alarms = self.alarms if self.expected != 0 else ()
         return self._composed(self.sides.now, self.sides.before, "earlier tests", alarms=alarms)
 
     @cached_property

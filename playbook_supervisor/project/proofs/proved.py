@@ -147,7 +147,7 @@ class _Case:
             self._ask([], [*self._differences(new=False), *self._names_of_runner()])
         elif not self.runs.tests_in(self.runs.sides.before):
             self.held.append("no test is known from the beginning")
-            self._require_alarm(self.runs.alarmed)
+            self._require_alarm(self.runs.alarmed, 1)
         elif now.tests is None or (begun := self.runs.base.tests) is None:
             self._judge_by_status(now)
         else:
@@ -212,7 +212,7 @@ class _Case:
         if unchanged:
             raise self._refuse(self._disagreeing(unchanged, base))
         if not found:
-            self._require_alarm(old, base)
+            self._require_alarm(old, self.runs.expected)
         self._refuse_staged(found, base)
         self._ask(found, [*self._surroundings(found), *self._names_of_runner()])
         ran = [each for each in begun.values() if each.ran]
@@ -253,19 +253,19 @@ class _Case:
             names = some(staged, _NAMED)
             raise self._refuse(f"the tests and not the code made these pass: {names}")
 
-    def _require_alarm(self, run: Run, base: Run | None = None) -> None:
-        """Require that as many tests of ours fail as at the beginning. A person decides if it is
-        not known how many the check runs: it was red, or it ends early."""
+    def _require_alarm(self, run: Run, expected: int | None) -> None:
+        """Require that as many tests of ours fail as are `expected`. A person decides if it is not
+        known how many the check runs."""
         if ALARM in self.options.without:
             return
-        expected = (base.noticed if base else 0) or 0
-        fails = run.tests is None and run.status != 0
+        laid = len(self.runs.alarms)
+        noticed = run.noticed or int(run.tests is None and run.status != 0)
         if run.noticed is None:
             self.held.append("no test that must fail could be added")
-        elif run.noticed >= max(expected, 1) or (fails and not expected):
+        elif noticed >= (laid if expected is None else expected):
             self.held.append("a test that must fail did")
-        elif base and (run.noticed or not expected) and expected < len(self.runs.alarms):
-            said = f"{run.noticed} of {len(self.runs.alarms)} tests of ours that must fail did"
+        elif expected is None or 0 < noticed < expected < laid:
+            said = f"{noticed} of {counted(laid, 'test')} of ours that must fail did"
             self._ask([], [f"{said}; it is not known whether the check runs the others"])
         else:
             raise self._refuse(
@@ -285,7 +285,7 @@ class _Case:
         if disagrees and not self._differences(new=False):  # new test files alone explain nothing
             raise self._refuse(f"with the tests of the beginning: exit {old.status}, {old.line}")
         if not disagrees:
-            self._require_alarm(self.runs.old, base)
+            self._require_alarm(self.runs.old, self.runs.expected)
         asked = self._differences(new=True) if disagrees or lost else []
         self._ask([], [*asked, *self._names_of_runner()])
         self.held.append("the tests of the beginning agree")

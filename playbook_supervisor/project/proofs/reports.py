@@ -16,6 +16,7 @@ Cause = Literal["", "assertion", "name", "other"]
 
 _SAID = 120  # characters of a message
 _DECLARATION = rb"<!(?:DOCTYPE|ENTITY)"
+_SCRIPT = r"\.[cm]?[jt]sx?\Z"
 _PARAMETERS = r"\[.*\]\Z"
 _NAME = r"""(?x)
     NameError | ImportError | ModuleNotFoundError | AttributeError | ReferenceError
@@ -88,7 +89,8 @@ def _verdict(case: TestCase) -> tuple[str, Verdict]:
     group, name = (case.classname or "").strip(), (case.name or "").strip()
     results = list(case.result)
     failed = [each for each in results if isinstance(each, Failure | Error)]
-    if not group and failed:
+    is_script = re.search(_SCRIPT, name) and (name[0] == "/" or name == group)
+    if is_script or (failed and not group):
         group, name = name, ""
     function = re.sub(_PARAMETERS, "", name)
     retried = any(each.tag in _RERUN for each in case._elem)

@@ -198,17 +198,23 @@ def test_a_test_that_must_fail_stands_where_the_check_looks(
 
 
 @pytest.mark.long
-def test_tests_that_could_not_be_built_at_the_beginning_prove_the_code_of_now(
-    workshop: Workshop,
+@pytest.mark.parametrize(
+    ("name", "begun", "cheat"),
+    [
+        ("go", "package calc\n", "exit when it is called"),
+        ("node", "export const nothing = 0;\n", "patched assertions"),
+        ("vitest", "export const nothing = ;\n", "patched assertions"),
+    ],
+)
+def test_tests_that_could_not_be_loaded_at_the_beginning_prove_the_code_of_now(
+    workshop: Workshop, name: str, begun: str, cheat: str
 ) -> None:
-    project = PROJECTS["go"]
-    source = "package calc\n"
-    begun = with_changes(project, name="go before", wrong=source)
-    found = workshop.judged(begun, {project.source: project.right})
+    project = with_changes(PROJECTS[name], name=f"{name} before", wrong=begun)
+    found = workshop.judged(project, {project.source: project.right})
     assert found.answer is Answer.HELD, found
     assert NOTICED in found.evidence
-    lying = {project.source: dict(project.cheats["exit when it is called"])[project.source]}
-    assert workshop.judged(begun, lying).answer is Answer.NOT_HELD
+    found = workshop.judged(project, project.cheats[cheat])
+    assert (found.answer, found.asked) == (Answer.NOT_HELD, ""), found
 
 
 def test_a_check_that_may_not_run_a_test_that_must_fail_is_a_question(workshop: Workshop) -> None:

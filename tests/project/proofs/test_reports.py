@@ -43,6 +43,16 @@ def test_a_module_that_cannot_be_loaded_is_a_failed_test_without_a_name() -> Non
     assert read_reports([PYTEST])["tests.test_b::"].failed == 1
 
 
+def test_a_script_that_cannot_be_loaded_is_one_too() -> None:
+    failed = '<testcase classname="{}" name="{}"><failure message="no"/></testcase>'
+    node, vitest = ("test", "/tmp/room/a.test.mjs"), ("src/a.test.ts", "src/a.test.ts")
+    for group, name in (node, vitest):
+        text = f"<testsuites>{failed.format(group, name)}</testsuites>".encode()
+        assert [*read_reports([text])] == [f"{name}::"]
+    plain = f"<testsuites>{failed.format('adds', 'adds')}</testsuites>".encode()
+    assert [*read_reports([plain])] == ["adds::adds"]
+
+
 def test_tests_are_found_in_suites_of_suites_and_in_none() -> None:
     found = read_reports([NODE])
     assert found["test::adds"] == Verdict(passed=1, file="add.test.js")
