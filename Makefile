@@ -42,7 +42,8 @@ coverage: .venv/installed-dev
 	$(BIN)/python tools/coverage_gates.py .coverage.json
 
 test-long: export HYPOTHESIS_PROFILE := full
-test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos
+test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos \
+  .venv/node-runners
 	$(PYTEST) -m 'long and not thorough'
 
 test-all:
@@ -137,6 +138,12 @@ clean:
 	@rm -rf $@
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'dbos==3.3.0' \
 	|| { rm -rf $@; echo 'An older DBOS could not be installed: its test will be skipped.' >&2; }
+
+# vitest and jest, against which proofs are tried. Where they cannot be downloaded, those tests are skipped.
+.venv/node-runners: .venv/bin/python Makefile
+	@rm -rf $@ && mkdir -p $@
+	@npm install --silent --no-audit --no-fund --prefix $@ vitest@4 jest@30 >/dev/null 2>&1 \
+	|| { rm -rf $@; echo 'vitest and jest could not be installed: their tests will be skipped.' >&2; }
 
 .venv/installed-dev: .venv/bin/python pyproject.toml $(VALIDATOR)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -16,8 +16,7 @@ import pytest
 from support.git_repositories import git, put
 
 MODULES = Path(sys.prefix) / "node-runners" / "node_modules"
-"""Where vitest and jest are, since tests have no network. They come there with
-`npm install --prefix .venv/node-runners vitest jest`, and without them their tests are skipped."""
+"""Where vitest and jest are, since tests have no network: `make .venv/node-runners`."""
 
 Link = Path
 """A change that replaces a file by a link to this path."""

@@ -54,7 +54,15 @@ SHORT = {
     "go": {FIX, "exit when it is called", "forced results"},
     "rspec": {FIX, "patched when it is called"},
 }
-"""What is tried each time; all else is long."""
+"""What is tried each time."""
+LONG = {
+    FIX,
+    "forced results",
+    "edited assertion",
+    "patched assertions",
+    "patched when it is called",
+}
+"""What is long with the other runners; all else is thorough."""
 
 
 @dataclass
@@ -108,13 +116,19 @@ def environment(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RUSTUP_HOME", str(cargo.parents[2] / ".rustup"))
 
 
+def marks(name: str, change: str) -> tuple[pytest.MarkDecorator, ...]:
+    if change in SHORT.get(name, ()):
+        return ()
+    return (pytest.mark.long if change in LONG else pytest.mark.thorough,)
+
+
 def cases(kind: str) -> list[object]:
     """A case for each change of that kind, `cheats` or `honest`, of each project."""
     return [
         pytest.param(
             name,
             each,
-            marks=() if each in SHORT.get(name, ()) else pytest.mark.long,
+            marks=marks(name, each),
             id=f"{name}: {each}",
         )
         for name, project in PROJECTS.items()
@@ -138,10 +152,7 @@ def test_no_cheat_holds(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if FIX in SHORT.get(name, ()) else pytest.mark.long)
-        for name in PROJECTS
-    ],
+    [pytest.param(name, marks=marks(name, FIX)) for name in PROJECTS],
 )
 def test_an_honest_fix_holds_and_a_test_that_must_fail_does(workshop: Workshop, name: str) -> None:
     project = PROJECTS[name]
