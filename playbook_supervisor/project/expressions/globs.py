@@ -8,6 +8,7 @@ lengths multiplied, whatever the pattern.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +21,17 @@ _ANY_PARTS = "**"
 
 def matches(pattern: str, path: str) -> bool:
     """True if the path is one of those that the pattern means."""
+    return _fits(_parts(pattern), path.split("/"), _ANY_PARTS, _part_matches)
+
+
+@lru_cache(maxsize=1_000)
+def _parts(pattern: str) -> tuple[str, ...]:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if pattern.endswith("/") or not parts:
         parts.append(_ANY_PARTS)
     if parts[-1] == _ANY_PARTS:
         parts.append("*")  # all that is in a folder, not the folder
-    return _fits(parts, path.split("/"), _ANY_PARTS, _part_matches)
+    return tuple(parts)
 
 
 def matches_any(patterns: Iterable[str], path: str) -> bool:
@@ -45,6 +51,10 @@ def flaw(path: str) -> str:
 
 
 def _part_matches(pattern: str, part: str) -> bool:
+    before, star, after = pattern.partition("*")
+    if "?" not in pattern and "*" not in after:  # most patterns
+        fits = part.startswith(before) and part.endswith(after)
+        return fits and len(part) >= len(before) + len(after) if star else part == pattern
     return _fits(pattern, part, "*", lambda wanted, found: wanted in ("?", found))
 
 
