@@ -14,6 +14,7 @@ from playbook_supervisor.formats.sanitize import first_line
 
 Cause = Literal["", "assertion", "name", "other"]
 
+_UNTOLD = ("collection failure", "internal error")  # messages of pytest that tell nothing
 _SAID = 120  # characters of a message
 _DECLARATION = rb"<!(?:DOCTYPE|ENTITY)"
 _SCRIPT = r"\.[cm]?[jt]sx?\Z"
@@ -96,13 +97,21 @@ def _verdict(case: TestCase) -> tuple[str, Verdict]:
     retried = any(each.tag in _RERUN for each in case._elem)
     file = str(case._elem.get("file") or "")
     if failed:
-        said = str(failed[0].message or failed[0].text or "")
+        said = _said(str(failed[0].message or ""), str(failed[0].text or ""))
         message = first_line(said, _SAID)
         kind = f"{failed[0].type or ''} {said}"
         return f"{group}::{function}", Verdict(0, 1, 0, message, _cause(kind), file, retried)
     if any(isinstance(each, Skipped) for each in results):
         return f"{group}::{function}", Verdict(skipped=1, file=file, retried=retried)
     return f"{group}::{function}", Verdict(passed=1, file=file, retried=retried)
+
+
+def _said(message: str, text: str) -> str:
+    """The message, or what the text says where pytest could not load a file."""
+    if message and message not in _UNTOLD:
+        return message
+    told = re.findall(r"(?m)^E +(\S.*)$", text) or [text or message]
+    return str(told[-1])
 
 
 def _cause(said: str) -> Cause:

@@ -79,3 +79,14 @@ def test_several_reports_are_one() -> None:
 def test_what_is_no_report_is_an_error_that_says_so(text: bytes) -> None:
     with pytest.raises(ConditionError, match="its report is no JUnit XML"):
         read_reports([text])
+
+
+def test_a_file_that_could_not_be_loaded_says_why() -> None:
+    report = (
+        "<testsuite><testcase classname='' name='test_a'><error message='collection failure'>"
+        "ImportError while importing\ntest_a.py:1: in &lt;module&gt;\n"
+        "E   ModuleNotFoundError: No module named 'made'</error></testcase></testsuite>"
+    )
+    ((_, verdict),) = read_reports([report.encode()]).items()
+    assert verdict.message == "ModuleNotFoundError: No module named 'made'"
+    assert verdict.cause == "name"
