@@ -112,9 +112,10 @@ def test_the_check_is_that_of_the_beginning(hooked: Hooked, project: Project) ->
     assert ends(hooked).decision == "block"
 
 
-def test_work_in_the_background_is_waited_for(hooked: Hooked) -> None:
-    assert ends(hooked, background_tasks=[{"id": "a"}]) is None
-    assert ends(hooked).decision == "block"
+def test_agents_in_the_background_are_waited_for_and_a_server_is_not(hooked: Hooked) -> None:
+    agent, server = {"id": "a", "type": "subagent"}, {"id": "b", "type": "shell"}
+    assert ends(hooked, background_tasks=[server, agent]) is None
+    assert ends(hooked, background_tasks=[server]).decision == "block"
 
 
 def test_a_goal_is_shown_replaced_and_dropped(hooked: Hooked) -> None:

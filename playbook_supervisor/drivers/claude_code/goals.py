@@ -132,8 +132,8 @@ def stop(pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]) -
     """Let the turn end if the goal holds, or if a person is needed; None without a goal."""
     try:
         goal = _read(pid)
-        if goal is None or payload.get("background_tasks"):
-            return None  # what runs in the background begins another turn
+        if goal is None or _agents_at_work(payload):
+            return None  # their end begins another turn
         found = _judged(goal)
     except PlaybookError as error:
         return _shown(f"The goal could not be checked, and stays: {error.message}")
@@ -158,6 +158,13 @@ def stop(pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]) -
         reason=f"The goal does not hold yet ({goal.tries} of {TRIES}).",
         note=f"Go on until it does; it is checked again when you stop.\n{found.evidence}",
     )
+
+
+def _agents_at_work(payload: Mapping[str, Any]) -> bool:
+    """True if agents work in the background; a shell there may be a server, which never ends."""
+    tasks = payload.get("background_tasks")
+    listed = tasks if isinstance(tasks, list) else []
+    return any(isinstance(each, dict) and each.get("type") != "shell" for each in listed)
 
 
 def _judged(goal: Goal) -> Judgement:
