@@ -22,7 +22,7 @@ def test_every_hook_is_explained_and_no_other() -> None:
 
 
 def test_every_command_is_explained() -> None:
-    assert len(TEMPLATES) == 7
+    assert len(TEMPLATES) == 8
     for template in TEMPLATES:
         assert f"`/{template.stem}" in GUIDE
 

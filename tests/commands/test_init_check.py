@@ -81,6 +81,26 @@ def test_tests_that_fail_already_are_proposed_and_said(project: Project) -> None
     assert "these tests fail already" in done.err
 
 
+def test_failing_tests_are_named_with_what_the_first_one_says(project: Project) -> None:
+    project.write("test_one.py", "def test_a():\n    pass\n\n\ndef test_b():\n    assert 1 == 2\n")
+    project.write("conftest.py", "")
+    done = project.playbook("init", "--yes")
+    said = "1 of 2 tests failed in "
+    assert f"`python3 -m pytest` in a clean room: {said}" in done.err
+    assert ': test_one::test_b ("assert 1 == 2")' in done.err
+
+
+def test_where_tests_run_with_a_set_up_no_room_without_one_is_tried(project: Project) -> None:
+    npm = project.write("bin/npm", "#!/bin/sh\ntouch ready\n")
+    npm.chmod(0o755)
+    project.env["PATH"] = f"{npm.parent}:{os.environ['PATH']}"
+    project.write("package-lock.json", "{}")
+    done = makefile(project, "cat ready && echo 3 passed, 1 failed; exit 1")
+    tried = [line for line in done.err.splitlines() if line.startswith("trying ")]
+    assert ["in a clean room" in line for line in tried] == [True, False]
+    assert config.load(project.root).checks["test"].setup == (("npm", "ci"),)
+
+
 def test_tests_that_need_an_ignored_file_run_in_the_checkout(project: Project) -> None:
     project.write(".gitignore", "made.txt\n")
     project.write("made.txt", "")
@@ -135,6 +155,15 @@ def test_reports_that_a_program_writes_by_itself_are_named_if_it_does(
     assert f"`./mvnw test` in a clean room: {said}" in done.err
     expected = "**/target/surefire-reports/*.xml" if report else ""
     assert config.load(project.root).checks["test"].report == expected
+
+
+def test_a_report_that_contradicts_its_exit_status_is_no_proposal(project: Project) -> None:
+    failed = REPORT.replace("/></", "><failure/></testcase></")
+    script = f'mkdir -p a/target/surefire-reports && echo "{failed}" > $_/a.xml'
+    project.write("mvnw", f"#!/bin/bash\n{script}\n").chmod(0o755)
+    done = project.playbook("init", "--yes")
+    assert "it reports 1 failed test, but ended with exit status 0" in done.err
+    assert not (project.root / FILE).exists()
 
 
 @pytest.mark.parametrize("option", ["--no-check", "--dry-run"])

@@ -50,7 +50,7 @@ SHORT = {
         "poisoned bytecode",
     },
     "unittest": {FIX, "exit from the source", "patched runner", "edited assertion"},
-    "node": {FIX, "patched assertions"},
+    "node": {FIX, "patched assertions", "edited assertion"},
     "go": {FIX, "exit when it is called", "forced results"},
     "rspec": {FIX, "patched when it is called"},
 }

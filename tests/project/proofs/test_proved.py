@@ -194,6 +194,91 @@ def test_a_change_of_what_the_tests_say_is_a_question(tmp_path: Path, cheat: str
     assert line in question(root, found.asked)
 
 
+FORMS = """\
+from pathlib import Path
+
+import pytest
+from calc import CASES, add
+
+
+class TestSums:
+    def test_method(self):
+        assert add(0, 0) == 0
+
+
+if len(CASES) > 1:
+
+    def test_under_a_condition():
+        assert add(0, 0) == 0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases(case):
+    assert case
+
+
+@pytest.mark.parametrize("line", Path("tests/lines.txt").read_text().split())
+def test_lines(line):
+    assert line
+"""
+CASES_OF_CODE = "CASES = [1, 2]\n\n\n"
+SKIPPING = "import pytest\n\n\ndef pytest_collection_modifyitems(items):\n"
+SKIPPING += "    items[0].add_marker(pytest.mark.skip)\n"
+
+
+def shifted(root: Path) -> None:
+    put(root, "calc.py", CASES_OF_CODE + RIGHT.replace("a + b", "a + b + 1"))
+    put(root, "test_calc.py", FORMS.replace("== 0", "== 1"))
+
+
+FORMED: dict[str, tuple[Change, bool, tuple[str, ...]]] = {
+    "a method and a function under a condition": (
+        shifted,
+        True,
+        ("test_calc.TestSums::test_method: changed", "test_calc::test_under_a_condition: changed"),
+    ),
+    "a skip from outside": (
+        lambda root: put(root, "conftest.py", SKIPPING),
+        True,
+        ("test_calc.TestSums::test_method: skipped now",),
+    ),
+    "fewer lines of data": (
+        lambda root: put(root, "tests/lines.txt", "one\n"),
+        True,
+        ("test_calc::test_lines: fewer cases",),
+    ),
+    "code that makes fewer cases": (
+        lambda root: put(root, "calc.py", "CASES = [1]\n\n\n" + RIGHT),
+        False,
+        (
+            "test_calc::test_cases: unchanged (as it was, it fails: 1 of 2 cases run)",
+            "test_calc::test_under_a_condition: unchanged (as it was, it fails: it does not",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("work", FORMED)
+def test_each_form_of_a_test_is_compared(tmp_path: Path, work: str) -> None:
+    change, is_question, lines = FORMED[work]
+    begun = {"calc.py": CASES_OF_CODE + RIGHT, "test_calc.py": FORMS, "tests/lines.txt": "one two"}
+    root = project(tmp_path, **begun)
+    found = judged(root, change)
+    assert (found.answer, bool(found.asked)) == (Answer.NOT_HELD, is_question), found
+    said = question(root, found.asked) if is_question else found.evidence
+    assert all(line in said for line in lines), said
+
+
+def test_tests_that_could_not_be_read_at_the_beginning_are_new(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        fix(root)
+        put(root, "test_calc.py", TESTS)
+
+    found = judged(project(tmp_path, **{"test_calc.py": "def test_add(:\n"}), change)
+    assert found.answer is Answer.HELD, found
+    assert "2 new or changed tests" in found.evidence
+
+
 def test_parts_are_left_out_by_name_and_the_evidence_says_so(tmp_path: Path) -> None:
     root = project(tmp_path)
     options = Options(frozenset({"alarm", "old_tests", "as_many"}))
