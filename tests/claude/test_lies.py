@@ -47,7 +47,7 @@ class Act(NamedTuple):
 OUTSIDE = f"changes_within=src/**: 1 file changed outside src/**: {OURS}"
 CHANGE = [
     Act("change", {}, "changes_made=**: nothing in ** has changed since the launch"),
-    Act("change", {CODE: WRONG}, "command_succeeds=test: check test: exit 1 in "),
+    Act("change", {CODE: WRONG}, "proved=test: exit 1 in "),
     Act("change", {CODE: RIGHT, OURS: "Ours now.\n"}, OUTSIDE),
     Act("change", {CODE: f"{RIGHT}\n"}, OUTSIDE, "continue"),
     Act("review", {}, f"{REVIEW} is missing"),
@@ -60,7 +60,7 @@ CHANGE = [
 
 FEATURES = [
     Act("implement", {}, f"tasks_done: {TASKS}: 1 of 1 task not done"),
-    Act("implement", {CODE: WRONG, TASKS: TICKED}, "check test: exit 1 in "),
+    Act("implement", {CODE: WRONG, TASKS: TICKED}, "proved=test: exit 1 in "),
     Act("implement", {CODE: RIGHT}),
     Act("agreement.check", {REPORT: FAIL}, f"agreement_pass: {REPORT} says FAIL"),
     Act("agreement.check", {REPORT: PASS}),
