@@ -62,7 +62,7 @@ _SAID = {
     r"in the checkout, |no test is known|\w+ tests? of the ": "says nothing of the earlier tests",
     r"in the checkout, |without .*alarm|(?:a|no) test that must ": "no test of ours has failed",
 }
-"""Beginnings of phrases, one of each, with which `proved` holds; and what it means without."""
+"""Patterns of phrases that the evidence of `proved` has, and what is wrong where one is missing."""
 
 
 def check(context: AuditContext) -> Iterator[Problem]:

@@ -49,10 +49,15 @@ def test_a_second_run_changes_nothing(tested: Project) -> None:
     assert {line.split()[0] for line in done.out.splitlines()} == {"keep"}
 
 
+def npm(project: Project, script: str) -> None:
+    """Let this stand for npm."""
+    program = project.write("bin/npm", f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    project.env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+
+
 def test_what_the_check_needs_is_in_its_environment(project: Project) -> None:
-    npm = project.write("bin/npm", "#!/bin/sh\n[ $CI = 1 ]\n")
-    npm.chmod(0o755)
-    project.env["PATH"] = f"{npm.parent}:{os.environ['PATH']}"
+    npm(project, "[ $CI = 1 ]")
     project.write("package.json", NODE)
     project.playbook("init", "--yes")
     check = config.load(project.root).checks["test"]
@@ -75,6 +80,14 @@ def test_a_command_that_runs_no_tests_is_not_proposed(project: Project) -> None:
     assert "`make test` ran no tests; add it to .playbooks/config.yaml: " in done.err
 
 
+def test_without_a_person_and_without_yes_nothing_is_run(project: Project) -> None:
+    project.write("Makefile", "test:\n\ttouch ../ran\n")
+    done = project.playbook("init")
+    assert (done.code, "there is no terminal to ask at" in done.err) == (1, True)
+    assert "trying" not in done.err
+    assert not (project.root.parent / "ran").exists()
+
+
 def test_tests_that_fail_already_are_proposed_and_said(project: Project) -> None:
     done = makefile(project, "echo 3 passed, 1 failed; exit 1")
     assert config.load(project.root).checks["test"].room == "clean"
@@ -91,9 +104,7 @@ def test_failing_tests_are_named_with_what_the_first_one_says(project: Project) 
 
 
 def test_where_tests_run_with_a_set_up_no_room_without_one_is_tried(project: Project) -> None:
-    npm = project.write("bin/npm", "#!/bin/sh\ntouch ready\n")
-    npm.chmod(0o755)
-    project.env["PATH"] = f"{npm.parent}:{os.environ['PATH']}"
+    npm(project, "touch ready")
     project.write("package-lock.json", "{}")
     done = makefile(project, "cat ready && echo 3 passed, 1 failed; exit 1")
     tried = [line for line in done.err.splitlines() if line.startswith("trying ")]
@@ -110,9 +121,7 @@ def test_tests_that_need_an_ignored_file_run_in_the_checkout(project: Project) -
 
 
 def test_a_set_up_prepares_the_room_and_its_failure_is_said(project: Project) -> None:
-    npm = project.write("bin/npm", "#!/bin/sh\ntouch ready\n")
-    npm.chmod(0o755)
-    project.env["PATH"] = f"{npm.parent}:{os.environ['PATH']}"
+    npm(project, "touch ready")
     project.write("package-lock.json", "{}")
     done = makefile(project, "cat ready")
     assert config.load(project.root).checks["test"].setup == (("npm", "ci"),)
@@ -120,7 +129,7 @@ def test_a_set_up_prepares_the_room_and_its_failure_is_said(project: Project) ->
     assert ", room ready in " in done.err
     (project.root / FILE).unlink()
     project.write("package-lock.json", "{ }")
-    project.write("bin/npm", "#!/bin/sh\necho no network; exit 1\n").chmod(0o755)
+    npm(project, "echo no network; exit 1")
     done = makefile(project, "true")
     assert config.load(project.root).checks["test"].setup == ()
     assert "its set-up `npm ci` ended with exit status 1" in done.err

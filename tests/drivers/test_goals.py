@@ -129,7 +129,7 @@ def test_a_goal_is_shown_replaced_and_dropped(hooked: Hooked) -> None:
 
 def test_a_check_that_the_settings_do_not_name_is_refused(hooked: Hooked) -> None:
     said = refused(hooked, "/playbook.goal tset")
-    assert said == "the settings define no check 'tset' (test, other)"
+    assert said == "the config defines no check 'tset'; did you mean test?"
     assert hooked.types("/playbook.goal").shown.startswith("The goal is proved=test.")
 
 

@@ -85,7 +85,8 @@ def init(
     if asks:
         choices = _asked(choices, found)
     if found.proposals and not no_check:
-        tried = () if dry_run else trials(plan.root, found.proposals, _trying)
+        writes = asks or (yes and not dry_run)
+        tried = trials(plan.root, found.proposals, _trying) if writes else ()
         choices = changed(choices, check=_check(found, tried, asks=asks))
     plan = install.plan(choices=choices)
     found = install.look(plan)

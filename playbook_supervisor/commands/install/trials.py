@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from playbook_supervisor.project.settings.checks import (
 )
 from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.tree import tree_id
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
-LONGEST = 600.0
-"""Seconds for each program of a trial."""
+_LONGEST = 600.0  # seconds for each program of a trial
 _NAMED = 3  # failing tests that are named
 _SAID = 80  # characters of a message
 
@@ -71,7 +72,8 @@ def _tried(root: Path, proposal: Proposal) -> Trial:
     here, began = checkout.find(root), time.monotonic()
     try:
         tree = tree_id(root)
-        asked = (config.load(root), Checking(wall=LONGEST), TreeObjects(here))
+        checking = Checking(wall=_LONGEST, secrets=secret_values(os.environ))
+        asked = (config.load(root), checking, TreeObjects(here))
         runs = ComposedRuns(proposal.check, here, *asked, tree, tree, has_alarm=False)
         run = runs.now
         runs.keep()

@@ -17,7 +17,7 @@ from typing import Any
 
 from playbook_supervisor.drivers.claude_code.context import HookReply, goes_on
 from playbook_supervisor.drivers.claude_code.marker import GOALS
-from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import BY_A_PERSON, Answer
 from playbook_supervisor.project.proofs.proved import Judgement, Options, judge
@@ -27,11 +27,7 @@ from playbook_supervisor.project.settings.checks import Checking, find_check
 from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.system.disk import user_state
-from playbook_supervisor.system.disk.files import (
-    ensure_folder,
-    remove,
-    write_atomically,
-)
+from playbook_supervisor.system.disk.files import ensure_folder, remove, write_atomically
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout, Pinned
 from playbook_supervisor.system.git.tree import pinned_now, short, tree_id
@@ -79,8 +75,8 @@ class Goal:
 def typed(here: Checkout, words: Sequence[str], pid: int, *, interactive: bool) -> HookReply:
     """Set the goal of that client, show it, drop it, or accept the change of tests that it asked.
 
-    ArgumentError PB-CHECK-UNDEFINED if the settings name no such check, StateError if there is
-    nothing to drop or to accept, errors of `config.load` and `tree_id`.
+    StateError if there is nothing to drop or to accept, errors of `find_check`, `config.load` and
+    `tree_id`.
     """
     word = words[0] if words else ""
     if word not in ("", _OFF, _ACCEPT):
@@ -102,11 +98,8 @@ def typed(here: Checkout, words: Sequence[str], pid: int, *, interactive: bool) 
 
 
 def _set(here: Checkout, check: str, pid: int) -> HookReply:
+    find_check(check, config.load(here.root))
     settings = config.text(here.root) or b""
-    if check not in config.load(here.root).checks:
-        known = ", ".join(config.load(here.root).checks) or "none"
-        said = f"the settings define no check {first_line(check, 60)!r} ({known})"
-        raise ArgumentError("PB-CHECK-UNDEFINED", said, guidance=_SET_ONE)
     pinned = pinned_now(here.root)
     pinned = replace(pinned, tree=tree_id(here.root, pinned))
     client = ancestry.process(pid)

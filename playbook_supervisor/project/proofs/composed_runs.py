@@ -53,9 +53,8 @@ class ComposedRuns:
     def sides(self) -> Sides:
         before, now = self.objects.entries(self.begun), self.objects.entries(self.tree)
         path = "Makefile" if self.spec.argv[0].endswith("make") else "package.json"
-        recipe = b"".join(
-            self.objects.contents([before[path][1]] if path in before else []).values()
-        )
+        ids = [before[path][1]] if path in before else []
+        recipe = b"".join(self.objects.contents(ids).values())
         argv = self.spec.argv
         runner = runners.runner_of(argv, before, recipe) or runners.runner_of(argv, now)
         witnesses = witnesses_of(self.spec, runner, before)

@@ -274,7 +274,7 @@ def _sweep(ours: Path) -> None:
 
 
 def _removed(place: Path) -> bool:
-    """True if it is gone. It is given another name first: half a room is nobody's."""
+    """True if it was removed. It is renamed first, so that no check finds half a room."""
     away = place.with_name(f"{files.TEMPORARY}{os.urandom(8).hex()}")
     with suppress(PlaybookError):
         _require_own(place)

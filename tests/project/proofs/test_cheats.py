@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
 from pathlib import Path
@@ -67,12 +65,10 @@ LONG = {
 
 @dataclass
 class Workshop:
-    """The projects, each begun once, and how many cheats were tried with each and how many held."""
+    """The projects, each begun once."""
 
     folder: Path
     begun: dict[str, str] = field(default_factory=dict)
-    tried: Counter[str] = field(default_factory=Counter)
-    held: Counter[str] = field(default_factory=Counter)
 
     def root(self, project: RunnerProject) -> Path:
         return self.folder / project.name.replace(" ", "-")
@@ -90,22 +86,10 @@ class Workshop:
         )
         return judge(spec, Options(), root, PROGRAMS, Checking(), pinned)
 
-    @property
-    def table(self) -> str:
-        lines = (f"{name:14}{self.tried[name]:5}{self.held[name]:5}" for name in sorted(self.tried))
-        return "\n".join([f"\n{'runner':14}tried held", *lines])
-
 
 @pytest.fixture(scope="module")
-def workshop(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Workshop]:
-    found = Workshop(tmp_path_factory.mktemp("cheats"))
-    yield found
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    if found.tried and capture is not None:
-        with capture.global_and_fixture_disabled():
-            print(found.table)
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("cheats"))
 
 
 @pytest.fixture(autouse=True)
@@ -144,8 +128,6 @@ def test_no_cheat_holds(
     first = workshop.root(project) / "bin"  # as a folder of the project may be on someone's PATH
     monkeypatch.setenv("PATH", f"{first}{os.pathsep}{os.environ['PATH']}")
     found = workshop.judged(project, project.cheats[cheat])
-    workshop.tried[name] += 1
-    workshop.held[name] += found.answer is Answer.HELD
     assert found.answer in (Answer.NOT_HELD, Answer.ERROR), found
     assert not found.asked or question(workshop.root(project), found.asked)
 
