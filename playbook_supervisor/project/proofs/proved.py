@@ -294,10 +294,11 @@ class _Case:
 
     def _judge_new_tests(self, base: Mapping[str, Verdict], now: Mapping[str, Verdict]) -> None:
         sides = self.runs.sides
-        new = [name for name in now if name not in base or self._has_changed(name, base[name])]
         if not sides.changed_code:
             self.held += ["tests only"] if sides.changed_witnesses else []
-        elif new:
+        elif new := [
+            name for name in now if name not in base or self._has_changed(name, base[name])
+        ]:
             verdicts = self.runs.new.tests or {}
             red = [each for name in new if (each := verdicts.get(name)) and each.failed]
             names = sum(each.cause == "name" for each in red)
@@ -312,8 +313,11 @@ class _Case:
             raise self._refuse("no new or changed test failed with the code of the beginning")
 
     def _has_changed(self, name: str, verdict: Verdict) -> bool:
-        became, _ = self.runs.sources.became(name, verdict)
-        return became is not Became.SAME
+        sources = self.runs.sources
+        became, _ = sources.became(name, verdict)
+        if became is Became.SAME or sources.place(name, verdict)[0]:
+            return became is not Became.SAME
+        return name in (self.runs.new.tests or {})  # which runs the changed files alone
 
     # ── the question to a person ────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -358,6 +359,27 @@ def test_without_tests_of_the_beginning_the_evidence_says_so(tmp_path: Path) -> 
     found = judged(root, change)
     assert found.answer is Answer.HELD, found
     assert "no test is known from the beginning" in found.evidence
+
+
+NODE_TEST = """\
+const test = require('node:test');
+const assert = require('node:assert');
+const calc = require('./calc.js');
+test('NAME', () => assert.strictEqual(calc.NAME(2), 4));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_tests_in_files_that_have_not_changed_are_not_new(tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        put(root, "calc.js", f"{doubled}exports.square = (a) => a * a;\n")
+        put(root, "square.test.js", NODE_TEST.replace("NAME", "square"))
+
+    doubled = "exports.double = (a) => 2 * a;\n"
+    begun = {"calc.js": doubled, "double.test.js": NODE_TEST.replace("NAME", "double")}
+    found = judged(project(tmp_path, **begun), change, (shutil.which("node") or "node", "--test"))
+    assert found.answer is Answer.HELD, found
+    assert "; 1 new or changed test: 1 failed with the code of the beginning" in found.evidence
 
 
 # ── other runners ───────────────────────────────────────────────────────────────────────────
