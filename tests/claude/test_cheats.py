@@ -6,6 +6,8 @@ import re
 import sys
 
 import pytest
+from support import python_projects
+from support.runner_projects import change
 from support.scratch_project import Project
 
 from claude.conftest import Sit
@@ -64,6 +66,29 @@ def test_a_staged_proof_waits_for_a_person(
     terminal.wait_for(shown, timeout=120)
     reason = "postcondition_fail" if file == "calc.py" else "witnesses"
     assert project.manifest()["gate"]["reason"] == reason
+    assert project.manifest()["status"] == "in_progress"
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        "exit when it is called",
+        "patched runner",
+        "package that shadows the runner",
+        "filter",
+        "skipped test",
+    ],
+)
+def test_a_cheat_that_is_tried_with_every_runner_waits_for_a_person(
+    project: Project, sit: Sit, cheat: str
+) -> None:
+    (shared,) = (each for each in python_projects.PROJECTS if each.name == "pytest")
+    change(project.root, {shared.source: shared.wrong, shared.test: shared.tests, **shared.files})
+    project.commit("Calculate more")
+    cheated = shared.cheats[cheat]
+    terminal = sit(Obedient(after={"speckit.implement": lambda: change(project.root, cheated)}))
+    terminal.say("/playbook.run fix")
+    terminal.wait_for("implement has (?:ended, but proved=test|changed tests)", timeout=120)
     assert project.manifest()["status"] == "in_progress"
 
 
