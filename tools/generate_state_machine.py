@@ -28,6 +28,8 @@ MEANINGS = {
     Position.DONE: "settled: its work is done, or accepted as it is",
     Position.FAILED: "settled: only `playbook resume --retry` and `abort` lead out of it",
     Position.TOLERATED: "settled: it failed, and by its error policy the run goes on",
+    Position.UNDOING: "settled as failed; what it has changed is undone before anything else",
+    Position.SENT_BACK: "settled, failed or not run; an earlier step runs again",
     Position.SKIPPED: "settled without work",
 }
 
@@ -57,6 +59,8 @@ stateDiagram-v2
 ```
 
 ## The choices at each gate
+
+Where an earlier step can run again, `back` is one more, as `back to STEP`.
 
 {gates}"""
 

@@ -93,7 +93,7 @@ def _skipped(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
         return
     step = context.step(entry)
     by_playbook = step.autonomy in ("", Autonomy.SKIP) or step.conditional or step.loop
-    by_gate = entry.resolution in (Resolution.SKIP, Resolution.ABORT)
+    by_gate = entry.resolution in (Resolution.SKIP, Resolution.BACK, Resolution.ABORT)
     match entry.decision:
         case Decision.SKIPPED:
             fits = by_playbook

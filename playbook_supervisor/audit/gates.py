@@ -54,7 +54,8 @@ def _choice(
         yield found("AUD-GATE-ID", message, gate, "id")
     if gate.reason is None or gate.place is None:
         return
-    choices = offered(gate.reason, gate.place, gate.request)
+    earlier = (context.phase(entry) or 0) > 0 or context.outline is None
+    choices = offered(gate.reason, gate.place, gate.request, back=("",) if earlier else ())
     if not choices:
         message = f"there is no gate for {gate.reason} {gate.place} a step"
         yield found("AUD-CHOICE", f"{entry.name}: {message}", gate, "place")

@@ -26,7 +26,8 @@ class LooseStep:
 
     `asked`: it has a gate before it in any case. `policy` is None if it is not known. `loop`: it
     runs once for each item of a list. `rounds` is how often it may run until its `until` holds, 0
-    if it has none, None if that is not known.
+    if it has none, None if that is not known. `back_to` is the step to which it sends back by
+    itself, so many `times` at most.
     """
 
     id: str
@@ -40,6 +41,8 @@ class LooseStep:
     asked: bool = False
     loop: bool = False
     rounds: int | None = 0
+    back_to: str = ""
+    times: int = 0
 
     def handling(self, code: str) -> Handling | None:
         return self.policy.handling(code) if self.policy is not None else None
@@ -106,10 +109,12 @@ def of(playbook: Playbook) -> LoosePlaybook:
             triggers=frozenset(step.escalation_triggers),
             postconditions=step.postconditions,
             group=step.parallel_group,
-            conditional=bool(step.when or step.skip_if),
+            conditional=bool(step.when or step.skip_if or step.for_each),
             loop=step.for_each is not None,
             rounds=step.rounds,
             asked=required_before(step) is not None,
+            back_to=step.on_fail.back_to if step.on_fail else "",
+            times=step.on_fail.times if step.on_fail else 0,
         )
         for step in playbook.steps
     )
@@ -117,6 +122,8 @@ def of(playbook: Playbook) -> LoosePlaybook:
 
 
 def _step(step: Mapping[str, object]) -> LooseStep:
+    on_fail = step.get("on_fail")
+    back = on_fail if isinstance(on_fail, Mapping) else {}
     return LooseStep(
         id=_text(step, "id"),
         command=_text(step, "command"),
@@ -125,9 +132,11 @@ def _step(step: Mapping[str, object]) -> LooseStep:
         triggers=frozenset(_names(step, "escalation_triggers")),
         postconditions=_names(step, "postconditions"),
         group=_text(step, "parallel_group"),
-        conditional="when" in step or "skip_if" in step,
+        conditional=not {"when", "skip_if", "for_each"}.isdisjoint(step),
         loop="for_each" in step,
         rounds=_rounds(step),
+        back_to=_text(back, "back_to"),
+        times=_number(back.get("times", 1)) or 0,
         asked=(
             _text(step, "autonomy") == Autonomy.GATE_ALWAYS
             or "approval" in step
@@ -140,8 +149,11 @@ def _rounds(step: Mapping[str, object]) -> int | None:
     until = step.get("until")
     if until is None:
         return 0
-    most = until.get("max") if isinstance(until, Mapping) else None
-    return int(str(most)) if str(most).isdecimal() else None
+    return _number(until.get("max") if isinstance(until, Mapping) else None)
+
+
+def _number(stated: object) -> int | None:
+    return int(str(stated)) if str(stated).isdecimal() else None
 
 
 def _policy(step: Mapping[str, object]) -> ErrorPolicy | None:

@@ -91,6 +91,7 @@ class LooseEntry:
     session: str = ""
     items: int = 0
     item: str = ""
+    back_to: str = ""
     cached_from: str = ""
     unclear: frozenset[str] = frozenset()
 
@@ -276,6 +277,7 @@ def _entry(
         session=reader.get(fields.text, "session") or "",
         items=items or 0,
         item=reader.get(fields.text, "item") or "",
+        back_to=reader.get(fields.text, "back_to") or "",
         cached_from=reader.get(fields.text, "cached_from") or "",
         unclear=frozenset(reader.keys),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from playbook_supervisor.audit.context import AuditContext, found
@@ -22,25 +22,74 @@ _NO_RETRY = frozenset({INTERRUPTED, UNTIL})
 
 def check(context: AuditContext) -> Iterator[Problem]:
     """Steps, attempts and items that are out of order, and rounds that may not have been."""
-    yield from _attempts(context)
-    yield from _loops(context)
+    for attempts in _by_step(context.journal.entries).values():
+        yield from _counted(context, attempts)
+    passes = list(_passes(context))
+    for number, entries in enumerate(passes):
+        yield from _attempts(context, entries)
+        later = {entry.step for each in passes[number + 1 :] for entry in each}
+        yield from _loops(context, entries, later)
     if context.journal.ours:
         yield from _by_start(context)
     if context.outline is not None:
-        yield from _phases(context, context.outline)
-        yield from _overlaps(context, context.outline)
+        yield from _phases(context, context.outline, passes)
+        for entries in passes:
+            yield from _overlaps(context, context.outline, entries)
+        yield from _sent_back(context, context.outline)
+
+
+def _passes(context: AuditContext) -> Iterator[list[LooseEntry]]:
+    """The entries up to each return to an earlier step, and those from the last one on."""
+    entries: list[LooseEntry] = []
+    target: int | None = None
+    for entry in context.journal.entries:
+        phase = context.phase(entry)
+        if target is not None and phase is not None and phase <= target:
+            yield entries
+            entries, target = [], None
+        entries.append(entry)
+        if entry.back_to and context.outline is not None:
+            named = context.outline.phase_of.get(entry.back_to)
+            target = named if target is None or named is None else min(target, named)
+    yield entries
+
+
+def _sent_back(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
+    """An attempt sends back to an earlier step, by a person's answer or by its `on_fail`."""
+    times: dict[str, int] = {}
+    for entry in context.journal.entries:
+        if not entry.back_to:
+            if entry.resolution is Resolution.BACK:
+                message = f"{entry.name} was sent back, but not to which step"
+                yield found("AUD-BACK", message, entry, "resolution")
+            continue
+        step, here = context.step(entry), context.phase(entry)
+        times[entry.step] = times.get(entry.step, 0) + 1
+        target = first_line(entry.back_to, 60)
+        if here is not None and outline.phase_of.get(entry.back_to, here) >= here:
+            message = f"{entry.name} sent back to {target}, which is no earlier step"
+            yield found("AUD-BACK", message, entry, "back_to")
+        elif entry.resolution is not Resolution.BACK and (
+            step.back_to != entry.back_to or times[entry.step] > step.times
+        ):
+            message = f"{entry.name} sent back to {target} by itself, which its playbook does not "
+            message += f"say, or {counted(step.times, 'time')} at most"
+            yield found("AUD-BACK", message, entry, "back_to")
 
 
 # ── the attempts at one step ────────────────────────────────────────────────────────────────
 
 
-def _attempts(context: AuditContext) -> Iterator[Problem]:
+def _by_step(entries: Sequence[LooseEntry]) -> dict[str, list[LooseEntry]]:
     steps: dict[str, list[LooseEntry]] = {}
-    for entry in context.journal.entries:
+    for entry in entries:
         if entry.step_id:
             steps.setdefault(entry.step_id, []).append(entry)
-    for attempts in steps.values():
-        yield from _counted(context, attempts)
+    return steps
+
+
+def _attempts(context: AuditContext, entries: Sequence[LooseEntry]) -> Iterator[Problem]:
+    for attempts in _by_step(entries).values():
         yield from _again(attempts)
         yield from _retried(context, attempts)
         for previous, entry in pairwise(attempts):
@@ -108,11 +157,23 @@ def _by_start(context: AuditContext) -> Iterator[Problem]:
             latest = entry
 
 
-def _phases(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
-    """Steps that were not settled when a later phase began, each reported once."""
-    waiting = dict(outline.phase_of)
+def _phases(
+    context: AuditContext, outline: LoosePlaybook, passes: Sequence[Sequence[LooseEntry]]
+) -> Iterator[Problem]:
+    """Steps that were not settled when a later phase began, each reported once in each pass."""
+    first = 0
+    for entries in passes:
+        waiting = {step: phase for step, phase in outline.phase_of.items() if phase >= first}
+        yield from _unsettled(context, waiting, entries)
+        targets = (outline.phase_of.get(entry.back_to, 0) for entry in entries if entry.back_to)
+        first = min(targets, default=0)
+
+
+def _unsettled(
+    context: AuditContext, waiting: dict[str, int], entries: Sequence[LooseEntry]
+) -> Iterator[Problem]:
     loops: dict[str, tuple[int, set[str]]] = {}
-    for entry in context.journal.entries:
+    for entry in entries:
         phase = context.phase(entry)
         if phase is None:
             if context.pinned and entry.step_id:
@@ -137,10 +198,12 @@ def settled(context: AuditContext, entry: LooseEntry) -> bool:
     return bool(entry.waived) or context.step(entry).tolerates(entry.error_code)
 
 
-def _overlaps(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
+def _overlaps(
+    context: AuditContext, outline: LoosePlaybook, entries: Sequence[LooseEntry]
+) -> Iterator[Problem]:
     """Compare each entry with the one of all earlier phases that ended last."""
     last: dict[int, LooseEntry] = {}
-    for entry in context.journal.entries:
+    for entry in entries:
         phase = context.phase(entry)
         if phase is not None and _end(entry) > _end(last.get(phase)):
             last[phase] = entry
@@ -150,7 +213,7 @@ def _overlaps(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem
         before[phase] = latest
         if _end(last.get(phase)) > _end(latest):
             latest = last[phase]
-    for entry in context.journal.entries:
+    for entry in entries:
         previous = before.get(context.phase(entry))
         if previous is not None:
             yield from _overlap(context, entry, previous)
@@ -171,21 +234,26 @@ def _overlap(context: AuditContext, entry: LooseEntry, previous: LooseEntry) -> 
 # ── items and rounds ────────────────────────────────────────────────────────────────────────
 
 
-def _loops(context: AuditContext) -> Iterator[Problem]:
+def _loops(
+    context: AuditContext, entries: Sequence[LooseEntry], later: Collection[str]
+) -> Iterator[Problem]:
+    """`later` are the steps that ran again after these entries: their loops need not be whole."""
     loops: dict[str, list[LooseEntry]] = {}
     rounds: dict[str, list[LooseEntry]] = {}
-    for entry in context.journal.entries:
+    for entry in entries:
         if entry.items or item_number(entry.step_id):
             loops.setdefault(entry.step, []).append(entry)
         if entry.error_code == UNTIL:
             rounds.setdefault(entry.step_id, []).append(entry)
-    for items in loops.values():
-        yield from _items(context, items)
+    for loop, items in loops.items():
+        yield from _items(context, items, whole=loop not in later)
     for failed in rounds.values():
         yield from _rounds(context, failed)
 
 
-def _items(context: AuditContext, entries: Sequence[LooseEntry]) -> Iterator[Problem]:
+def _items(
+    context: AuditContext, entries: Sequence[LooseEntry], *, whole: bool
+) -> Iterator[Problem]:
     """The first contradiction among the items of one loop."""
     number, latest = entries[0].items, 0
     for entry in entries:
@@ -206,7 +274,7 @@ def _items(context: AuditContext, entries: Sequence[LooseEntry]) -> Iterator[Pro
             return
         latest = max(latest, item)
     ended = context.session is not None and context.session.status is SessionStatus.COMPLETED
-    if ended and latest < number and not any(map(_ends_loop, entries)):
+    if whole and ended and latest < number and not any(map(_ends_loop, entries)):
         message = f"the session is completed, but {entries[-1].name} is the last of {number} items"
         yield found("AUD-ITEMS", message, entries[-1], "step_id")
 

@@ -71,6 +71,10 @@ ORDER = {
     "AUD-TWICE": AuditRule("two entries have the same id", _REPAIR),
     "AUD-ATTEMPT": AuditRule("an attempt's number is not the next one", _REPAIR),
     "AUD-AGAIN": AuditRule("a step ran again after it was done or skipped", _HISTORY),
+    "AUD-BACK": AuditRule(
+        "a step ran again although nothing that may send back to it did, or more often than it may",
+        _HISTORY,
+    ),
     "AUD-RETRY": AuditRule(
         "a step was retried more often than its error policy allows, without a person's answer",
         _ASK,

@@ -99,7 +99,7 @@ def notice_for(snapshot: Snapshot) -> Notice | None:
 def _choices(asked: Ask) -> str:
     if asked.reason is GateReason.QUESTION:
         return "the number of an option, words of your own, or abort"
-    *others, last = asked.choices
+    *others, last = asked.words
     return f"{', '.join(others)} or {last}" if others else last
 
 

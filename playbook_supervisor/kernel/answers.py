@@ -46,6 +46,7 @@ _MEANINGS: dict[Resolution, str] = {
     Resolution.RETRY: "run the step again",
     Resolution.ACCEPT: "continue although it fails",
     Resolution.SKIP: "skip the step",
+    Resolution.BACK: "run that step again, with this report and your words",
     Resolution.ABORT: "end the session",
     Resolution.ALLOW: "let the agent do it once",
     Resolution.ALWAYS: "let the agent do it in this session, and all that the rule allows",
@@ -78,6 +79,9 @@ _BETWEEN_STEPS = (
 )
 _PERMISSION = (Resolution.ALLOW, Resolution.ALWAYS, Resolution.DENY, Resolution.ABORT)
 _DENIAL = r"\s*(?:deny|denied|no|n)\b[\s,;:.!\u2013\u2014-]*"
+_BACK_TO = r"back to ([a-z0-9][a-z0-9-]*)"
+_BACK_FIRST = rf"\s*{_BACK_TO}(?=\s*(?:[,;:.!\n]|\Z| [-\u2013\u2014]+ | and\b))"
+_BACK_LAST = rf"(?:[,;:.!\n]| [-\u2013\u2014]+ |\band)\s*{_BACK_TO}[.!]?\s*\Z"
 _CLAUSE_END = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
 _TAKE_SETTINGS = r"take (?:the )?(?:new )?settings( [0-9a-f]{7,64})?"
 _PUNCTUATION = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
@@ -113,9 +117,11 @@ def read_answer(
 
     A question of the agent is answered by any words but those that abort; at an agent's prompt they
     begin with `answer:`. A permission is denied by all that begins with `deny` or `no`: the rest is
-    for the agent.
+    for the agent. So is what stands before or behind `back to STEP`, however long it is.
     """
     said = text.casefold()
+    if Resolution.BACK in choices and (target_of(said) or _strip(said) == Resolution.BACK):
+        return ParsedAnswer(None if _names_another(said) else Resolution.BACK)
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
         return ParsedAnswer()
     clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
@@ -141,6 +147,13 @@ def read_answer(
     return ParsedAnswer()
 
 
+def target_of(text: str) -> str:
+    """The step that an answer sends back to; empty if it names none."""
+    said = text.casefold()
+    found = re.match(_BACK_FIRST, said) or re.search(_BACK_LAST, said)
+    return found[1] if found else ""
+
+
 def words_of(text: str, resolution: Resolution) -> str:
     """The words of an answer besides its choice, for the agent: `deny: use pnpm` → `use pnpm`."""
     if resolution is Resolution.DENY:
@@ -148,6 +161,12 @@ def words_of(text: str, resolution: Resolution) -> str:
     if resolution is Resolution.ANSWER:
         return re.sub(r"\s*answer:", "", text, count=1, flags=re.IGNORECASE).strip()
     return ""
+
+
+def _names_another(said: str) -> bool:
+    """True if what sends back begins or ends with another choice, too."""
+    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
+    return bool({clauses[0], clauses[-1]} & {*_BETWEEN_STEPS})
 
 
 def _settings(clauses: Sequence[str]) -> str | None:

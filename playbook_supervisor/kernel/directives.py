@@ -6,7 +6,7 @@ milliseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from playbook_supervisor.kernel.model import Step
@@ -52,7 +52,8 @@ class Check(Record):
     `id` is `before:plan#1.0`: the members and the number of gates so far, so that the late answer
     of a slow process is refused. It is not to be answered before `not_before`, in ms since the
     epoch: retries wait until then. `untried` are the steps that have not run and wait
-    at no gate: they may still be passed over.
+    at no gate: they may still be passed over. With `undoes`, what a failed attempt has changed is
+    to be undone first, which the condition `undo` of the report is about.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Check(Record):
     members: tuple[Attempt, ...]
     not_before: int | None = None
     untried: tuple[str, ...] = ()
+    undoes: bool = False
 
 
 class Run(Record):
@@ -76,7 +78,8 @@ class Ask(Record):
     """Ask a human about this gate. `id` is `pr#1?1` for the first gate of the attempt `pr#1`.
 
     `request` is what the agent asks for in the middle of its work; empty for any other gate.
-    `meanwhile` is what runs while the gate is open.
+    `meanwhile` is what runs while the gate is open. `back` are the earlier steps to which an answer
+    can send back, the one that the choice names first.
     """
 
     id: str
@@ -86,6 +89,19 @@ class Ask(Record):
     choices: tuple[Resolution, ...]
     request: Mapping[str, object] = field(default_factory=dict)
     meanwhile: Run | None = None
+    back: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return as_typed(self.choices, self.back)
+
+
+def as_typed(choices: Sequence[Resolution], back: Sequence[str]) -> tuple[str, ...]:
+    """The choices as a person types them: `continue`, `back to change`."""
+    return tuple(
+        f"{choice} to {back[0]}" if choice is Resolution.BACK and back else choice.value
+        for choice in choices
+    )
 
 
 class Finish(Record):
@@ -289,7 +305,8 @@ class Answered(Record):
     """An answer to the gate `id`. `by` is a git identity, or `autonomous`.
 
     `via` is where it was given, `inbox` or `fleet`; empty for a terminal. `role` is the role of a
-    fleet's database that gave it, as the database says; empty outside of a fleet.
+    fleet's database that gave it, as the database says; empty outside of a fleet. The words may
+    name the step that is sent back to.
     """
 
     at: int

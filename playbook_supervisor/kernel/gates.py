@@ -6,9 +6,9 @@ reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from playbook_supervisor.kernel import requests
+from playbook_supervisor.kernel import answers, requests
 from playbook_supervisor.kernel.directives import Answered, Ask, Asked, Attempt, Run
 from playbook_supervisor.kernel.model import Step, base_of
 from playbook_supervisor.kernel.state import (
@@ -41,7 +41,8 @@ _AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 LONGEST_ERROR = 240  # characters of an error in a question; the journal has all of it
 
 _LONGEST_ITEM = 40  # characters of an item in a question
-_REFUSED = {R.RETRY: (SENT_BACK, "sent back"), R.ABORT: (ABORTED, "aborted")}
+_SENT = (SENT_BACK, "sent back")
+_REFUSED = {R.RETRY: _SENT, R.BACK: _SENT, R.ABORT: (ABORTED, "aborted")}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
 CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
@@ -61,7 +62,9 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.PERMISSION, Place.DURING): (R.ALLOW, R.ALWAYS, R.DENY, R.ABORT),
     (G.QUESTION, Place.DURING): (R.ANSWER, R.ABORT),
 }
-"""The choices of each gate, in the order in which they are offered."""
+"""The choices of each gate, in the order in which they are offered. Where an earlier step can run
+again, `back` is one more, before the last."""
+MOST_BACK = 10  # times that one step sends back in a session
 
 PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.TOOLS, G.CHECKPOINT})
 """The reasons of gates where nothing has failed: the playbook asks for it."""
@@ -134,18 +137,31 @@ def open_during(state: State, step: Step, asked: Asked, at: int) -> Event:
     return Event(Change.GATE_OPENED, replace(opened, gates=(*opened.gates[:-1], gate)))
 
 
-def ask(attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
+def ask(state: State, attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
     """The directive for an open gate; `meanwhile` other attempts run."""
-    choices = offered(gate.reason, gate.place, gate.request)
-    return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request, meanwhile)
+    back = state.playbook.back_from(attempt.step.id)
+    if times_sent_back(state, attempt.step) >= MOST_BACK:
+        back = ()
+    choices = offered(gate.reason, gate.place, gate.request, back=back)
+    return Ask(gate.id, attempt, gate.reason, gate.place, choices, gate.request, meanwhile, back)
 
 
-def offered(reason: GateReason, place: Place, request: requests.Request) -> tuple[Resolution, ...]:
-    """The choices of a gate, if it exists; only what has a rule is allowed for the session."""
+def offered(
+    reason: GateReason, place: Place, request: requests.Request, *, back: Sequence[str] = ()
+) -> tuple[Resolution, ...]:
+    """The choices of a gate, if it exists; only what has a rule is allowed for the session. `back`
+    are the earlier steps that can run again."""
     choices = CHOICES.get((reason, place), ())
     if reason is G.PERMISSION and not requests.rule_of(request):
         return tuple(choice for choice in choices if choice is not R.ALWAYS)
+    if back and place is not Place.DURING:
+        return (*choices[:-1], R.BACK, *choices[-1:])
     return choices
+
+
+def times_sent_back(state: State, step: Step) -> int:
+    """How often the step, or an item of its loop, has sent back to an earlier one."""
+    return sum(base_of(entry.step_id) == base_of(step.id) for entry in state.past.sent_back)
 
 
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
@@ -155,6 +171,9 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     gate = replace(entry.gates[-1], answered_at=at, text=text, resolution=resolution)
     gate = replace(gate, by=answered.by, via=answered.via, role=answered.role)
     again = checks_again(gate)
+    if resolution is Resolution.BACK:
+        back = state.playbook.back_from(step.id)
+        entry = replace(entry, back_to=answers.target_of(text) or back[0])
     if resolution is Resolution.ACCEPT and not again:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))
     gates = (*entry.gates[:-1], gate)
@@ -236,6 +255,12 @@ def passed_for_loop(entries: Iterable[Entry]) -> frozenset[str]:
 def _passed(reason: GateReason, step_id: str) -> str:
     """The key of a gate; one about tools counts for `gate_always`, as in `continued`."""
     return f"{G.GATE_ALWAYS if reason is G.TOOLS else reason}:{base_of(step_id)}"
+
+
+def without(passed: frozenset[str], steps: Collection[str]) -> frozenset[str]:
+    """What was passed, but for the gates before loops among these steps: they are asked again."""
+    again = {f"{reason}:{name}" for reason in (G.GATE_ALWAYS, G.APPROVAL) for name in steps}
+    return passed - again
 
 
 def is_of_loop(entry: Entry) -> bool:

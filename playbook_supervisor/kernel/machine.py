@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import gates, phases
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.kernel import answers, gates, phases
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
     Asked,
+    Attempt,
     Begun,
     Cancellation,
     Cancelled,
@@ -62,11 +63,15 @@ def directive(state: State) -> Directive:
     running = _run(state, [step for step in phase if where[step.id] is Position.RUNNING])
     for step in phase:
         if where[step.id] in _AT_A_GATE:
-            return gates.ask(attempt(state, step), state.last(step.id).gates[-1], running)
+            return gates.ask(state, attempt(state, step), state.last(step.id).gates[-1], running)
     if running is not None:
         return running
     if returned := [step for step in phase if where[step.id] is Position.RETURNED]:
         return _check(state, Place.AFTER, returned)
+    if undoing := [step for step in phase if where[step.id] is Position.UNDOING]:
+        failed = state.last(undoing[0].id)
+        undone = Attempt(undoing[0], failed.attempt)
+        return Check(f"undo:{failed.id}", Place.AFTER, (undone,), undoes=True)
     return _check(state, Place.BEFORE, [step for step in phase if where[step.id] in _BEFORE_RUN])
 
 
@@ -196,7 +201,7 @@ def _checked(state: State, asked: Directive, checked: Checked) -> Moves | None:
     if any(step.id not in checked.reports for step in steps):
         return None
     move = Move.CHECKED_BEFORE if asked.place is Place.BEFORE else Move.CHECKED_AFTER
-    return [(step, move) for step in steps]
+    return [(step, Move.UNDONE if asked.undoes else move) for step in steps]
 
 
 def require_known(state: State, attempt_id: str) -> None:
@@ -227,6 +232,8 @@ def _answered(state: State, asked: Directive, answered: Answered) -> Moves | Non
         return None
     if answered.resolution not in asked.choices:
         return None
+    if answered.resolution is Resolution.BACK:
+        _require_earlier(asked, answers.target_of(answered.text))
     step = asked.member.step
     moves = [(step, ANSWERED[answered.resolution])]
     if answered.resolution is Resolution.ABORT:
@@ -234,10 +241,17 @@ def _answered(state: State, asked: Directive, answered: Answered) -> Moves | Non
     return moves
 
 
+def _require_earlier(asked: Ask, target: str) -> None:
+    if target and target not in asked.back:
+        said = f"{target!r} is no step before {asked.member.step.id}"
+        words = " or ".join(f"`back to {step}`" for step in asked.back)
+        raise ArgumentError("PB-ARG-ANSWER", said, guidance=f"Answer {words}.")
+
+
 def _aborted(state: State) -> Moves:
     """An abort concerns all open entries or, if there is none, the first step that is due."""
     where = positions(state)
-    due = (step for step in state.phase or () if where[step.id] is Position.DUE)
+    due = (step for step in state.phase or () if where[step.id] in (Position.DUE, Position.UNDOING))
     return _open(state) or [(next(due), Move.ABORTED)]
 
 
@@ -261,13 +275,17 @@ def _refused(state: State, observation: Observation) -> StateError:
 
 
 def evolve(state: State, event: Event) -> State:
-    """The state after an event. A phase that is complete becomes part of the past."""
-    return _with_entry(state, event.entry)
+    """The state after an event. A phase that is complete, or sends back, becomes part of the past."""
+    return _sent_back(_with_entry(state, event.entry))
 
 
 def _with_entry(state: State, entry: Entry) -> State:
     state = state.with_entry(entry)
     return State(state.playbook, phases.passed(state)) if phases.complete(state) else state
+
+
+def _sent_back(state: State) -> State:
+    return State(state.playbook, phases.sent_back(state)) if phases.sends_back(state) else state
 
 
 def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
@@ -277,6 +295,8 @@ def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
     """
     state = State(playbook)
     for entry in entries:
+        if all(step.id != entry.step_id for step in state.phase or ()):
+            state = _sent_back(state)  # else it is another attempt of the group that sends back
         known = _with_items_of(state, entry)
         due = {step.id for step in known.phase or ()}
         if entry.step_id not in due:
@@ -287,7 +307,7 @@ def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
         if where is not Position.DUE or entry.attempt != expected.number:
             raise _diverged(entry, f"{expected.id}, which is {where}")
         state = _with_entry(state, entry)
-    return state
+    return _sent_back(state)
 
 
 def _with_items_of(state: State, entry: Entry) -> State:

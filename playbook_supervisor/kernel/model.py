@@ -76,17 +76,26 @@ class Reviewers(Record):
 NO_REVIEWERS = Reviewers()
 
 
+class OnFail(Record):
+    """The earlier step to which a failed step sends back by itself, at most so many `times`."""
+
+    back_to: str
+    times: int = 1
+
+
 class Loop(Record):
     """The items that a step is repeated for: those of a list that a step or an arg brought.
 
     `source` is `$plan.json.tasks` or `$files`; `{{name}}` stands for the item. A list of more than
-    `most` items is refused before the first. `at_once` items run together.
+    `most` items is refused before the first. `at_once` items run together. An item for which
+    `where` does not hold is passed over.
     """
 
     source: str
     name: str
     most: int = MOST_ITEMS
     at_once: int = 1
+    where: str = ""
 
 
 class Step(Record):
@@ -100,9 +109,11 @@ class Step(Record):
     `approval` asks for a gate before the step that only a person passes, `checkpoint` for one after
     it. The step runs again until all of `until` hold, at most `rounds` times.
     A step with `for_each` is a loop: it is never run itself, but once for each item, as the steps
-    `build[1]`, `build[2]` and so on, whose `item` are names and the values that they stand for.
+    `build[1]`, `build[2]` and so on, whose `item` are names and the values that they stand for, and
+    which may say why they are `passed_over`.
     `cache` names the files on which its output depends, if a recorded one may stand in for a run.
     `also: uncommitted` lets a `commit` take what was there before the session.
+    With `undo`, what a failed attempt has changed and committed is undone before the run goes on.
     Text is empty if the playbook does not set it.
     """
 
@@ -131,11 +142,14 @@ class Step(Record):
     approval: bool = False
     checkpoint: bool = False
     also: str = ""
+    undo: bool = False
+    on_fail: OnFail | None = None
     cache: tuple[str, ...] | None = None
     for_each: Loop | None = None
     until: tuple[str, ...] = ()
     rounds: int = 0
     item: tuple[tuple[str, str], ...] = ()
+    passed_over: str = ""
 
     @property
     def namespace(self) -> str:
@@ -256,6 +270,19 @@ class Playbook(Record, slots=False):
     @cached_property
     def phase_of(self) -> dict[str, int]:
         return {step.id: index for index, phase in enumerate(self.phases) for step in phase}
+
+    def back_from(self, step_id: str) -> tuple[str, ...]:
+        """The earlier steps to which a gate of this step can send back, the one that it offers
+        first: that of its `on_fail` or of the nearest one before it, else the nearest step whose
+        work an agent does. Empty if there is none."""
+        here = self._by_id[base_of(step_id)]
+        earlier = [step for step in self.steps if self.phase_of[step.id] < self.phase_of[here.id]]
+        named = [step.on_fail.back_to for step in (*earlier, here) if step.on_fail]
+        worked = [step.id for step in earlier if step.needs_agent or step.has_child]
+        if not (offered := (named or worked)[-1:]):
+            return ()
+        others = (step.id for step in reversed(earlier) if step.id != offered[0])
+        return (*offered, *others)
 
 
 def cached_query(query: Callable[[S], T]) -> Callable[[S], T]:

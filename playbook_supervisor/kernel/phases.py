@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.kernel.model import Step, base_of, cached_query, item_number
+from playbook_supervisor.kernel.model import Step, base_of, cached_query, item_id, item_number
 from playbook_supervisor.kernel.recovery import another_follows, due_at, tolerated
 from playbook_supervisor.kernel.state import (
     NOT_STARTED,
@@ -45,11 +45,15 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
     match entry.status:
         case EntryStatus.DONE:
             return Position.DONE
+        case EntryStatus.FAILED | EntryStatus.SKIPPED if entry.back_to:
+            return Position.SENT_BACK
         case EntryStatus.SKIPPED:
             return Position.SKIPPED
         case EntryStatus.FAILED:
             if another_follows(attempts, step.error_policy):
                 return Position.DUE
+            if step.undo and entry.ran and not entry.undone and not _was_aborted(entry):
+                return Position.UNDOING
             return Position.TOLERATED if tolerated(entry, step.error_policy) else Position.FAILED
         case _:
             if entry.gate is not None:
@@ -71,10 +75,9 @@ def positions(state: State) -> Mapping[str, Position]:
 def attempt(state: State, step: Step) -> Attempt:
     """The open attempt, or the next one."""
     entries = state.attempts(step.id)
-    if not entries:
-        return Attempt(step, 1)
-    last = entries[-1]
-    return Attempt(step, last.attempt + 1 if last.settled else last.attempt)
+    if entries and not entries[-1].settled:
+        return Attempt(step, entries[-1].attempt)
+    return Attempt(step, state.next_number(step.id))
 
 
 def not_before(state: State, steps: Sequence[Step]) -> int | None:
@@ -90,7 +93,8 @@ def start_together(state: State, events: Sequence[Event], at: int) -> tuple[Even
     """
     step = state.playbook.step
     failed = (event.entry for event in events if event.change is Change.FAILED)
-    if any(not tolerated(entry, step(entry.step_id).error_policy) for entry in failed):
+    sent_back = Position.SENT_BACK in positions(state).values()
+    if sent_back or any(not tolerated(entry, step(entry.step_id).error_policy) for entry in failed):
         return _none_starts(state, events, at)
     if any(event.change is Change.GATE_OPENED for event in events):
         return _without_starts(events)
@@ -124,7 +128,8 @@ def _none_starts(state: State, events: Sequence[Event], at: int) -> tuple[Event,
         if event.entry.settled:
             kept.append(event)
         elif attempts and not attempts[-1].settled:
-            error = "another step of its group failed first"
+            first = "was sent back" if any(map(_goes_back, state.entries)) else "failed"
+            error = f"another step of its group {first} first"
             entry = replace(attempts[-1], error=error, error_code=NOT_STARTED)
             kept.append(settle(entry, EntryStatus.FAILED, at))
     return tuple(kept)
@@ -149,6 +154,52 @@ def complete(state: State) -> bool:
     return all(where in _COMPLETE for where in positions(state).values()) and not _aborted(state)
 
 
+def sends_back(state: State) -> bool:
+    """True if the due phase has ended with an attempt that sends back to an earlier step."""
+    if not any(map(_goes_back, state.entries)):
+        return False
+    over = (entry.settled for entry in state.entries)
+    where = positions(state)
+    failed = (
+        state.last(name).error_code != NOT_STARTED
+        for name, at in where.items()
+        if at is Position.FAILED
+    )
+    waits = any(at is Position.UNDOING for at in where.values())
+    return all(over) and not waits and not any(failed) and not _aborted(state)
+
+
+def sent_back(state: State) -> Past:
+    """The past in which the playbook goes on from the earliest step that was named."""
+    past, playbook = state.past, state.playbook
+    senders = tuple(filter(_goes_back, state.entries))
+    first = min(playbook.phase_of[entry.back_to] for entry in senders)
+    again = [step for phase in playbook.phases[first : past.phases + 1] for step in phase]
+    names = {step.id for step in again}
+    tried = {**past.retried, **{entry.step_id: entry.attempt for entry in state.entries}}
+    for step in again:
+        settled = past.looped if step is state.loop else past.items.get(step.id, 0)
+        for number in range(settled):
+            tried.setdefault(item_id(step.id, number + 1), 1)
+        if not settled and playbook.phase_of[step.id] < past.phases:
+            tried.setdefault(step.id, 1)
+    return replace(
+        past,
+        phases=first,
+        steps=sum(map(len, playbook.phases[:first])),
+        looped=0,
+        items={name: items for name, items in past.items.items() if name not in names},
+        passed=gates.without(past.passed | tools.always_at(state.entries), names)
+        | tools.passed_at(playbook.step, state.entries),
+        entries=past.entries + len(state.entries),
+        waived=state.waived,
+        latest=state.latest,
+        retried=tried,
+        failures={phase: number for phase, number in past.failures.items() if phase < first},
+        sent_back=(*past.sent_back, *senders),
+    )
+
+
 def passed(state: State) -> Past:
     """The past in which the due phase, or the items of a loop that ran together, are settled."""
     past, phase, loop = state.past, state.phase or (), state.loop
@@ -169,7 +220,7 @@ def passed(state: State) -> Past:
         waived=state.waived,
         latest=state.latest,
         retried={**past.retried, **retried},
-        failures=failures(state),
+        failures=_counted(state),
     )
 
 
@@ -179,12 +230,11 @@ def in_the_past(state: State, attempt_id: str) -> bool:
     past, base, number = state.past, base_of(step_id), item_number(step_id)
     index = state.playbook.phase_of.get(base, past.phases + 1)
     if number:
-        settled = past.looped if index == past.phases else past.items.get(base, 0)
-        if index > past.phases or number > settled:
-            return False
-    elif index >= past.phases or step_id != base:
-        return False
-    attempts = range(1, past.retried.get(step_id, 1) + 1)
+        items = past.looped if index == past.phases else past.items.get(base, 0)
+        settled = index <= past.phases and number <= items
+    else:
+        settled = index < past.phases and step_id == base
+    attempts = range(1, past.retried.get(step_id, int(settled)) + 1)
     return any(attempt_id == f"{step_id}#{number}" for number in attempts)
 
 
@@ -206,9 +256,24 @@ def steps_done(state: State) -> int:
 
 def failures(state: State) -> int:
     """The number of steps of the playbook that have failed and were tolerated."""
-    here = positions(state).values()
-    return state.past.failures + sum(where is Position.TOLERATED for where in here)
+    return sum(_counted(state).values())
+
+
+def _counted(state: State) -> Mapping[int, int]:
+    past = state.past
+    here = sum(where is Position.TOLERATED for where in positions(state).values())
+    if not here:
+        return past.failures
+    return {**past.failures, past.phases: past.failures.get(past.phases, 0) + here}
 
 
 def _aborted(state: State) -> bool:
-    return any(entry.resolution is Resolution.ABORT for entry in state.entries)
+    return any(map(_was_aborted, state.entries))
+
+
+def _goes_back(entry: Entry) -> bool:
+    return bool(entry.back_to)
+
+
+def _was_aborted(entry: Entry) -> bool:
+    return entry.resolution is Resolution.ABORT

@@ -22,6 +22,7 @@ from playbook_supervisor.kernel.state import (
     INTERRUPTED,
     NOT_STARTED,
     OUTPUT,
+    UNDO,
     UNTIL,
     Change,
     Entry,
@@ -55,6 +56,12 @@ def abort_before(state: State, step: Step, said: Answered | Cancelled, at: int) 
     """Record the due step at which a session was aborted while nothing ran."""
     entry = replace(state.next_entry(step.id, at), decision=Decision.GATE)
     return _aborted(entry, said.text, at)
+
+
+def abort_failed(state: State, step: Step, said: Answered | Cancelled, _: int) -> Event:
+    """Record that a session was aborted after an attempt failed: nothing is undone."""
+    entry = replace(state.last(step.id), resolution=Resolution.ABORT, human_response=said.text)
+    return Event(Change.FAILED, entry)
 
 
 def take_up(state: State, step: Step, _: TakenUp, __: int) -> Event:
@@ -117,7 +124,7 @@ def untried(attempts: tuple[Entry, ...]) -> bool:
 
 def tolerated(entry: Entry, policy: ErrorPolicy) -> bool:
     """True if the run goes on after this failed attempt, which no other follows."""
-    if entry.resolution is Resolution.ABORT or entry.error_code in (NOT_STARTED, OUTPUT):
+    if entry.resolution is Resolution.ABORT or entry.error_code in (NOT_STARTED, OUTPUT, UNDO):
         return False
     return policy.handling(*entry.error_codes).reaction in (Reaction.CONTINUE, Reaction.IGNORE)
 

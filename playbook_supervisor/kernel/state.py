@@ -36,6 +36,7 @@ WITNESSES = "PB-COND-WITNESSES"
 DATA = "PB-STEP-DATA"
 CHILD = "PB-STEP-CHILD"
 ITEMS = "PB-STEP-ITEMS"
+UNDO = "PB-STEP-UNDO"
 
 NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA, ITEMS})
 """Codes of entries that failed before their launch."""
@@ -71,6 +72,8 @@ class Entry(Record):
     In a settled entry, `launched_at` is None if it equals `started_at`, and `returned_at` is None
     if it equals `completed_at`. `human_response` and `resolution` repeat those of the last gate.
     The attempt at an item of a loop says how many `items` there are, and which `item` this is.
+    After an attempt with `back_to` the playbook goes on from that earlier step. `undone` says what
+    was undone of a failed attempt.
     """
 
     step_id: str
@@ -100,6 +103,8 @@ class Entry(Record):
     session: str = ""
     items: int = 0
     item: str = ""
+    back_to: str = ""
+    undone: str = ""
 
     @property
     def id(self) -> str:
@@ -159,6 +164,8 @@ class Position(StrEnum):
     DONE = "done"
     FAILED = "failed"
     TOLERATED = "tolerated"  # failed, and by its error policy the run goes on
+    UNDOING = "undoing"  # failed for good, and what it has changed is to be undone
+    SENT_BACK = "sent back"  # failed or not run, and an earlier step is to run again
     SKIPPED = "skipped"
 
 
@@ -216,14 +223,17 @@ class Past(Record):
     waived: frozenset[str] = frozenset()
     latest: int = 0  # the latest time in their entries, ms; no later entry has an earlier time
     retried: Mapping[str, int] = field(default_factory=dict)
-    """Step → its last attempt, for steps with more than one."""
-    failures: int = 0  # the number of steps that failed and were tolerated
+    """Step → its last attempt, for steps with more than one, and all that are to run again."""
+    failures: Mapping[int, int] = field(default_factory=dict)
+    """Phase → the number of its steps that failed and were tolerated, if there are any."""
     looped: int = 0  # the number of settled items of the loop that is due
     items: Mapping[str, int] = field(default_factory=dict)
     """Loop → how many items it has, if it has begun."""
     passed: frozenset[str] = frozenset()
     """All that was passed for longer than an attempt: `gate_always:build`, `tools:Write`, and
     `permission:Bash(npm test *)`."""
+    sent_back: tuple[Entry, ...] = ()
+    """The attempts after which an earlier step ran again."""
 
 
 class State(Record, slots=False):
@@ -298,9 +308,13 @@ class State(Record, slots=False):
     def pristine(self) -> bool:
         return not self.entries and not self.past.entries
 
-    def next_entry(self, step_id: str, at: int) -> Entry:
+    def next_number(self, step_id: str) -> int:
+        """The number of the next attempt at a step of the due phase."""
         attempts = self.attempts(step_id)
-        number = attempts[-1].attempt + 1 if attempts else 1
+        return 1 + (attempts[-1].attempt if attempts else self.past.retried.get(step_id, 0))
+
+    def next_entry(self, step_id: str, at: int) -> Entry:
+        number = self.next_number(step_id)
         entry = Entry(step_id, EntryStatus.IN_PROGRESS, Decision.AUTO, at, attempt=number)
         return replace(entry, items=self.items) if item_number(step_id) else entry
 

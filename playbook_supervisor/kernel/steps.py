@@ -24,6 +24,7 @@ from playbook_supervisor.kernel.state import (
     POSTCONDITION,
     PRECONDITION,
     TRIGGERED,
+    UNDO,
     UNTIL,
     WITNESSES,
     Change,
@@ -42,6 +43,9 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import replace
+
+UNDO_REPORT = "undo"
+"""The name of the condition that reports what was undone of an attempt."""
 
 
 def skip_earlier(state: State, step: Step, begun: Begun, at: int) -> Event:
@@ -189,6 +193,8 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
             error_cause="",
             error_lasts=False,
         )
+    if step.on_fail and (failing or triggers) and _may_go_back(state, step, erred, findings):
+        return settle(replace(entry, back_to=step.on_fail.back_to), EntryStatus.FAILED, at)
     reaction = step.error_policy.handling(*entry.error_codes).reaction
     by_itself = erred or bool(failing)
     if not triggers and by_itself and (rechecked or reaction is Reaction.GATE):
@@ -202,6 +208,17 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         waived = merged(entry.waived, (entry.error_code,))
         return settle(replace(entry, waived=waived), EntryStatus.DONE, at)
     return settle(entry, EntryStatus.FAILED, at)
+
+
+def undone(state: State, step: Step, checked: Checked, _: int) -> Event:
+    """Record what was undone of a failed attempt. Where that failed, the run does not go on."""
+    entry = state.last(step.id)
+    (report,) = (each for each in checked.reports[step.id].conditions if each.name == UNDO_REPORT)
+    if report.held:
+        return Event(Change.FAILED, replace(entry, undone=report.evidence))
+    error = f"{entry.error}; its changes could not be undone: {report.evidence}"
+    failed = replace(entry, error=error, error_code=UNDO, undone="failed")
+    return Event(Change.FAILED, failed)
 
 
 def _pass_over(entry: Entry, report: Report, at: int) -> Event:
@@ -230,6 +247,16 @@ def _another_round(state: State, step: Step, failing: list[Probed]) -> bool:
     rounds = 1 + sum(entry.error_code == UNTIL for entry in state.attempts(step.id))
     codes = {each.code for each in failing}
     return UNTIL in codes and codes <= {UNTIL, WITNESSES} and rounds < step.rounds
+
+
+def _may_go_back(state: State, step: Step, erred: bool, findings: list[Finding]) -> bool:
+    """True if the work was judged, by no breaking change, and the step has not sent back too often.
+
+    The error of a worker, or a breaking change, says nothing about the earlier step.
+    """
+    breaking = any(each.trigger is Trigger.AGREEMENT_BREAKING for each in findings)
+    times = step.on_fail.times if step.on_fail else 0
+    return not (erred or breaking) and gates.times_sent_back(state, step) < times
 
 
 def _only_witnesses(failing: list[Probed]) -> bool:

@@ -32,6 +32,7 @@ class Move(StrEnum):
     BEGUN_LATER = "begun from a later step"
     CHECKED_BEFORE = "checked before"
     CHECKED_AFTER = "checked after"
+    UNDONE = "undone"
     ASKED = "asked a person"
     RETURNED = "returned"
     FINISHED = "lost, but finished"
@@ -40,6 +41,7 @@ class Move(StrEnum):
     RETRY = "answered retry"
     ACCEPT = "answered accept"
     SKIP = "answered skip"
+    BACK = "answered back"
     ABORT = "answered abort"
     ALLOW = "answered allow"
     ALWAYS = "answered always"
@@ -76,6 +78,7 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     (P.GATED, M.CONTINUE): To(gates.answer, (P.CLEARED,)),
     (P.GATED, M.ACCEPT): To(gates.answer, (P.CLEARED,)),
     (P.GATED, M.SKIP): To(gates.answer, (P.SKIPPED,)),
+    (P.GATED, M.BACK): To(gates.answer, (P.SENT_BACK,)),
     (P.GATED, M.ABORT): To(gates.answer, (P.SKIPPED,)),
     (P.GATED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
     (P.CLEARED, M.CHECKED_BEFORE): To(
@@ -99,15 +102,19 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     (P.ASKING, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # the judgement
     (P.RETURNED, M.CHECKED_AFTER): To(
-        steps.after_run, (P.DONE, P.HELD, P.DUE, P.TOLERATED, P.FAILED)
+        steps.after_run, (P.DONE, P.HELD, P.DUE, P.TOLERATED, P.UNDOING, P.SENT_BACK, P.FAILED)
     ),
     (P.RETURNED, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # a gate after the step
     (P.HELD, M.CONTINUE): To(gates.answer, (P.RETURNED,)),
     (P.HELD, M.RETRY): To(gates.answer, (P.DUE,)),
     (P.HELD, M.ACCEPT): To(gates.answer, (P.DONE, P.RETURNED)),
+    (P.HELD, M.BACK): To(gates.answer, (P.SENT_BACK,)),
     (P.HELD, M.ABORT): To(gates.answer, (P.FAILED,)),
     (P.HELD, M.ABORTED): To(recovery.abort, (P.FAILED,)),
+    # what a failed attempt has changed is undone
+    (P.UNDOING, M.UNDONE): To(steps.undone, (P.TOLERATED, P.FAILED)),
+    (P.UNDOING, M.ABORTED): To(recovery.abort_failed, (P.FAILED,)),
     # a failed session is resumed
     (P.FAILED, M.TAKEN_UP): To(recovery.take_up, (P.DUE,)),
 }

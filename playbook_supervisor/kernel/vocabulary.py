@@ -107,6 +107,7 @@ class Resolution(StrEnum):
     RETRY = "retry"
     ACCEPT = "accept"
     SKIP = "skip"
+    BACK = "back"
     ABORT = "abort"
     ALLOW = "allow"
     ALWAYS = "always"

@@ -7,6 +7,8 @@ A fixed little grammar, without `and`, `or`, calls and arithmetic:
     $build.json.ok
     $build.json.items[0].name == "x"        also != and numbers, true, false, null
     $scope == "full"                        an arg, by its type
+    $sort.failed                            also `$sort.done`
+    $task.kind == "bug"                     the item of a loop, in `where`
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 
 JSON = "json"
 ARG = "arg"  # the fact that is the value of an arg, whose name stands in place of a step's id
-FACTS = ("approved", "skipped", JSON)  # the facts about a step that an expression may ask for
+ITEM = "item"  # the fact that is the item of a loop, whose name stands in place of a step's id
+FAILED = "failed"  # the attempts of a step that failed; an expression asks whether there are any
+FACTS = ("approved", "skipped", "done", FAILED, JSON)
+"""The facts about a step that an expression may ask for."""
 
 # They are compiled when an expression is read: most playbooks have none.
 _ARG = r"\$([a-z][a-z0-9_-]*)(?![A-Za-z0-9_.-])"
@@ -41,9 +46,11 @@ _LITERAL = (
 _LONGEST = 60  # characters of a value in the evidence
 
 Facts = Callable[[str, str], object]
-"""Step id and fact → `approved` and `skipped` as bool, `json` as parsed; LookupError says why not.
+"""Step id and fact → `approved`, `skipped` and `done` as bool, `failed` as a list, `json` as
+parsed; LookupError says why not.
 
-With the name of an arg and the fact `arg`: its value, as bool, number or text.
+With the name of an arg and the fact `arg`: its value, as bool, number or text. With that of a
+loop's item and the fact `item`: the item.
 """
 
 
@@ -67,16 +74,20 @@ class When(Record):
     reference: str
 
 
-def parse(text: str) -> When:
-    """The expression. WhenError for anything outside the grammar."""
+def parse(text: str, item: str = "") -> When:
+    """The expression; with `item`, one about an item of that name. WhenError for anything outside
+    the grammar."""
     start = len(text) - len(text.lstrip(" \t"))
     negated = text.startswith("!", start)
     at = begin = start + negated
     arg = re.compile(_ARG).match(text, at)
-    name, fact, path, at = (arg[1], ARG, (), arg.end()) if arg else _of_step(text, at)
+    if item:
+        name, fact, path, at = _of_item(text, at, item)
+    else:
+        name, fact, path, at = (arg[1], ARG, (), arg.end()) if arg else _of_step(text, at)
     reference = text[begin:at]
     operator, literal, at = _comparison(text, at)
-    if operator and (negated or fact not in (JSON, ARG)):
+    if operator and (negated or fact not in (JSON, ARG, ITEM)):
         message = "write `!=`" if negated else f"`{fact}` is true or false: write it by itself"
         _fail(start if negated else begin, f"this cannot be compared: {message}")
     if text[at:].strip(" \t"):
@@ -89,19 +100,20 @@ def look_up(reference: str, facts: Facts) -> object:
     return _value(parse(reference), facts)
 
 
-def evaluate(expression: str, facts: Facts) -> Probed:
-    """The decision whether the step runs, with the value that decides.
+def evaluate(expression: str, facts: Facts, item: str = "") -> Probed:
+    """The decision whether the step runs, with the value that decides; that of an item by `where`.
 
     What is missing, or neither true nor false where that is asked, is an error PB-STEP-DATA.
     """
-    when = parse(expression)
+    when, key = parse(expression, item), "where" if item else "when"
     try:
         value = _value(when, facts)
+        value = bool(value) if when.fact == FAILED else value
         holds = _holds(when, value)
     except LookupError as missing:
-        return Probed("when", Answer.ERROR, str(missing.args[0]), code=DATA)
+        return Probed(key, Answer.ERROR, str(missing.args[0]), code=DATA)
     evidence = f"{when.reference} is {_shown(value)}"
-    return Probed("when", Answer.HELD if holds else Answer.NOT_HELD, evidence)
+    return Probed(key, Answer.HELD if holds else Answer.NOT_HELD, evidence)
 
 
 def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
@@ -112,16 +124,30 @@ def _of_step(text: str, at: int) -> tuple[str, str, tuple[str | int, ...], int]:
     fact = re.compile(_FACT).match(text, step.end())
     if fact is None:
         _fail(step.end(), f"one of {', '.join(FACTS)} is expected here")
+    path, at = _path(text, fact.end())
+    if path and fact[0] != JSON:
+        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
+    return step[1], fact[0], path, at
+
+
+def _of_item(text: str, at: int, item: str) -> tuple[str, str, tuple[str | int, ...], int]:
+    """As `_of_step`, for the item of a loop."""
+    found = re.compile(rf"\${re.escape(item)}(?![A-Za-z0-9_-])").match(text, at)
+    if found is None:
+        _fail(at, f"the item, `${item}` or a part of it, is expected here")
+    path, end = _path(text, found.end())
+    return item, ITEM, path, end
+
+
+def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
+    """The parts that are named from there on, and where they end."""
     path: list[str | int] = []
-    at = fact.end()
     while key := re.compile(_KEY).match(text, at):
         path.append(key[1] if key[2] is None else int(key[2]))
         at = key.end()
     if text.startswith((".", "["), at):
         _fail(at, "a name such as `.verdict` or a number such as `[0]` is expected here")
-    if path and fact[0] != JSON:
-        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
-    return step[1], fact[0], tuple(path), at
+    return tuple(path), at
 
 
 def _comparison(text: str, at: int) -> tuple[str, Literal, int]:
@@ -143,7 +169,8 @@ def _fail(at: int, message: str) -> NoReturn:
 
 
 def _value(when: When, facts: Facts) -> object:
-    value, where = facts(when.step, when.fact), f"${when.step}.{when.fact}"
+    value = facts(when.step, when.fact)
+    where = f"${when.step}" if when.fact in (ARG, ITEM) else f"${when.step}.{when.fact}"
     for key in when.path:
         part = f".{key}" if isinstance(key, str) else f"[{key}]"
         match value, key:

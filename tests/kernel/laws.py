@@ -35,13 +35,14 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.machine import decide, directive, evolve, replay
-from playbook_supervisor.kernel.model import Step, base_of, item_number
-from playbook_supervisor.kernel.phases import failures, positions, status
+from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.phases import failures, position, positions, status
 from playbook_supervisor.kernel.state import (
     INTERRUPTED,
     ITEMS,
     NOT_STARTED,
     OUTPUT,
+    UNDO,
     UNTIL,
     WITNESSES,
     Change,
@@ -129,8 +130,10 @@ def never_stuck(now: Moment) -> None:
         case Check(members=members) | Run(members=members):
             assert members
             assert ended not in ENDED
-        case Ask(reason=reason, place=place, choices=choices):
-            assert choices == CHOICES[reason, place]
+        case Ask(reason=reason, place=place, choices=choices, back=back):
+            usual = CHOICES[reason, place]
+            goes_back = (*usual[:-1], Resolution.BACK, usual[-1])
+            assert choices == (goes_back if back and place is not Place.DURING else usual)
             assert ended is SessionStatus.IN_PROGRESS
 
 
@@ -199,20 +202,64 @@ def in_order(now: Moment) -> None:
                     assert event.entry.evidence == ((passed,) if passed else ())
                     assert not any(
                         entry.gates or (entry.has_returned and entry.error_code != OUTPUT)
-                        for entry in now.journal
-                        if entry.step_id == name
+                        for entry in attempts_before(now, name)
                     )
                 case Begun(start=start):
                     assert event.entry.human_response == f"--from {start}"
                 case Answered(resolution=said):
-                    assert said in (Resolution.SKIP, Resolution.ABORT)
+                    assert said in (Resolution.SKIP, Resolution.BACK, Resolution.ABORT)
                     assert event.entry.resolution is said
                 case Cancelled(how=how):
                     assert how is Cancellation.ABORT
                     assert event.entry.resolution is Resolution.ABORT
                 case _:
                     pytest.fail(f"{now.observation} skipped {event.entry.id}")
-        assert former is None or not former.settled or event.change is Change.TAKEN_UP
+        undone = former is not None and (former.undone != event.entry.undone)
+        aborted = event.entry.resolution is Resolution.ABORT
+        again = event.change is Change.TAKEN_UP or undone or aborted
+        assert former is None or not former.settled or again
+
+
+def standing(state: State, journal: Journal) -> Journal:
+    """The entries that count: without those of steps that are to run again, or have."""
+    kept: list[Entry] = []
+    phase_of, target, senders = state.playbook.phase_of, len(state.playbook.steps), 0
+    for entry in journal:
+        if senders and phase_of[base_of(entry.step_id)] <= target:
+            kept = [each for each in kept if phase_of[base_of(each.step_id)] < target]
+            target, senders = len(state.playbook.steps), 0
+        kept.append(entry)
+        if entry.back_to:
+            target, senders = min(target, phase_of[entry.back_to]), senders + 1
+    if (
+        senders
+        and state.past.sent_back[-senders:] == tuple(e for e in kept if e.back_to)[-senders:]
+    ):
+        kept = [each for each in kept if phase_of[base_of(each.step_id)] < target]
+    return tuple(kept)
+
+
+def goes_back(now: Moment) -> None:
+    """An earlier step runs again only after an answer or an `on_fail` that names it."""
+    for former, event in changes(now):
+        entry, playbook = event.entry, now.before.playbook
+        if entry.back_to and not (former and former.back_to):
+            phase_of = playbook.phase_of
+            assert phase_of[entry.back_to] < phase_of[base_of(entry.step_id)]
+            named = playbook.step(base_of(entry.step_id)).on_fail
+            by_a_person = isinstance(now.observation, Answered)
+            assert by_a_person or (named is not None and named.back_to == entry.back_to)
+            if not by_a_person and named is not None:
+                before = [e for e in now.journal if e.back_to and e.step_id == entry.step_id]
+                assert len(before) < named.times
+                assert not erred(entry)
+        former_attempts = attempts_before(now, entry.step_id)[: None if former is None else -1]
+        assert all(each.status not in SETTLED for each in former_attempts)
+
+
+def attempts_before(now: Moment, step_id: str) -> list[Entry]:
+    """The attempts at a step before the observation that count."""
+    return [each for each in standing(now.before, now.journal) if each.step_id == step_id]
 
 
 def passed_by_a_human(now: Moment) -> None:
@@ -266,10 +313,10 @@ def escalated(now: Moment) -> None:
         if former is None or former.returned_at is None:
             continue
         step = now.before.playbook.step(former.step_id)
-        known = [entry for entry in now.journal if entry.step_id == step.id]
+        known = attempts_before(now, step.id)
         rounds = 1 + sum(entry.error_code == UNTIL for entry in known)
         fired = fires(step, former, now.observation, rounds)
-        if fired:
+        if fired and not event.entry.back_to:
             assert event.change is Change.GATE_OPENED
             assert event.entry.gates[-1].reason.value == fired[0].value
 
@@ -327,7 +374,7 @@ def asks_about_tests(now: Moment) -> None:
     for former, event in changes(now):
         entry = event.entry
         step = now.before.playbook.step(entry.step_id)
-        attempts = [each for each in now.journal if each.step_id == step.id]
+        attempts = attempts_before(now, step.id)
         waived = {name for each in attempts for name in each.waived}
         returned = former is not None and former.returned_at is not None
         failing = [each for each in said.reports[step.id].conditions if not each.held]
@@ -338,7 +385,7 @@ def asks_about_tests(now: Moment) -> None:
         assert alone or not opened
         if former is not None and returned:
             rounds = 1 + sum(each.error_code == UNTIL for each in attempts)
-            others = erred(former) or fires(step, former, said, rounds)
+            others = erred(former) or entry.back_to or fires(step, former, said, rounds)
             assert opened == (alone and not others)
         elif alone:
             assert event.change is not Change.LAUNCHED
@@ -349,11 +396,13 @@ def retried_as_allowed(now: Moment) -> None:
     """8: at most 1 + 1 automatic attempts under `retry_once`, 1 + N under `retry:N`, else one."""
     for name in last_entries(now.written):
         step = now.before.playbook.step(name)
-        attempts = [entry for entry in now.written if entry.step_id == name]
+        all_of_it = [entry.attempt for entry in now.written if entry.step_id == name]
+        assert all_of_it == list(range(1, len(all_of_it) + 1))
+        counting = standing(now.after, now.written)
+        attempts = [entry for entry in counting if entry.step_id == name]
         assert sum(entry.error_code == UNTIL for entry in attempts) < max(1, step.rounds)
         for number, former in enumerate(filter(by_itself, attempts[:-1]), 1):
             assert number <= step.error_policy.handling(*former.error_codes).retries
-        assert [entry.attempt for entry in attempts] == list(range(1, len(attempts) + 1))
 
 
 def by_itself(entry: Entry) -> bool:
@@ -369,7 +418,8 @@ def waits(now: Moment) -> None:
         return
     due = []
     for member in asked.members if asked.place is Place.BEFORE else ():
-        attempts = [entry for entry in now.written if entry.step_id == member.step.id]
+        counting = standing(now.after, now.written)
+        attempts = [entry for entry in counting if entry.step_id == member.step.id]
         retried = [entry for entry in attempts if by_itself(entry) and entry.status == "failed"]
         if attempts and attempts[-1] in retried:
             handling = member.step.error_policy.handling(*attempts[-1].error_codes)
@@ -382,7 +432,7 @@ def waits(now: Moment) -> None:
 def forgiven(now: Moment) -> None:
     """A failure is waived by itself under `ignore` only, and counted under `continue`."""
     counted = 0
-    for name, entry in last_entries(now.written).items():
+    for name, entry in last_entries(standing(now.after, now.written)).items():
         step = now.before.playbook.step(name)
         word = step.error_policy.handling(*entry.error_codes).word
         counted += tolerated(step, entry)
@@ -399,7 +449,8 @@ def tolerated(step: Step, entry: Entry) -> bool:
         entry.status is EntryStatus.FAILED
         and word in ("continue", "ignore")
         and entry.resolution not in (Resolution.ABORT, Resolution.RETRY)
-        and entry.error_code not in (INTERRUPTED, NOT_STARTED, OUTPUT, UNTIL)
+        and entry.error_code not in (INTERRUPTED, NOT_STARTED, OUTPUT, UNDO, UNTIL)
+        and not (step.undo and entry.ran and not entry.undone)
     )
 
 
@@ -426,7 +477,8 @@ def looped(now: Moment) -> None:
     """
     for loop in (step for step in now.before.playbook.steps if step.for_each):
         assert loop.for_each is not None
-        entries = [each for each in now.written if item_number(each.step_id)]
+        counting = standing(now.after, now.written)
+        entries = [each for each in counting if item_number(each.step_id)]
         entries = [each for each in entries if base_of(each.step_id) == loop.id]
         assert len({each.items for each in entries}) <= 1
         assert all(0 < item_number(each.step_id) <= each.items for each in entries)
@@ -454,7 +506,7 @@ def in_time(now: Moment) -> None:
             assert (former.started_at, former.id) == (entry.started_at, entry.id)
         elif event.change in (Change.FAILED, Change.SKIPPED):
             assert entry.started_at == entry.completed_at
-        if event.change is not Change.TAKEN_UP:
+        if event.change is not Change.TAKEN_UP and not (former and former.settled):
             assert entry.latest == max(now.observation.at, now.before.latest)
 
 
@@ -529,6 +581,12 @@ def rows(now: Moment) -> set[Row]:
         name: here if (here := positions(now.after).get(name)) else settled(now, last.get(name))
         for name in before
     }
+    if now.after.past.sent_back != now.before.past.sent_back:  # others of its group end as they are
+        after |= before
+        for entry in (event.entry for event in now.events):
+            former = [e for e in now.before.attempts(entry.step_id) if e.id != entry.id]
+            step = now.before.playbook.step(entry.step_id)
+            after[entry.step_id] = position(step, (*former, entry))
     if isinstance(now.observation, Begun):
         met = {(Position.DUE, Move.BEGUN_LATER, Position(e.entry.status)) for e in now.events}
     else:
@@ -558,7 +616,7 @@ def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Mo
             assert isinstance(now.asked, Check)
             names = [member.step.id for member in now.asked.members]
             for name in [*now.observation.reports] if now.observation.items else names:
-                yield name, Move(f"checked {now.asked.place}")
+                yield name, Move("undone" if now.asked.undoes else f"checked {now.asked.place}")
         case Asked(id=id_):
             yield step_of(id_), Move.ASKED
         case Returned(id=id_) if now.events:
@@ -571,7 +629,8 @@ def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Mo
                 answered = now.asked.member.step.id
                 yield answered, Move[said.name]
             if said == "abort":
-                due = [name for name, where in before.items() if where is Position.DUE]
+                waiting = (Position.DUE, Position.UNDOING)
+                due = [name for name, where in before.items() if where in waiting]
                 for name in opened or due[:1]:
                     if name != answered:
                         yield name, Move.ABORTED
@@ -595,6 +654,7 @@ LAWS: tuple[Law, ...] = (
     never_stuck,
     replayable,
     in_order,
+    goes_back,
     passed_by_a_human,
     asked_at_work,
     escalated,

@@ -51,7 +51,7 @@ from playbook_supervisor.kernel import gates, tools
 from playbook_supervisor.kernel.directives import Report
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.machine import decide, directive
-from playbook_supervisor.kernel.model import Loop, Playbook, Step
+from playbook_supervisor.kernel.model import Loop, OnFail, Playbook, Step
 from playbook_supervisor.kernel.phases import position, positions, status
 from playbook_supervisor.kernel.state import OUTPUT, UNTIL, Entry, Position, State
 from playbook_supervisor.kernel.table import TABLE, Move
@@ -104,6 +104,7 @@ def canonical(state: State) -> Hashable:
         state.past.looped,
         state.past.passed,
         state.items,
+        tuple(sorted(entry.step_id for entry in state.past.sent_back)),
         any(map(gates.skips_loop, state.entries)),
         state.pristine,
         state.waived & CONDITIONS,
@@ -222,6 +223,12 @@ def composed(kinds: Iterable[str], groups: str) -> Playbook:
             for kind, name, group in zip(kinds, "abc", groups, strict=False)
         )
     )
+
+
+@pytest.fixture(autouse=True)
+def one_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step sends back once, and not ten times."""
+    monkeypatch.setattr(gates, "MOST_BACK", 1)
 
 
 @pytest.fixture
@@ -379,6 +386,43 @@ def test_a_group_of_three_obeys_every_law(figures: Figures) -> None:
         figures += walk(composed(kinds, "ggg"), FEWEST, stride=11)
 
 
+RETURN = OnFail("a")
+
+
+def judged(
+    on_fail: OnFail | None, *, group: str, policy: ErrorPolicy = ErrorPolicy.GATE
+) -> Playbook:
+    """A step, and one or two that judge it and can send back to it."""
+    work = step("a", pre=(), policy=policy)
+    judge = step("b", pre=(), policy=policy, group=group, on_fail=on_fail)
+    beside = replace(judge, id="c", on_fail=None)
+    return book(work, judge, *([beside] if group else []))
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("group", ["", pytest.param("g", marks=pytest.mark.long)])
+@pytest.mark.parametrize("on_fail", [None, RETURN], ids=["by a person", "by itself"])
+def test_steps_that_send_back_obey_every_law(
+    on_fail: OnFail | None, group: str, figures: Figures
+) -> None:
+    for policy in (ErrorPolicy.GATE, ErrorPolicy.RETRY_ONCE, ErrorPolicy.CONTINUE):
+        figures += walk(judged(on_fail, group=group, policy=policy), FEWEST, stride=9)
+
+
+@pytest.mark.unmeasured
+def test_loops_that_send_back_obey_every_law(figures: Figures) -> None:
+    """The items of the loop that sends back, and of the one that it sends back to, run again."""
+    many = step("a", pre=(), for_each=Loop("$x", "y", 2))
+    judge = step("b", pre=(), for_each=Loop("$x", "y", 2), on_fail=RETURN, policy=ErrorPolicy.GATE)
+    figures += walk(book(many, judge), FEWEST, stride=9)
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("policy", POLICIES, ids=POLICY_NAMES)
+def test_steps_that_are_undone_obey_every_law(policy: ErrorPolicy, figures: Figures) -> None:
+    figures += walk(book(step(policy=policy, undo=True), step("z", pre=(), post=())), FEW, stride=9)
+
+
 @cache
 def every_row() -> Figures:
     """A short walk that meets every row of the table."""
@@ -396,6 +440,10 @@ def every_row() -> Figures:
         figures += walk(composed((kind,), "."), FEW, stride=9)
     figures += walk(composed(("failed", "failed"), "gg"), ASKING, stride=9)
     figures += walk(composed(("gate",), "."), TESTS_CHANGE, stride=9)
+    figures += walk(judged(RETURN, group=""), FEW, stride=9)
+    figures += walk(composed(("done", "asked"), ".."), FEWEST, stride=9)
+    for policy in (ErrorPolicy.STOP, ErrorPolicy.CONTINUE):
+        figures += walk(book(step(policy=policy, undo=True)), FEW, stride=9)
     return figures
 
 

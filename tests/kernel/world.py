@@ -38,7 +38,15 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, directive, evolve
-from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_id, item_number
+from playbook_supervisor.kernel.model import (
+    Loop,
+    OnFail,
+    Playbook,
+    Step,
+    base_of,
+    item_id,
+    item_number,
+)
 from playbook_supervisor.kernel.phases import attempt, positions, status
 from playbook_supervisor.kernel.state import Entry, Event, Gate, Position, State
 from playbook_supervisor.kernel.vocabulary import (
@@ -85,6 +93,9 @@ PRE = (Condition.SPEC_EXISTS,)
 POST = (Condition.PLAN_EXISTS,)
 
 
+UNDONE = "2 files put back"
+
+
 def step(
     name: str = "a",
     *,
@@ -103,6 +114,8 @@ def step(
     until: tuple[Condition, ...] = (),
     rounds: int = 0,
     tools: tuple[str, ...] = (),
+    undo: bool = False,
+    on_fail: OnFail | None = None,
 ) -> Step:
     """A plain step; the arguments say what differs."""
     return Step(
@@ -122,6 +135,8 @@ def step(
         until=until,
         rounds=rounds,
         tools=tools,
+        undo=undo,
+        on_fail=on_fail,
     )
 
 
@@ -259,7 +274,7 @@ class Scene:
         """Answer the check. The conditions of members that are not named hold."""
         check = self.check
         found = {
-            member.step.id: reports.get(member.step.id, all_held(member, check.place))
+            member.step.id: reports.get(member.step.id, all_held(member, check))
             for member in check.members
         }
         return self.sees(Checked(self.tick(), check.id, found))
@@ -301,8 +316,10 @@ class Scene:
         self.sees(TakenUp(self.tick()))
 
 
-def all_held(member: Attempt, place: Place) -> Report:
-    before = place is Place.BEFORE
+def all_held(member: Attempt, check: Check) -> Report:
+    if check.undoes:
+        return Report((Probed("undo", Answer.HELD, UNDONE),))
+    before = check.place is Place.BEFORE
     return held(*(member.step.preconditions if before else member.step.judging))
 
 
@@ -385,6 +402,10 @@ def legal(
     known = {} if known is None else known
     asked = directive(state)
     match asked:
+        case Check(id=id_, members=(member,), undoes=True):
+            for answer in (Answer.HELD, Answer.ERROR):
+                undone = Report((Probed("undo", answer, UNDONE),))
+                yield Checked(at, id_, {member.step.id: undone})
         case Check(id=id_, place=place, members=members):
             yield from _expanding(state, asked, at, offer)
             choices = []
@@ -538,6 +559,7 @@ def _foreign_returns(
     past = {s.id for phase in state.playbook.phases[: state.past.phases] for s in phase}
     if state.loop:
         past |= {item_id(state.loop.id, number + 1) for number in range(state.past.looped)}
+    over = {entry.id for entry in journal} - {entry.id for entry in state.entries}
     tried = [entry.id for entry in journal] + [f"{name}#1" for name in names]
     for id_ in dict.fromkeys((*tried, *(f"{name}#99" for name in names), "zz#1", "a", "#", "")):
         if id_ in {member.id for member in at_work}:
@@ -546,7 +568,8 @@ def _foreign_returns(
         yield Lost(at, id_, finished=id_ in tried)
         entry = next((entry for entry in journal if entry.id == id_), None)
         name = id_.partition("#")[0]
-        if not {name, base_of(name)} & past and not (entry and entry.has_returned):
+        known = id_ in over or (entry and entry.has_returned)
+        if not {name, base_of(name)} & past and not known:
             yield Returned(at, id_, Outcome())
 
 

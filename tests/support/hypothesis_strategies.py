@@ -118,6 +118,8 @@ def entries(draw: st.DrawFn) -> Entry:
         output=draw(texts),
         items=draw(st.integers(min_value=0, max_value=12)),
         item=draw(texts),
+        back_to=draw(texts),
+        undone=draw(texts),
     )
 
 
@@ -135,10 +137,11 @@ def pasts(draw: st.DrawFn) -> Past:
         draw(count),
         waived,
         draw(times),
-        failures=draw(count),
+        failures=draw(st.dictionaries(count, count, max_size=2)),
         looped=draw(count),
         items=draw(st.dictionaries(step_ids, count, max_size=2)),
         passed=draw(st.frozensets(some_text, max_size=2)),
+        sent_back=tuple(draw(st.lists(entries(), max_size=2))),
     )
 
 

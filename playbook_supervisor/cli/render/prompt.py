@@ -143,7 +143,7 @@ def _prompts(snapshot: Snapshot) -> list[str]:
             f"{number}/{total} {first_line(each, 400)} ({ways}) > "
             for number, each in enumerate(questions, 1)
         ]
-    words = [choice.value for choice in asked.choices]
+    words = list(asked.words)
     if asked.reason in PLANNED:
         words[words.index(Resolution.CONTINUE)] += " (Enter)"
     return [f"(? for help) {text.joined(words)} > "]
@@ -152,7 +152,8 @@ def _prompts(snapshot: Snapshot) -> list[str]:
 def _meanings(snapshot: Snapshot) -> list[str]:
     asked = text.asked(snapshot)
     meant = meanings_of(asked.reason)
-    ways = [f"{choice.value:<9}{meant[choice]}" for choice in asked.choices]
+    named = zip(asked.choices, asked.words, strict=True)
+    ways = [f"{word:<9}{' ' * (len(word) > 8)}{meant[choice]}" for choice, word in named]
     if Resolution.ANSWER in asked.choices:
         return ways
     return [*ways, f"{'diff':<9}show what has changed since the session began", _IN_WORDS]

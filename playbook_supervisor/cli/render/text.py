@@ -136,7 +136,7 @@ def choices_of(snapshot: Snapshot) -> str:
     gate = asked(snapshot)
     if gate.reason is GateReason.QUESTION:
         return "the number of an option, words of your own, or abort"
-    return joined(gate.choices)
+    return joined(gate.words)
 
 
 def pull_requests(entries: Iterable[Entry]) -> list[str]:
@@ -159,7 +159,7 @@ def asked(snapshot: Snapshot) -> Ask:
 
 def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
     """The commands that answer the gate and continue."""
-    first, *others = asked(snapshot).choices
+    first, *others = asked(snapshot).words
     name = f" {session}" if session else ""
     choices = f"{first} (or {joined(others)})"
     if asked(snapshot).reason is GateReason.QUESTION:

@@ -6,7 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, mark_of
-from playbook_supervisor.errors import ArgumentError, CheckError, PolicyError, StateError
+from playbook_supervisor.errors import (
+    ArgumentError,
+    CheckError,
+    PolicyError,
+    StateError,
+)
 from playbook_supervisor.formats.directive_line import defused, sentence
 from playbook_supervisor.kernel.answers import ParsedAnswer, meanings_of, read_answer
 from playbook_supervisor.kernel.directives import Ask
@@ -30,7 +35,7 @@ _MOST_OPTIONS = 4  # of a question that the client shows
 def asked_in(snapshot: Snapshot) -> list[str]:
     """The open gate: its id, its question and its choices; empty if none is open."""
     gate = snapshot.directive
-    return [gate.id, snapshot.question, *gate.choices] if isinstance(gate, Ask) else []
+    return [gate.id, snapshot.question, *gate.words] if isinstance(gate, Ask) else []
 
 
 def asks_gate(given: Mapping[str, Any], gate: Sequence[str]) -> bool:
@@ -52,7 +57,8 @@ def has_ended(gate: Sequence[str], session: str) -> str:
 def late_answer(gate: Sequence[str], session: str, prompt: str) -> tuple[str, str]:
     """The words for the model and the person about a prompt after the session's end."""
     ended = has_ended(gate, session)
-    reply = read_answer(prompt, tuple(map(Resolution, gate[2:])), typed_at_prompt=True)
+    choices = tuple(Resolution(word.partition(" ")[0]) for word in gate[2:])
+    reply = read_answer(prompt, choices, typed_at_prompt=True)
     answered = reply.resolution is not None or reply.question
     return f"{ended} Do not ask it again.", f"{ended} No answer counts." if answered else ""
 
@@ -109,7 +115,11 @@ def _options(gate: Ask) -> list[tuple[str, str]]:
     """
     if gate.reason is not GateReason.QUESTION:
         meanings = meanings_of(gate.reason)
-        return [(choice.value, meanings[choice]) for choice in gate.choices]
+        named = zip(gate.choices, gate.words, strict=True)
+        ways = [(word, meanings[choice]) for choice, word in named]
+        if len(ways) > _MOST_OPTIONS:  # which can still be typed
+            ways = [way for way in ways if way[0] != Resolution.RETRY]
+        return ways
     questions = _mappings(gate.request.get("questions"))
     own = _mappings(questions[0].get("options")) if len(questions) == 1 else []
     shown = [(str(each["label"]), str(each.get("description", ""))) for each in own]
@@ -156,8 +166,8 @@ def record_answer(
     by = principal.local(hook.here.root)
     try:
         before = gate_answer.record(hook.tree, gate, reply, text, by)
-    except (PolicyError, *_NOT_SEEN) as refused:
-        if reply.settings is None and not isinstance(refused, PolicyError):
+    except (PolicyError, ArgumentError, *_NOT_SEEN) as refused:
+        if reply.settings is None and not isinstance(refused, PolicyError | ArgumentError):
             raise
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)

@@ -91,9 +91,8 @@ def answer(database: FleetDatabase, row: Row, text: str, gate: str = "") -> Deci
             f"the row of session {row.id} does not say how its gate can be answered",
             guidance=f"`playbook fleet rebuild --repo {row.repository}` reads it again.",
         )
-    decided = gate_answer.resolution(
-        text, [Resolution(each) for each in row.choices], f"gate {row.gate} of {row.id}"
-    )
+    choices = [Resolution(each.partition(" ")[0]) for each in row.choices]
+    decided = gate_answer.resolution(text, choices, f"gate {row.gate} of {row.id}")
     name = _name()
     database.answer(row.id, row.gate, text, name)
     by = f" by {first_line(name)}" if name else ""

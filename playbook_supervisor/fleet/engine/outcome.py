@@ -44,8 +44,8 @@ _SENTENCES = {
 class NextState:
     """The state of a session now. QUEUED: it was cut short, and goes on; `said` and `code` say why.
 
-    `choices` are the resolutions at the open gate. With `retry`, nothing is to be pushed: an agent
-    could not be reached, so the session goes on from where it was.
+    `choices` are the words that answer the open gate. With `retry`, nothing is to be pushed: an
+    agent could not be reached, so the session goes on from where it was.
     """
 
     state: State
@@ -69,7 +69,7 @@ def of_session(
     if status in ENDS:
         return NextState(ENDS[status])
     if isinstance(asked, Ask):
-        return NextState(State.WAITING, asked.id, tuple(each.value for each in asked.choices))
+        return NextState(State.WAITING, asked.id, asked.words)
     if ended is None:
         return NextState(State.QUEUED, code="PB-STATE-INTERRUPTED", said="its run was interrupted")
     return NextState(State.QUEUED, retry=ended)

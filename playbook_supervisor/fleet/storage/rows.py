@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LONGEST = 65_536  # characters
-_RESOLUTIONS = frozenset(Resolution)
+_CHOICE = rf"{'|'.join(Resolution)}|{Resolution.BACK} to [a-z0-9][a-z0-9-]*"
 MOST_PRIORITY = 1_000
 """Priorities are between minus this and this; the higher goes first."""
 
@@ -198,7 +198,7 @@ def _choices(stored: object) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         raise ValueError("choices") from None
     if not isinstance(choices, list) or not all(
-        isinstance(word, str) and word in _RESOLUTIONS for word in choices
+        isinstance(word, str) and re.fullmatch(_CHOICE, word) for word in choices
     ):
         raise ValueError("choices")
     return tuple(choices)

@@ -12,6 +12,7 @@ from playbook_supervisor.commands.views.queries import SessionView, changes_sinc
 from playbook_supervisor.formats.file_changes import Changes
 from playbook_supervisor.inbox.commands.repository import Row
 from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel.directives import as_typed
 from playbook_supervisor.kernel.state import Gate
 from playbook_supervisor.kernel.vocabulary import GateReason, Place, Resolution
 from playbook_supervisor.records import replace
@@ -46,6 +47,7 @@ class GateFacts:
     gate: Waiting
     record: Gate
     choices: tuple[Resolution, ...]
+    words: tuple[str, ...]
     lines: tuple[ContextLine, ...]
     changes: Changes
     log_of: str = ""
@@ -77,7 +79,8 @@ def facts_of(row: Row) -> GateFacts | None:
     if context.gate.place is Place.DURING:  # what the agent asks for is shown as it is
         context = replace(context, preview=())
     lines = gate_text.parts(context)
-    choices = gates.offered(context.gate.reason, context.gate.place, context.gate.request)
+    asked, back = context.gate, context.back
+    choices = gates.offered(asked.reason, asked.place, asked.request, back=back)
     changes = changes_since_beginning(seen.store, seen.session_id)
     busy = bool(row.progress.at_work)
     log_of = context.entry.id if context.entry.ran else context.said.attempt
@@ -87,6 +90,7 @@ def facts_of(row: Row) -> GateFacts | None:
         gate,
         context.gate,
         choices,
+        as_typed(choices, back),
         lines,
         changes,
         log_of,

@@ -113,10 +113,8 @@ def _choices(facts: GateFacts) -> list[Choice]:
     reason, meanings = facts.record.reason, meanings_of(facts.record.reason)
     usual = Resolution.CONTINUE if reason in PLANNED else Resolution.ANSWER
     choices = [
-        Choice(
-            each.value, _LABELS.get(each, each.value.capitalize()), meanings[each], each is usual
-        )
-        for each in facts.choices
+        Choice(word, _LABELS.get(each, word.capitalize()), meanings[each], each is usual)
+        for each, word in zip(facts.choices, facts.words, strict=True)
     ]
     if facts.settings and Resolution.ACCEPT in facts.choices:
         choices.insert(1, Choice(facts.settings, "Take settings", "use those of now: check again"))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import when
+from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Loop, Step
 from playbook_supervisor.project.expressions.references import names
 
@@ -60,12 +61,30 @@ def _of_text(text: str, source: str) -> list[Any]:
     return [*found]  # what begins with a bracket is a list
 
 
-def fault(loop: Loop, step: Step, found: Sequence[Any]) -> str:
-    """Why the loop cannot be run over this list, as a sentence; empty if it can."""
+def passed_over(loop: Loop, item: Any) -> str:
+    """Why `where` leaves the item out; empty if it does not. LookupError if that is not known."""
+    if not loop.where:
+        return ""
+    probed = when.evaluate(loop.where, lambda _, __: item, loop.name)
+    if probed.answer is Answer.ERROR:
+        raise LookupError(f"`where` has no answer: {probed.evidence}")
+    return "" if probed.held else f"where: {probed.evidence}"
+
+
+def fault(loop: Loop, step: Step, found: Sequence[Any], *, holes: bool) -> str:
+    """Why the loop cannot be run over this list, as a sentence; empty if it can. `holes`: it may
+    have items without a value, which an earlier loop has left."""
     if len(found) > loop.most:
         return f"{loop.source} has {len(found):,} items, more than {loop.most:,}"
     members = own_names(step, _texts(step))
     for number, item in enumerate(found, 1):
+        if item is None and holes:
+            continue
+        try:
+            if passed_over(loop, item):
+                continue
+        except LookupError as unknown:
+            return f"item {number} of {loop.source}: {unknown.args[0]}"
         if wrong := _fault_of(item, loop, members):
             return f"item {number} of {loop.source} {wrong}"
     return ""

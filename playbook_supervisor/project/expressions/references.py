@@ -23,6 +23,7 @@ SECRET = "secret:"  # noqa: S105 - a prefix, not a password
 _REFERENCE = r"\{\{([^{}]*)\}\}"
 OUTPUT = r"\$([a-z0-9][a-z0-9-]*)\.(stdout|json)"
 """The output of an earlier step: `$plan.stdout`."""
+_INPUT = r"\$([a-z0-9][a-z0-9-]*)\.(stdout|json|failed)"
 
 HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 """The name of a secret: of an environment variable, or of a program in the config."""
@@ -79,10 +80,11 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
 
 
 def output_reference(text: str) -> tuple[str, str]:
-    """The step and the part of its output in `$build.stdout` or `$build.json`; ValueError."""
-    if found := re.fullmatch(OUTPUT, text):
+    """The step and what is read of it in `$build.stdout`, `$build.json` or `$build.failed`;
+    ValueError."""
+    if found := re.fullmatch(_INPUT, text):
         return found[1], found[2]
-    raise ValueError(f"{text[:60]!r} is not `$STEP.stdout` or `$STEP.json`")
+    raise ValueError(f"{text[:60]!r} is not `$STEP.stdout`, `$STEP.json` or `$STEP.failed`")
 
 
 @cached_query

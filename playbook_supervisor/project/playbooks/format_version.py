@@ -6,6 +6,7 @@ silently ignores a condition or a limit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from playbook_supervisor.formats.located import Document, Path
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 VERSION = "PB-CHECK-VERSION"
 VERSIONS = FIRST, SECOND, NEWEST = FIRST_VERSION, "1.1", "1.2"
-NEWEST_KEYS = frozenset({"also"})
-"""The keys of steps that 1.2 adds."""
+NEWEST_KEYS = frozenset({"also", "undo", "on_fail", "where"})
+"""The keys of steps and of their loops that 1.2 adds."""
+_NEWEST_FACT = r"\$[a-z0-9][a-z0-9-]*\.(failed|done)\b"
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset({"owner", "reviewers", "outputs", "limits", "defaults"}),
@@ -38,6 +40,9 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
 """The keys that 1.1 and 1.2 add, by the thing that has them."""
 
 _NEWEST_CONDITION = "`proved`"
+_NEWEST_WORDS = ("`.failed`", "`.done`")
+_MEANING = "it is the version of the playbook format, and not of your playbook"
+_SHOWN = 120  # characters of what else needs it
 _LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})
 _CONDITIONS = ("preconditions", "postconditions")
 
@@ -48,18 +53,31 @@ def problems(data: Any, document: Document) -> Iterator[Problem]:
         return
     version = data.get("version")
     if version in VERSIONS[:-1]:
-        for path, word, key in _uses(data):
-            newest = path[-1] in NEWEST_KEYS or word == _NEWEST_CONDITION
-            needed = NEWEST if newest else SECOND
-            if version == needed:
-                continue
-            message = f"{word} needs version {needed}"
-            guidance = f'Write `version: "{needed}"` at the top of the file.'
-            yield problem_at(document, path, VERSION, message, guidance, key=key)
+        yield from _too_new(data, document, version)
     elif isinstance(version, str) and version not in ("", NEWEST):
         message = f"version `{first_line(version, 20)}` is not known; it is read as {NEWEST}"
-        guidance = f'Write `version: "{NEWEST}"`.'
+        guidance = f'Write `version: "{NEWEST}"`: {_MEANING}.'
         yield problem_at(document, ("version",), VERSION, message, guidance, severity="warning")
+
+
+def _too_new(data: Thing, document: Document, version: str) -> Iterator[Problem]:
+    """One problem, at the first place that needs the newest version that anything needs."""
+    uses = [(path, word, key, _needed(path, word)) for path, word, key in _uses(data)]
+    newer = [use for use in uses if use[3] > version]
+    if not newer:
+        return
+    needed = max(use[3] for use in newer)
+    path, word, key, _ = next(use for use in newer if use[3] == needed)
+    others = ", ".join(dict.fromkeys(use[1] for use in newer if use[1] != word))
+    also = f"; so {'does' if ', ' not in others else 'do'} {others}" if others else ""
+    message = f"{word} needs version {needed}{first_line(also, _SHOWN)}"
+    guidance = f'Write `version: "{needed}"` at the top of the file: {_MEANING}.'
+    yield problem_at(document, path, VERSION, message, guidance, key=key)
+
+
+def _needed(path: Path, word: str) -> str:
+    newest = path[-1] in NEWEST_KEYS or word in (_NEWEST_CONDITION, *_NEWEST_WORDS)
+    return NEWEST if newest else SECOND
 
 
 _Use = tuple[Path, str, bool]
@@ -77,6 +95,7 @@ def _uses(data: Thing) -> Iterator[_Use]:
         if namespaces.has_meaning(namespace):
             yield (*path, "command"), f"a `{namespace}` command", False
         yield from _policy(step.get("error_policy"), (*path, "error_policy"))
+        yield from _of_loop(step, path)
         for key in _CONDITIONS:
             yield from _later_conditions(step.get(key), (*path, key))
 
@@ -85,6 +104,18 @@ def _keys(kind: str, thing: Thing, path: Path) -> Iterator[_Use]:
     for key in thing:
         if key in LATER_KEYS[kind]:
             yield (*path, key), f"`{key}`", True
+
+
+def _of_loop(step: Thing, path: Path) -> Iterator[_Use]:
+    """What 1.2 adds below the keys of a step: to a loop, and to what an expression can ask."""
+    loop = step.get("for_each")
+    if isinstance(loop, dict) and "where" in loop:
+        yield (*path, "for_each", "where"), "`where`", True
+    source = text_of(loop, "in") if isinstance(loop, dict) else ""
+    asked = {"when": text_of(step, "when"), "stdin": text_of(step, "stdin"), "for_each": source}
+    for key, text in asked.items():
+        for fact in re.findall(_NEWEST_FACT, text):
+            yield (*path, key), f"`.{fact}`", False
 
 
 def _policy(stated: object, path: Path) -> Iterator[_Use]:

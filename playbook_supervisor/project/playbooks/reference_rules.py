@@ -55,7 +55,10 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
             shown = text_of(step["with"], "preview")
             yield from _earlier(document, data, index, (*path, "with", "preview"), shown)
         if when := text_of(step, "when"):
-            yield from _when(document, data, index, (*path, "when"), when)
+            yield from _when(document, data, index, (*path, "when"), when, text_of(loop, "as"))
+        if where := text_of(loop, "where"):
+            yield from _where(document, (*path, "for_each", "where"), where, text_of(loop, "as"))
+        yield from _back(document, data, index)
     for place, text in _strings(data.get("outputs"), ("outputs",)):
         yield from _args(document, place, text, args)
     yield from _loops(document, data, args)
@@ -154,8 +157,15 @@ def _declare(name: str, declared: Mapping[str, bool]) -> str:
     return f"{guidance}Declare it under `args`. Declared: {first_line(some) or 'none'}."
 
 
-def _when(document: Document, data: Thing, index: int, path: Path, text: str) -> Iterator[Problem]:
+def _when(
+    document: Document, data: Thing, index: int, path: Path, text: str, item: str
+) -> Iterator[Problem]:
     """An expression of the grammar, about an earlier step that has such an output."""
+    if item and re.search(rf"\${re.escape(item)}(?![A-Za-z0-9_-])", text):
+        message = "`when` is asked once for the whole loop, and knows no item"
+        guidance = f"Write it as `where`, under `for_each`: `where: {first_line(text, 60)}`."
+        yield problem_at(document, path, RULE, message, guidance)
+        return
     try:
         when = parse(text)
     except WhenError as error:
@@ -166,6 +176,38 @@ def _when(document: Document, data: Thing, index: int, path: Path, text: str) ->
         yield from _compared_arg(document, data, path, when)
     else:
         yield from _earlier(document, data, index, path, f"${when.step}.{when.fact}")
+
+
+def _where(document: Document, path: Path, text: str, item: str) -> Iterator[Problem]:
+    """An expression of the grammar about the item."""
+    try:
+        parse(text, item)
+    except WhenError as error:
+        message = f"`where` is wrong at character {error.column}: {error}"
+        guidance = f'Write `${item}.kind == "x"`, `${item}.ok` or `!${item}.ok`.'
+        yield problem_at(document, path, RULE, message, guidance)
+
+
+def _back(document: Document, data: Thing, index: int) -> Iterator[Problem]:
+    """`on_fail` names a step before this one and its group; `undo` needs a step that runs alone."""
+    steps = dict(things(data, "steps"))
+    step, group = steps[index], text_of(steps[index], "parallel_group")
+    on_fail = step.get("on_fail")
+    target = text_of(on_fail, "back_to") if isinstance(on_fail, dict) else ""
+    earlier = [
+        text_of(each, "id")
+        for number, each in steps.items()
+        if number < index and not (group and text_of(each, "parallel_group") == group)
+    ]
+    if target and target not in earlier:
+        guidance = f"{did_you_mean(target, earlier)}Earlier steps: {', '.join(earlier) or 'none'}."
+        message = f"`{first_line(target, 60)}` is no earlier step"
+        at = ("steps", index, "on_fail", "back_to")
+        yield problem_at(document, at, RULE, message, guidance)
+    if step.get("undo") is True and (group or _loop_of(step).get("at_once", 1) != 1):
+        message = "`undo` needs a step that runs alone: it would undo the work of the others, too"
+        guidance = f"Remove `{'parallel_group' if group else 'at_once'}`, or `undo`."
+        yield problem_at(document, ("steps", index, "undo"), RULE, message, guidance, key=True)
 
 
 def _compared_arg(document: Document, data: Thing, path: Path, when: When) -> Iterator[Problem]:
@@ -207,10 +249,11 @@ def _misfit(arg: Thing, when: When) -> tuple[str, str] | None:
 def _list(
     document: Document, data: Thing, index: int, path: Path, source: str
 ) -> Iterator[Problem]:
-    """The list of a loop is the JSON of an earlier step, or a part of it."""
+    """The list of a loop is the JSON of an earlier step, a part of it, or what failed of it."""
     step, _, rest = source.partition(".")
-    if rest.startswith("json"):
-        yield from _earlier(document, data, index, path, f"{step}.json")
+    if rest.startswith(("json", "failed")):
+        what = "json" if rest.startswith("json") else "failed"
+        yield from _earlier(document, data, index, path, f"{step}.{what}")
 
 
 def _earlier(

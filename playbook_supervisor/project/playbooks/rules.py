@@ -27,7 +27,7 @@ from playbook_supervisor.project.expressions.requirement import (
     stated_conditions,
 )
 from playbook_supervisor.project.playbooks import reference_rules
-from playbook_supervisor.project.playbooks.format_version import text_of, things
+from playbook_supervisor.project.playbooks.format_version import NEWEST, VERSIONS, text_of, things
 from playbook_supervisor.project.playbooks.schema_problems import RULE, SCHEMA
 from playbook_supervisor.records import fields
 
@@ -51,7 +51,7 @@ _NOTHING_RUNS = {
     "approval": "Remove it: a checkpoint asks a person in any case.",
     "checkpoint": "Remove it: the step is a checkpoint itself.",
     **dict.fromkeys(
-        ("args", "model", "tools", "cwd", "output", "output_schema", "also"),
+        ("args", "model", "tools", "cwd", "output", "output_schema", "also", "undo", "on_fail"),
         "Remove it: a checkpoint runs nothing.",
     ),
 }
@@ -100,12 +100,15 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
 
 
 def _undecided(document: Document, data: Thing) -> Iterator[Problem]:
-    """Every step has an autonomy and an error policy, its own or the default."""
+    """Before 1.2 every step has an autonomy and an error policy, its own or the default."""
+    if data.get("version") not in VERSIONS[:-1]:
+        return
     defaults = data.get("defaults")
     for index, step in things(data, "steps"):
         for key, wanted in _DECISIONS.items():
             if key not in step and not (isinstance(defaults, dict) and key in defaults):
-                guidance = f"Add `{key}:` with one of {', '.join(wanted)}."
+                guidance = f"Add `{key}:` with one of {', '.join(wanted)}, or write "
+                guidance += f'`version: "{NEWEST}"`, where it need not be said.'
                 path = ("steps", index)
                 yield problem_at(document, path, SCHEMA, f"`{key}` is missing", guidance)
 

@@ -23,6 +23,7 @@ from playbook_supervisor.kernel.model import (
     Arg,
     Limits,
     Loop,
+    OnFail,
     Playbook,
     Reviewers,
     Step,
@@ -48,14 +49,16 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.playbooks.translation import Translation
 
 _SCHEMAS = FilePath(__file__).parent.parent / "schemas"
-_BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint"})
-_NUMBERS = frozenset({*fields(Limits), "max_depth", "max", "at_once"})
+_BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint", "undo"})
+_NUMBERS = frozenset({*fields(Limits), "max_depth", "max", "at_once", "times"})
 _FREE = frozenset({"with", "output_schema"})
 """Keys whose values are any data, with the types of YAML."""
 _LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
 """A valid playbook but for its steps."""
+_UNSAID = {"autonomy": "auto", "error_policy": "gate"}
+"""The step's keys that a file of version 1.2 need not say."""
 _NAMES = frozenset(
-    {"name", "id", "command", "model", "parallel_group", "version", "stdin", "in", "as"}
+    {"name", "id", "command", "model", "parallel_group", "version", "stdin", "in", "as", "back_to"}
 )
 Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
 
@@ -228,7 +231,7 @@ def _playbook(data: dict[str, Any]) -> Playbook:
         description=data["description"],
         version=data["version"],
         args=tuple(map(_arg, data["args"])),
-        steps=tuple(_step({**defaults, **step}) for step in data["steps"]),
+        steps=tuple(_step({**_UNSAID, **defaults, **step}) for step in data["steps"]),
         owner=data.get("owner", ""),
         reviewers=Reviewers(tuple(people.get("required", ())), tuple(people.get("optional", ()))),
         outputs=tuple(data.get("outputs", ())),
@@ -277,6 +280,8 @@ def _step(data: dict[str, Any]) -> Step:
         approval="approval" in data,
         checkpoint=data.get("checkpoint", False),
         also=data.get("also", ""),
+        undo=data.get("undo", False),
+        on_fail=OnFail(**data["on_fail"]) if "on_fail" in data else None,
         for_each=_loop(data.get("for_each")),
         until=_conditions(until := data.get("until", {}), "conditions"),
         rounds=until.get("max", 0),
@@ -287,7 +292,8 @@ def _step(data: dict[str, Any]) -> Step:
 def _loop(data: dict[str, Any] | None) -> Loop | None:
     if data is None:
         return None
-    return Loop(data["in"], data["as"], data.get("max", MOST_ITEMS), data.get("at_once", 1))
+    at_once = data.get("at_once", 1)
+    return Loop(data["in"], data["as"], data.get("max", MOST_ITEMS), at_once, data.get("where", ""))
 
 
 def _preview(data: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.project.expressions import namespaces
 from playbook_supervisor.project.expressions.requirement import LISTS
 
 TYPE_CHECKING = False
@@ -89,6 +90,8 @@ def _unknown_keys(
         if key in known:
             continue
         guidance = f"{did_you_mean(key, known)}The keys of {_a(kind)} are {', '.join(known)}."
+        if kind == "step" and namespaces.has_meaning(str(key)):
+            guidance = f"Write `command: {key} …`, and what it needs under `with`."
         message = f"{shown(key)} is not a known {kind} key"
         yield problem_at(document, (*path, key), SCHEMA, message, guidance, key=True)
 
@@ -99,6 +102,8 @@ def _missing_keys(
     for key in schema["required"]:
         if key not in instance:
             guidance = f"Add `{key}:` with {_wanted(schema['properties'][key])}."
+            if key == "version":
+                guidance = 'Write `version: "1.2"`: it is the version of the playbook format.'
             yield problem_at(document, path, SCHEMA, f"`{key}` is missing", guidance)
 
 
@@ -126,6 +131,12 @@ def _not_allowed(
     if instance in valued:
         guidance = f"Write `{valued[instance]}`, for example."
         yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
+        return
+    word, equals, value = instance.partition("=")
+    if equals and word in valued:  # as evidence spells it
+        guidance = f'Write `{word}: "{first_line(value, 60)}"`.'
+        message = f"{shown(instance)} is how evidence spells a condition, not how a file does"
+        yield problem_at(document, path, SCHEMA, message, guidance)
         return
     allowed = [*schema["enum"], *valued]
     guidance = f"{did_you_mean(instance, allowed)}Allowed: {', '.join(in_short(allowed))}."

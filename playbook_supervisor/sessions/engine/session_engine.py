@@ -268,9 +268,15 @@ class SessionEngine:
             while isinstance(asked := machine.directive(opened.state), Check):
                 from playbook_supervisor.sessions.steps import evidence
 
-                if evidence.runs_programs(asked) or self.delay(opened.state):
+                undoes = asked.undoes and self.options.runs_programs
+                if not undoes and (evidence.runs_programs(asked) or self.delay(opened.state)):
                     break
-                if evidence.asks_nothing(asked, opened.playbook):
+                if undoes:
+                    from playbook_supervisor.sessions.steps import undoing
+
+                    opened.write()  # that it failed: its changes are undone once, and for a reason
+                    checked = undoing.undone(asked, opened, self._checkout(), self.store.clock())
+                elif evidence.asks_nothing(asked, opened.playbook):
                     checked = evidence.empty_answer(asked, self.store.clock())
                 else:
                     if observed:

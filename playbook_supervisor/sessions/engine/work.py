@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.directive_line import defused, quoted
 from playbook_supervisor.formats.sanitize import first_line, last_words, one_line, printable
 from playbook_supervisor.kernel import requests
 from playbook_supervisor.kernel.answers import words_of
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.kernel.model import SLASH, Arg
+from playbook_supervisor.kernel.model import SLASH, Arg, Step, base_of
 from playbook_supervisor.kernel.state import INTERRUPTED, UNTIL, Entry
 from playbook_supervisor.kernel.tools import READ_ONLY
 from playbook_supervisor.kernel.vocabulary import Mode, Place, Resolution
+from playbook_supervisor.project.conditions import conditions
+from playbook_supervisor.project.conditions.conditions import Workspace
 from playbook_supervisor.project.expressions.references import (
     fill,
     interpolate,
@@ -70,7 +72,7 @@ def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -
     """The attempt's work (kai FR23); a prompt ends with `given`, what the step reads of an earlier
     one (tyr 19). CheckError or StorageError if the prompt cannot be made."""
     step, values = attempt.step, arg_values(snapshot, attempt.step)
-    feedback = _feedback(snapshot, attempt)
+    feedback = _feedback(root, snapshot, attempt)
     if step.namespace == SLASH:
         found = resolve(root, step.command, home=Path.home())
         command = found.name if found else step.command
@@ -136,17 +138,50 @@ def filled_prompt(
     return text
 
 
-def _feedback(snapshot: Snapshot, attempt: Attempt) -> str:
+def _feedback(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:
     if attempt.number == 1 or not (snapshot.config.feedback and attempt.step.feedback):
         return ""
     from playbook_supervisor.sessions.steps.attempt_log import faults
 
-    attempts = snapshot.state.attempts(attempt.step.id)
+    state = snapshot.state
+    attempts = state.attempts(attempt.step.id)
     printed = [line for each in attempts[-2:-1] for line in faults(snapshot.private, each, _FAULTS)]
-    return feedback(attempts, printed)
+    told = feedback(attempts, printed)
+    sender = state.past.sent_back[-1] if state.past.sent_back else None
+    if sender is None or sender.back_to != base_of(attempt.step.id):
+        return told
+    reports = _reports(root, snapshot, state.playbook.step(sender.step_id))
+    return "\n\n".join(filter(None, (sent_back(sender, reports), told)))
 
 
-_MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
+def _reports(root: Path, snapshot: Snapshot, step: Step) -> dict[str, str]:
+    """Path → text of the reports whose verdicts the step is judged by."""
+    manifest = snapshot.manifest
+    workspace = Workspace(root, manifest.feature, manifest.branch, snapshot.config)
+    paths = conditions.record(conditions.verdicts(step.judging), workspace)
+    found = {path: _read(root, path) for path, stamp in paths.items() if stamp}
+    return {path: text for path, text in found.items() if text}
+
+
+def _read(root: Path, path: str) -> str:
+    try:
+        return read_bytes(contained(root, path), limit=_LONGEST).decode("utf-8-sig", "replace")
+    except (OSError, PlaybookError):
+        return ""
+
+
+def sent_back(sender: Entry, reports: Mapping[str, str]) -> str:
+    """The words for a step that runs again because a later one has sent back to it."""
+    lines = [f"This step ran before, and {sender.id} has sent its work back.", *_why(sender)]
+    for path, text in reports.items():
+        lines.append(f"The report {one_line(path, _MOST_WORDS)} says:")
+        said = printable(text, keep_newlines=True)[:_MOST_REPORT].split("\n")
+        lines += quoted([line.rstrip() for line in said if line.strip()])
+    mend = "What this step wrote is still there: mend what was found."
+    return defused("\n".join([*lines, *_words([sender]), mend]))
+
+
+_MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS, _MOST_REPORT = 1_000, 1_500, 500, 4_000  # characters
 
 
 def feedback(attempts: Sequence[Entry], printed: Sequence[str] = ()) -> str:
@@ -194,10 +229,10 @@ def _asked(former: Entry) -> Iterator[str]:
 
 def _words(attempts: Sequence[Entry]) -> Iterator[str]:
     """The words of people at the gates, if they said more than the choice."""
-    for gate in (gate for entry in attempts for gate in entry.gates):
+    for back_to, gate in ((entry.back_to, gate) for entry in attempts for gate in entry.gates):
         lines = printable(gate.text, keep_newlines=True)[:_MOST_WORDS].split("\n")
         said = [line.rstrip() for line in lines if line.strip()]
-        only_a_choice = "".join(said).casefold() in ("", gate.resolution)
+        only_a_choice = "".join(said).casefold() in ("", gate.resolution, f"back to {back_to}")
         if only_a_choice or gate.place is Place.DURING or gate.by == Mode.AUTONOMOUS:
             continue
         if len(said) == 1:

@@ -73,6 +73,8 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         output=entry.output,
         cached_from=entry.cached_from,
         session=entry.session,
+        back_to=entry.back_to,
+        undone=entry.undone,
         agent=dict(entry.agent),
         gates=[_gate_mapping(gate, time) for gate in entry.gates],
     )
@@ -150,6 +152,8 @@ def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
         session=fields.text("session"),
         items=fields.maybe_integer("items", least=1) or 0,
         item=fields.text("item"),
+        back_to=fields.text("back_to"),
+        undone=fields.text("undone"),
     )
 
 

@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.directives import (
     impossible_figures,
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Arg, Limits, Loop, Playbook, Reviewers, Step
+from playbook_supervisor.kernel.model import Arg, Limits, Loop, OnFail, Playbook, Reviewers, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
@@ -63,7 +63,7 @@ def _stated(record: Record) -> Json:
 def _shape(value: object) -> object:
     if isinstance(value, ErrorPolicy):
         return value.written
-    return _stated(value) if isinstance(value, Limits | Reviewers | Loop) else value
+    return _stated(value) if isinstance(value, Limits | Reviewers | Loop | OnFail) else value
 
 
 def playbook_from_json(shape: Json) -> Playbook:
@@ -89,6 +89,7 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "skip_if": tuple,
     "until": tuple,
     "for_each": lambda shape: Loop(**shape),
+    "on_fail": lambda shape: OnFail(**shape),
     "escalation_triggers": lambda words: tuple(map(Trigger, words)),
     "output": OutputFormat,
     "outputs": tuple,
@@ -114,7 +115,10 @@ def state_to_json(state: State) -> Json:
     """The summary of the settled phases and the entries of the due one, without the playbook."""
     past = state.past
     return {
-        "past": as_mapping(past) | {"waived": sorted(past.waived), "passed": sorted(past.passed)},
+        "past": as_mapping(past)
+        | {"waived": sorted(past.waived), "passed": sorted(past.passed)}
+        | {"failures": {str(phase): number for phase, number in past.failures.items()}}
+        | {"sent_back": [entry_to_json(entry) for entry in past.sent_back]},
         "entries": [entry_to_json(entry) for entry in state.entries],
     }
 
@@ -124,6 +128,8 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
     fields = JsonFields(shape)
     past = Fields(fields.mapping("past"))
     retried, items = Fields(past.mapping("retried")), Fields(past.mapping("items"))
+    failures = Fields(past.mapping("failures"))
+    sent_back = JsonFields(fields.mapping("past")).each("sent_back")
     return State(
         playbook,
         Past(
@@ -133,10 +139,11 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
             waived=frozenset(past.texts("waived")),
             latest=past.integer("latest"),
             retried={step: retried.integer(step) for step in past.mapping("retried")},
-            failures=past.maybe_integer("failures") or 0,
+            failures={int(phase): failures.integer(phase) for phase in past.mapping("failures")},
             looped=past.maybe_integer("looped") or 0,
             items={loop: items.integer(loop) for loop in past.mapping("items")},
             passed=frozenset(past.texts("passed")),
+            sent_back=tuple(entry_of(entry) for entry in sent_back),
         ),
         tuple(entry_of(entry) for entry in fields.each("entries")),
     )
@@ -240,7 +247,7 @@ def ask_to_json(
         "reason": ask.reason,
         "question": question,
     }
-    gate |= valued(request=dict(ask.request)) | context | {"choices": list(ask.choices)}
+    gate |= valued(request=dict(ask.request)) | context | {"choices": list(ask.words)}
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
 
 

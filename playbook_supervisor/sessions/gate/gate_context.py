@@ -73,10 +73,11 @@ class GateContext(Record):
     the last attempts of the settled steps. `commits` and `changes` are those since the session
     began, as lines of git, without `more_commits` older ones; `unknown` says what of this is not
     known, and which command would tell. `settings` is how the project's differ from the session's
-    by now."""
+    by now. `back` are the earlier steps to which an answer can send back."""
 
     entry: Entry
     gate: Gate
+    back: tuple[str, ...] = ()
     people: tuple[str, ...] = ()
     preview: tuple[str, ...] = ()
     began_at: str = ""
@@ -132,6 +133,7 @@ def context_of(
     return GateContext(
         entry,
         gate,
+        playbook.back_from(entry.step_id),
         people=policy.answerers(entry.step_id, gate.reason),
         preview=(
             *_preview(store, manifest, playbook, entry, gate, history),

@@ -29,7 +29,7 @@ def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
     triggers = [trigger for trigger in REPORT_TRIGGERS if wants(step, trigger)]
     artifacts = conditions.record([*step.judging, *triggers], workspace)
     after = step.judging
-    needed = conditions.need_tree(after) or conditions.run_checks(after)
+    needed = step.undo or conditions.need_tree(after) or conditions.run_checks(after)
     return Launch(at, head, artifacts, tree_of(workspace) if needed else "")
 
 

@@ -38,7 +38,7 @@ from playbook_supervisor.kernel.state import (
     State,
 )
 from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Place, Resolution, Trigger
-from playbook_supervisor.kernel.when import evaluate
+from playbook_supervisor.kernel.when import JSON, evaluate
 from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.project.expressions import loop_items
@@ -67,7 +67,7 @@ RunsChecks = Callable[[Attempt], AbstractContextManager["Checking"]]
 def runs_programs(check: Check) -> bool:
     """True if answering starts a program, for which the lock must not be held."""
     asked = _all_conditions(check)
-    return conditions.need_network(asked) or conditions.run_checks(asked)
+    return check.undoes or conditions.need_network(asked) or conditions.run_checks(asked)
 
 
 def runs_checks(check: Check) -> bool:
@@ -77,11 +77,18 @@ def runs_checks(check: Check) -> bool:
 
 def asks_nothing(check: Check, playbook: Playbook) -> bool:
     """True if there is nothing to look at: no condition, no report and no output."""
-    return not (_loop_due(check) or _outputs_due(check, playbook)) and not any(
-        _conditions(member.step, check.place)
-        or _findings(member.step, check.place)
-        or (check.place is Place.BEFORE and (member.step.stdin or _may_be_passed_over(member.step)))
-        for member in check.members
+    return (
+        not check.undoes
+        and not (_loop_due(check) or _outputs_due(check, playbook))
+        and not any(
+            _conditions(member.step, check.place)
+            or _findings(member.step, check.place)
+            or (
+                check.place is Place.BEFORE
+                and (member.step.stdin or _may_be_passed_over(member.step))
+            )
+            for member in check.members
+        )
     )
 
 
@@ -134,7 +141,7 @@ def _expanded(check: Check, inputs: CheckInputs) -> tuple[Check, int, dict[str, 
     passed_over, missing = _passed_over(check.members[0], inputs, untried=True)
     items = 0
     if not (passed_over or missing):
-        items, passed_over, missing = _count_items(loop, inputs.values, inputs.facts)
+        items, passed_over, missing = _count_items(loop, inputs.state, inputs.values, inputs.facts)
     if items:  # those that run first, under the id of the check of their loop
         members = tuple(Attempt(step, 1) for step in inputs.state.expanded(items).phase or ())
         untried = tuple(each.step.id for each in members)
@@ -213,7 +220,8 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
 
 
 def _may_be_passed_over(step: Step) -> bool:
-    return bool(step.when or step.skip_if) and step.autonomy is not Autonomy.SKIP
+    asked = bool(step.when or step.skip_if or step.passed_over)
+    return asked and step.autonomy is not Autonomy.SKIP
 
 
 def _passed_over(
@@ -222,6 +230,8 @@ def _passed_over(
     """Why a step is not to run, or nothing; and its `when`, if that has no answer. All of `skip_if`
     must hold. Once a step was tried, what it made may be why they hold."""
     step, missing = member.step, None
+    if step.passed_over and untried:
+        return step.passed_over, None
     if step.when and inputs.facts is not None:
         probed = evaluate(step.when, inputs.facts)
         if probed.answer is Answer.NOT_HELD and untried:
@@ -402,19 +412,26 @@ def _loop_due(check: Check) -> Step | None:
 
 
 def _count_items(
-    step: Step, values: Mapping[str, str], facts: Facts
+    step: Step, state: State, values: Mapping[str, str], facts: Facts
 ) -> tuple[int, str, Probed | None]:
     """The number of a loop's items; without any, why it is passed over, or what is wrong."""
     loop = step.for_each
     assert loop is not None  # noqa: S101 - see `_loop_due`
     try:
         listed = loop_items.items(loop, values, facts)
-        wrong = loop_items.fault(loop, step, listed)
+        wrong = loop_items.fault(loop, step, listed, holes=_has_holes(state, loop.source))
     except LookupError as missing:
         listed, wrong = [], str(missing.args[0])
     if wrong:
         return 0, "", Probed("for_each", Answer.ERROR, wrong, code=ITEMS)
     return len(listed), "" if listed else f"for_each: no items in {loop.source}", None
+
+
+def _has_holes(state: State, source: str) -> bool:
+    """True if the list is that of an earlier loop, whose failed items have left no value."""
+    name, _, what = source.removeprefix("$").partition(".")
+    earlier = name in state.playbook and state.playbook.step(name).for_each is not None
+    return earlier and what == JSON
 
 
 def _shown_item(step: Step) -> str:

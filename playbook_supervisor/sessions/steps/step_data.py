@@ -13,12 +13,13 @@ import re
 from pathlib import Path
 
 from playbook_supervisor.errors import CODES, StepError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
-from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.model import Loop, Playbook, Step, base_of, item_id, item_number
 from playbook_supervisor.kernel.state import DATA, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
-from playbook_supervisor.kernel.when import ARG, JSON
+from playbook_supervisor.kernel.when import ARG, FAILED, JSON
 from playbook_supervisor.project.expressions import loop_items
 from playbook_supervisor.project.expressions.arguments import value_of
 from playbook_supervisor.project.expressions.bound_conditions import bound_step
@@ -34,7 +35,7 @@ from playbook_supervisor.system.process.capture import Capture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from playbook_supervisor.kernel.state import Entry, Event
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.files.local_state import Runtime
     from playbook_supervisor.sessions.steps.open_session import OpenSession
 
+_STATUSES = {"skipped": EntryStatus.SKIPPED, "done": EntryStatus.DONE}
+_LONGEST_ERROR = 240  # characters of an error in a list of what failed
 CAP = 1_000_000  # bytes of text or JSON, without `max_output_bytes`
 _FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
 
@@ -167,6 +170,8 @@ def input_of(opened: OpenSession, step: Step) -> str:
     if not step.stdin:
         return ""
     step_id, what = output_reference(step.stdin)
+    if what == FAILED:
+        return _listed(_failed(entries_of(opened), step_id))
     text = _text(data_of(opened, step_id), what)
     if text is None:
         raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
@@ -176,10 +181,29 @@ def input_of(opened: OpenSession, step: Step) -> str:
 def shown_input(folder: Path, runtime: Runtime, step: Step, entries: Sequence[Entry]) -> str:
     """As `input_of`, read without the session's lock; empty if there is no output to read."""
     step_id, what = output_reference(step.stdin)
+    if what == FAILED:
+        return _listed(_failed(entries, step_id))
     found = output_files.kept(folder, runtime, step_id)
     attempts = [entry.id for entry in entries if entry.step_id == step_id]
     data = _of(found, attempts[-1]) if attempts else _of_loop(found, step_id, entries)
     return _text(data, what) or ""
+
+
+def _failed(entries: Sequence[Entry], step_id: str) -> list[dict[str, str]]:
+    """What failed of a step or of the items of a loop, by their last attempts."""
+    last = last_entries(each for each in entries if base_of(each.step_id) == step_id).values()
+    return [
+        {"step": each.step_id, "item": each.item, "error": first_line(each.error, _LONGEST_ERROR)}
+        for each in last
+        if each.status is EntryStatus.FAILED
+    ]
+
+
+def _listed(failed: Sequence[Mapping[str, str]]) -> str:
+    """A line each: `bump[7] (left-pad): command_succeeds: test: exit 1`."""
+    items = (f" ({each['item']})" if each["item"] else "" for each in failed)
+    lines = zip(failed, items, strict=True)
+    return "".join(f"{each['step']}{item}: {each['error']}\n" for each, item in lines)
 
 
 def _text(found: StepData | None, what: str) -> str | None:
@@ -193,7 +217,7 @@ def _text(found: StepData | None, what: str) -> str | None:
 def facts(opened: OpenSession) -> Facts:
     """The values that a `when` may ask for: earlier steps, and `stdout`; read when asked. A step is
     `approved` if a person, or autonomous mode, answered a gate before it with `continue`, and
-    `skipped` if its last entry is. An arg has the type that it declares."""
+    `skipped` or `done` if its last entry is. An arg has the type that it declares."""
 
     def fact(step_id: str, what: str) -> object:
         if what == ARG:
@@ -209,9 +233,11 @@ def facts(opened: OpenSession) -> Facts:
         entries = [each for each in entries_of(opened) if base_of(each.step_id) == step_id]
         if not entries:
             raise LookupError(f"{step_id} has not run")
-        if what == "skipped":
+        if what == FAILED:
+            return _failed(entries, step_id)
+        if what in _STATUSES:
             last = last_entries(entries).values()
-            return all(each.status is EntryStatus.SKIPPED for each in last)
+            return all(each.status is _STATUSES[what] for each in last)
         gates = (gate for entry in entries for gate in entry.gates)
         return any(
             gate.place is Place.BEFORE and gate.resolution is Resolution.CONTINUE for gate in gates
@@ -254,6 +280,18 @@ def _of_loop(
     return output_files.combined(found if isinstance(found, LoopData) else None, loop, entries)
 
 
+def _passed_over(opened: OpenSession, loop: Loop, item: Step, found: Any) -> str:
+    """Why an item is not to run: `where` does not hold, or it has no value, with the reason."""
+    if found is not None:
+        return loop_items.passed_over(loop, found)
+    source = loop.source.removeprefix("$").partition(".")[0]
+    number = item_number(item.id)
+    last = last_entries(entries_of(opened)).get(item_id(source, number))
+    why = f"{last.id} {last.status}" if last else "it is null"
+    error = f": {first_line(last.error, _LONGEST_ERROR)}" if last and last.error else ""
+    return f"item {number} of {loop.source} has no value, {why}{error}"
+
+
 _KEPT = 64  # bound steps; more than run at once
 
 
@@ -279,7 +317,8 @@ def bind_items(opened: OpenSession) -> None:
             if len(known) >= _KEPT:
                 known.clear()
             values = loop_items.values(loop, found)
-            known[item.id] = bound_step(replace(item, item=values), args | dict(values))
+            bound = replace(item, item=values, passed_over=_passed_over(opened, loop, item, found))
+            known[item.id] = bound_step(bound, args | dict(values))
         return known[item.id]
 
     opened.bind_steps(bind)
