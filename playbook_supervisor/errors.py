@@ -270,6 +270,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-STEP-CRASHED": "`playbook resume {session} --retry` runs the step again.",
     "PB-STEP-DATA": "Let the earlier step print what this one uses, or correct the reference.",
     "PB-STEP-DEPTH": "Let the playbooks call each other less deeply, or raise `limits.max_depth`.",
+    "PB-STEP-UNDO": "Put the checkout in order, then `playbook resume --retry`.",
     "PB-STEP-ITEMS": "Correct the list, or `max`, and begin a new session.",
     "PB-STEP-FAILED": "Its last lines say why; fix that and run the step again.",
     "PB-STEP-FORGE": "gh's last lines say why; fix that and run the step again.",

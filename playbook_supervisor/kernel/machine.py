@@ -275,7 +275,7 @@ def _refused(state: State, observation: Observation) -> StateError:
 
 
 def evolve(state: State, event: Event) -> State:
-    """The state after an event. A phase that is complete, or sends back, becomes part of the past."""
+    """The state after an event. A phase that is complete or sends back becomes part of the past."""
     return _sent_back(_with_entry(state, event.entry))
 
 

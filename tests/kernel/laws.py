@@ -35,7 +35,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.machine import decide, directive, evolve, replay
-from playbook_supervisor.kernel.model import Playbook, Step, base_of, item_number
+from playbook_supervisor.kernel.model import Step, base_of, item_number
 from playbook_supervisor.kernel.phases import failures, position, positions, status
 from playbook_supervisor.kernel.state import (
     INTERRUPTED,

@@ -215,4 +215,5 @@ def test_a_missing_field_is_named_at_the_thing_that_lacks_it(path: Path, name: s
     _, problems, _ = examine(written.text.encode(), "x.json")
     found = [each for each in problems if each.message == f"`{name}` is missing"]
     assert [each.position for each in found] == [written.values[path]]
-    assert found[0].guidance.startswith(f"Add `{name}:` with ")
+    wanted = "Write `version: " if name == "version" else f"Add `{name}:` with "
+    assert found[0].guidance.startswith(wanted)

@@ -393,7 +393,34 @@ LATER = [
 def test_a_file_of_version_1_0_cannot_use_what_came_later(text: str, word: str) -> None:
     problem = only(text)
     assert (problem.code, problem.message) == ("PB-CHECK-VERSION", f"{word} needs version 1.1")
-    assert problem.guidance == 'Write `version: "1.1"` at the top of the file.'
+    assert problem.guidance == (
+        'Write `version: "1.1"` at the top of the file: it is the version of the playbook format, '
+        "and not of your playbook."
+    )
+
+
+def test_a_wrong_version_is_one_error_that_names_all_that_needs_another() -> None:
+    problem = only(
+        with_step(", title: x, undo: true, when: $one.done, postconditions: [tasks_done]")
+    )
+    assert problem.message == (
+        "`undo` needs version 1.2; so do `title`, `when`, `.done`, `tasks_done`"
+    )
+
+
+def test_version_1_2_needs_no_autonomy_and_no_error_policy() -> None:
+    text = "{name: a, description: b, version: '%s', args: [], steps: [{id: one, command: /one}]}"
+    playbook, problems, _ = examine((text % "1.2").encode(), "p.yaml")
+    assert not problems
+    assert playbook is not None
+    (one,) = playbook.steps
+    assert (one.autonomy, one.error_policy) == (Autonomy.AUTO, ErrorPolicy.GATE)
+    _, problems, _ = examine((text % "1.1").encode(), "p.yaml")
+    assert [each.message for each in problems] == [
+        "`autonomy` is missing",
+        "`error_policy` is missing",
+    ]
+    assert 'or write `version: "1.2"`' in problems[0].guidance
     assert examine(text.replace('"1.0"', '"1.1"').encode(), "x.yaml")[0] is not None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ from support.hypothesis_strategies import entries, pasts, playbooks
 
 import playbook_supervisor
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Finish, Outcome, Run
+from playbook_supervisor.kernel.directives import (
+    Ask,
+    Attempt,
+    Failure,
+    Finish,
+    Outcome,
+    Run,
+    as_typed,
+)
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
@@ -260,7 +269,10 @@ def test_a_finish_says_how_it_ended() -> None:
 def test_the_schema_knows_every_word_of_the_vocabulary() -> None:
     gate = SCHEMA["definitions"]["gate"]["properties"]
     assert gate["reason"]["enum"] == list(GateReason)
-    assert gate["choices"]["items"]["enum"] == list(Resolution)
+    word = gate["choices"]["items"]["pattern"].removesuffix(r"(?!\n)")
+    typed = as_typed(list(Resolution), ["change"])
+    assert all(re.fullmatch(word, each) for each in typed)
+    assert not re.fullmatch(word, "back to")
     assert set(SCHEMA["properties"]["status"]["enum"]) == set(SessionStatus) - {
         "pending",
         "in_progress",

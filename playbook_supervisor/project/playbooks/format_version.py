@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 VERSION = "PB-CHECK-VERSION"
 VERSIONS = FIRST, SECOND, NEWEST = FIRST_VERSION, "1.1", "1.2"
-NEWEST_KEYS = frozenset({"also", "undo", "on_fail", "where"})
-"""The keys of steps and of their loops that 1.2 adds."""
+NEWEST_KEYS = frozenset({"also", "undo", "on_fail"})
+"""The keys of steps that 1.2 adds."""
 _NEWEST_FACT = r"\$[a-z0-9][a-z0-9-]*\.(failed|done)\b"
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
@@ -40,7 +40,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
 """The keys that 1.1 and 1.2 add, by the thing that has them."""
 
 _NEWEST_CONDITION = "`proved`"
-_NEWEST_WORDS = ("`.failed`", "`.done`")
+_NEWEST_WORDS = ("`where`", "`.failed`", "`.done`")
 _MEANING = "it is the version of the playbook format, and not of your playbook"
 _SHOWN = 120  # characters of what else needs it
 _LATER_WORDS = frozenset({"tasks_done", "git_clean", "commits_made"})

@@ -6,10 +6,10 @@ git ignores, submodules and the sessions' folders are not touched.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.git import checkout, tree
 from playbook_supervisor.system.git.checkout import NOW, Checkout, Pinned
 from playbook_supervisor.system.git.git_plumbing import Plumbing
@@ -19,7 +19,8 @@ from playbook_supervisor.system.git.tree_git import TreeGit
 REFERENCES = "refs/playbook/undone"
 
 
-class Undone(Record):
+@dataclass(frozen=True, slots=True)
+class Undone:
     """What was put back: files, and commits that are no longer on the branch. `kept` is the
     reference behind which all that stood there is; empty if nothing had changed."""
 
