@@ -28,6 +28,7 @@ WHOLE = {
     "ours-open": "Ours, waiting at a gate.",
     "ours-asking": "Ours, whose agents ask during their steps.",
     "ours-loop": "Ours, with a loop and a step that ran for three rounds.",
+    "ours-back": "Ours, in which a step and a person sent back to an earlier step.",
     "ours-tree": "Ours, with a child session.",
     "ours-tree/child": "That child session.",
     "kai": "Another tool's, completed.",

@@ -57,12 +57,7 @@ def _passes(context: AuditContext) -> Iterator[list[LooseEntry]]:
 def _sent_back(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
     """An attempt sends back to an earlier step, by a person's answer or by its `on_fail`."""
     times: dict[str, int] = {}
-    for entry in context.journal.entries:
-        if not entry.back_to:
-            if entry.resolution is Resolution.BACK:
-                message = f"{entry.name} was sent back, but not to which step"
-                yield found("AUD-BACK", message, entry, "resolution")
-            continue
+    for entry in (each for each in context.journal.entries if each.back_to):
         step, here = context.step(entry), context.phase(entry)
         times[entry.step] = times.get(entry.step, 0) + 1
         target = first_line(entry.back_to, 60)

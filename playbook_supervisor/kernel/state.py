@@ -177,6 +177,7 @@ class Change(StrEnum):
     ANSWERED = "answered"
     DONE = "done"
     FAILED = "failed"
+    UNDONE = "undone"
     TAKEN_UP = "taken_up"
 
 

@@ -215,7 +215,7 @@ def undone(state: State, step: Step, checked: Checked, _: int) -> Event:
     entry = state.last(step.id)
     (report,) = (each for each in checked.reports[step.id].conditions if each.name == UNDO_REPORT)
     if report.held:
-        return Event(Change.FAILED, replace(entry, undone=report.evidence))
+        return Event(Change.UNDONE, replace(entry, undone=report.evidence))
     error = f"{entry.error}; its changes could not be undone: {report.evidence}"
     failed = replace(entry, error=error, error_code=UNDO, undone="failed")
     return Event(Change.FAILED, failed)

@@ -39,7 +39,7 @@ from playbook_supervisor.sessions.files.projection import project
 
 BROKEN = tuple(broken())
 IN_ORDER = (
-    *("ours", "ours-open", "ours-asking", "ours-loop", "ours-tree", "ours-tree/child"),
+    *("ours", "ours-open", "ours-asking", "ours-loop", "ours-back", "ours-tree", "ours-tree/child"),
     *("kai", "kai-open"),
 )
 

@@ -22,7 +22,10 @@ steps:
     tools: [Write]
     postconditions: [verdict_pass: review.md]
     ON_FAIL
-  - {id: commit, command: commit, with: {message: Done, paths: ["**"], push: false}, autonomy: gate_always}
+  - id: commit
+    command: commit
+    with: {message: Done, paths: ["**"], push: false}
+    autonomy: gate_always
 """
 SCRIPT = """\
 steps:

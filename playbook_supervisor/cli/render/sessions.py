@@ -236,6 +236,10 @@ def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
         code = f" [{first_line(entry.error_code)}]" if entry.error_code else ""
         label = "does not hold yet" if is_round(entry) else "error"
         yield f"  {label}: {first_line(entry.error, _LINE)}{code}"
+    if entry.undone:
+        yield f"  undone: {first_line(entry.undone, _LINE)}"
+    if entry.back_to:
+        yield f"  back to {first_line(entry.back_to)}, which runs again"
     if entry.error_lasts:
         yield "  not retried automatically: it would have failed again"
     for gate in entry.gates:

@@ -76,6 +76,8 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
             return _answered(event)
         case Change.TAKEN_UP:
             return f"{stamp(now)} {event.id} is retried"
+        case Change.UNDONE:
+            return f"{stamp(now)} {event.id} undone: {first_line(entry.undone, _LINE)}"
         case Change.RETURNED if entry.recovered:
             return f"{stamp(entry.latest)} {event.id} {RECOVERED}"
         case Change.DONE | Change.FAILED | Change.SKIPPED:

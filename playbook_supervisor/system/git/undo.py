@@ -13,7 +13,12 @@ from playbook_supervisor.errors import GitError
 from playbook_supervisor.system.git import checkout, tree
 from playbook_supervisor.system.git.checkout import NOW, Checkout, Pinned
 from playbook_supervisor.system.git.git_plumbing import Plumbing
-from playbook_supervisor.system.git.git_process import commit_of, commits_between, is_ancestor
+from playbook_supervisor.system.git.git_process import (
+    SESSIONS,
+    commit_of,
+    commits_between,
+    is_ancestor,
+)
 from playbook_supervisor.system.git.tree_git import TreeGit
 
 REFERENCES = "refs/playbook/undone"
@@ -49,24 +54,25 @@ def undo(root: Path, before: str, head: str, name: str, pinned: Pinned = NOW) ->
     tree.require(root, before, head)
     git, ours = Plumbing(here.git_dir, root), TreeGit.of(here, pinned.rules)
     commits = _commits(git, here, head)
-    now = tree.tree_id(root, pinned)
-    changed = [file.path for file in tree.changes(root, now, before).files]
-    reference = f"{REFERENCES}/{name}"
-    kept = bool(commit_of(root, reference))
-    if not (changed or commits):
-        return Undone(kept=reference if kept else "")  # by a process that did not end
-    if not kept:
-        _keep(git, ours, here, now, reference)
+    now, reference = tree.tree_id(root, pinned), f"{REFERENCES}/{name}"
+    stood = commit_of(root, reference)  # by a process that did not end
+    if not stood:
+        if now == before and not commits:
+            return Undone()
+        stood = _keep(git, ours, here, now, reference)
     with ours.index("undone") as index:
         ours.ask("read-tree", now, index=index)
         ours.run(("update-index", "-q", "--refresh"), index=index)
         ours.ask("read-tree", "-m", "-u", now, before, index=index)
-    committed: list[str] = []
     if commits:
-        committed = git.ask("diff", "--name-only", "-z", head, here.head).split("\0")
         git.ask("update-ref", "-m", f"playbook: undo {name}", "HEAD", head, here.head)
-    _unstage(git, {*changed, *committed} - {""})
-    return Undone(len(changed), len(commits), reference)
+    was, _, tip = git.ask("rev-parse", f"{stood}^{{tree}}", f"{stood}^@").strip().partition("\n")
+    paths = {file.path for file in tree.changes(root, was, before).files}
+    since = (f"{head}..{tip}", "--", SESSIONS) if tip and head else ()
+    committed = git.ask("diff", "--name-only", "-z", since[0]).split("\0") if since else []
+    _unstage(git, paths.union(committed) - {""})
+    number = int(git.ask("rev-list", "--count", *since)) if since else 0
+    return Undone(len(paths), number, reference)
 
 
 def _commits(git: Plumbing, here: Checkout, head: str) -> list[str]:
@@ -86,8 +92,8 @@ def _commits(git: Plumbing, here: Checkout, head: str) -> list[str]:
     return commits
 
 
-def _keep(git: Plumbing, ours: TreeGit, here: Checkout, now: str, reference: str) -> None:
-    """Keep the tree of now as a commit after the last one, with its files in the repository."""
+def _keep(git: Plumbing, ours: TreeGit, here: Checkout, now: str, reference: str) -> str:
+    """Keep the tree of now, with its files, as a commit after the last one, whose id this is."""
     folder = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(ours.objects)}
     known = (f"^{here.head}",) if here.head else ()
     names = git.ask("rev-list", "--objects", "--no-object-names", now, *known, env=folder)
@@ -97,6 +103,7 @@ def _keep(git: Plumbing, ours: TreeGit, here: Checkout, now: str, reference: str
     parents = ("-p", here.head) if here.head else ()
     commit = git.ask("commit-tree", now, *parents, "-m", "What an undone step left").strip()
     git.ask("update-ref", reference, commit, "0" * len(commit))
+    return commit
 
 
 def _unstage(git: Plumbing, paths: set[str]) -> None:
