@@ -88,6 +88,7 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
             "`witnesses`: accept the change of the tests, and check again"
         ),
         "skip": "do not run the step; continue with the next",
+        "back": "`back to STEP`: run that earlier step again, with what was found and your words",
         "abort": "end the session",
         "allow": "let the agent do it this once",
         "always": "let the agent do it, and all that the shown rule allows, in this session",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from playbook_supervisor.kernel import answers, requests
 from playbook_supervisor.kernel.directives import Answered, Ask, Asked, Attempt, Run
-from playbook_supervisor.kernel.model import Step, base_of
+from playbook_supervisor.kernel.model import Playbook, Step, base_of
 from playbook_supervisor.kernel.state import (
     ABORTED,
     SENT_BACK,
@@ -73,6 +73,8 @@ ASKED = frozenset({G.PERMISSION, G.QUESTION})
 PASSED_ALONE = PLANNED - {G.APPROVAL}
 """The gates that autonomous mode passes by itself; an approval needs a person."""
 
+_JUDGES = frozenset({G.VERDICT_FAIL, G.POSTCONDITION_FAIL, G.PRECONDITION_FAIL})
+"""The reasons of gates that may be about the work of an earlier step."""
 _OF_LOOP = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.TOOLS})
 """The gates that are asked once for all items of a loop."""
 
@@ -139,7 +141,7 @@ def open_during(state: State, step: Step, asked: Asked, at: int) -> Event:
 
 def ask(state: State, attempt: Attempt, gate: Gate, meanwhile: Run | None = None) -> Ask:
     """The directive for an open gate; `meanwhile` other attempts run."""
-    back = state.playbook.back_from(attempt.step.id)
+    back = back_from(state.playbook, attempt.step.id, gate.reason)
     if times_sent_back(state, attempt.step) >= MOST_BACK:
         back = ()
     choices = offered(gate.reason, gate.place, gate.request, back=back)
@@ -159,6 +161,11 @@ def offered(
     return choices
 
 
+def back_from(playbook: Playbook, step_id: str, reason: GateReason) -> tuple[str, ...]:
+    """The earlier steps to which this gate can send back, the one that it offers first."""
+    return playbook.back_from(step_id, judged=reason in _JUDGES)
+
+
 def times_sent_back(state: State, step: Step) -> int:
     """How often the step, or an item of its loop, has sent back to an earlier one."""
     return sum(base_of(entry.step_id) == base_of(step.id) for entry in state.past.sent_back)
@@ -172,7 +179,7 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     gate = replace(gate, by=answered.by, via=answered.via, role=answered.role)
     again = checks_again(gate)
     if resolution is Resolution.BACK:
-        back = state.playbook.back_from(step.id)
+        back = back_from(state.playbook, step.id, gate.reason)
         entry = replace(entry, back_to=answers.target_of(text) or back[0])
     if resolution is Resolution.ACCEPT and not again:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))

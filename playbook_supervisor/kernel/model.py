@@ -271,14 +271,14 @@ class Playbook(Record, slots=False):
     def phase_of(self) -> dict[str, int]:
         return {step.id: index for index, phase in enumerate(self.phases) for step in phase}
 
-    def back_from(self, step_id: str) -> tuple[str, ...]:
+    def back_from(self, step_id: str, *, judged: bool) -> tuple[str, ...]:
         """The earlier steps to which a gate of this step can send back, the one that it offers
-        first: that of its `on_fail` or of the nearest one before it, else the nearest step whose
-        work an agent does. Empty if there is none."""
+        first: that of its `on_fail` or of the nearest one before it; where work was `judged`, else
+        the nearest step whose work an agent does. Empty if there is none."""
         here = self._by_id[base_of(step_id)]
         earlier = [step for step in self.steps if self.phase_of[step.id] < self.phase_of[here.id]]
         named = [step.on_fail.back_to for step in (*earlier, here) if step.on_fail]
-        worked = [step.id for step in earlier if step.needs_agent or step.has_child]
+        worked = [step.id for step in earlier if judged and (step.needs_agent or step.has_child)]
         if not (offered := (named or worked)[-1:]):
             return ()
         others = (step.id for step in reversed(earlier) if step.id != offered[0])

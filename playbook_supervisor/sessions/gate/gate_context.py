@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.sanitize import last_words, one_line
+from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook, base_of
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
@@ -133,7 +134,7 @@ def context_of(
     return GateContext(
         entry,
         gate,
-        playbook.back_from(entry.step_id),
+        gates.back_from(playbook, entry.step_id, gate.reason),
         people=policy.answerers(entry.step_id, gate.reason),
         preview=(
             *_preview(store, manifest, playbook, entry, gate, history),
