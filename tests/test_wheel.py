@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -129,6 +130,57 @@ def test_what_is_installed_runs_without_the_checkout(wheel: Path, tmp_path: Path
     assert finished(python, "-c", where, cwd=tmp_path, env=borrowed).startswith(str(fresh))
     said = finished(fresh / "bin/playbook", "--version", cwd=tmp_path, env=borrowed)
     assert wheel.name.split("-")[1] in said
+
+
+ADVICE = "from playbook_supervisor.system.installation import command_for as c; print(c('fleet'))"
+
+
+def advised(env: Path, folder: Path) -> str:
+    """What this environment's program says about a missing extra, without the paths of the test."""
+    said = finished(env / "bin/python", "-c", ADVICE, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+    return said.strip().replace(str(env / "bin/python"), "PYTHON")
+
+
+def test_a_missing_extra_is_installed_as_the_program_was(wheel: Path, tmp_path: Path) -> None:
+    fresh = tmp_path / "venv"
+    pip = (sys.executable, "-m", "pip", "--python", fresh / "bin/python", "install", "--quiet")
+    venv.create(fresh, with_pip=False)
+
+    finished(*pip, "--no-deps", "--no-index", f"--find-links={wheel.parent}", "playbook-supervisor")
+    assert advised(fresh, tmp_path) == "PYTHON -m pip install 'playbook-supervisor[fleet]'"
+    (fresh / "pipx_metadata.json").write_text("{}")
+    assert advised(fresh, tmp_path) == "pipx install --force 'playbook-supervisor[fleet]'"
+    (fresh / "uv-receipt.toml").write_text("[tool]\n")
+    assert advised(fresh, tmp_path) == "uv tool install 'playbook-supervisor[fleet]'"
+
+    finished(*pip, "--no-deps", "--no-index", "--force-reinstall", wheel)
+    named = f"'playbook-supervisor[fleet] @ file://{wheel}'"
+    assert advised(fresh, tmp_path) == f"uv tool install {named}"
+    (record,) = fresh.glob("lib/*/site-packages/*.dist-info/direct_url.json")
+    origin = {"url": "https://forge.example/us/it", "vcs_info": {"vcs": "git", "commit_id": "0123"}}
+    record.write_text(json.dumps(origin))
+    named = "'playbook-supervisor[fleet] @ git+https://forge.example/us/it@0123'"
+    assert advised(fresh, tmp_path) == f"uv tool install {named}"
+
+
+def test_a_missing_extra_of_a_checkout_comes_from_the_checkout(
+    source: Path, tmp_path: Path
+) -> None:
+    fresh, checkout = tmp_path / "venv", tmp_path / "our checkout"
+    shutil.copytree(source, checkout)
+    venv.create(fresh, with_pip=False)
+    pip = (sys.executable, "-m", "pip", "--python", fresh / "bin/python", "install", "--quiet")
+    env = {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"}
+    finished(*pip, "--no-deps", "--no-build-isolation", checkout, env=env)
+    named = f"'{checkout}[fleet]'"
+    assert advised(fresh, tmp_path) == f"PYTHON -m pip install {named}"
+    (record,) = fresh.glob("lib/*/site-packages/*.dist-info/direct_url.json")
+    record.write_text(json.dumps({"url": checkout.as_uri(), "dir_info": {"editable": True}}))
+    assert advised(fresh, tmp_path) == f"PYTHON -m pip install --editable {named}"
+    if uv := shutil.which("uv"):
+        more = ("--no-deps", "--no-build-isolation", "--offline", "--reinstall", "--quiet")
+        finished(uv, "pip", "install", "--python", fresh, *more, checkout, env=os.environ | env)
+        assert advised(fresh, tmp_path) == f"uv pip install --python PYTHON {named}"
 
 
 def test_a_source_tree_that_was_never_built_judges_playbooks_the_same(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
 from playbook_supervisor.drivers.claude_code.marker import MARKER
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE
+from playbook_supervisor.system.installation import command_for
 
 PLAYBOOK = f"""\
 case $1 in
@@ -433,7 +434,7 @@ class TestNotify:
         assert found is not None
         assert found.state == "wrong"
         assert "apprise, which sends to them, is not installed" in found.found
-        assert found.cure == "Install it: pip install 'playbook-supervisor[notify]'."
+        assert found.cure == f"Install it: {command_for('notify')}"
 
 
 class TestChecks:
