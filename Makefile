@@ -14,7 +14,7 @@ help:
 	@echo 'make test-long  the long families: the real client, the whole walk, kills, a browser'
 	@echo 'make coverage   the tests again, measured; keeps the figures, which are to be committed'
 	@echo 'make test-all   both, the first measured, with all examples of the property tests'
-	@echo 'make lint       style, types and the directions of imports'
+	@echo 'make lint       style, types, the directions of imports, and workflows'
 	@echo 'make format     apply the formatter and the automatic fixes'
 	@echo 'make recording  make the animation and the pictures of the documents again'
 	@echo 'make bench      run the benchmarks; docs/performance.md explains the figures'
@@ -55,6 +55,8 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy playbook_supervisor tools tests hatch_build.py
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml docs/examples/*.yml
+	$(BIN)/zizmor --offline --quiet --no-progress .github/workflows
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix-only .
