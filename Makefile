@@ -53,10 +53,11 @@ test-all:
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy playbook_supervisor tools tests hatch_build.py
+	$(BIN)/mypy playbook_supervisor action tools tests hatch_build.py
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml docs/examples/*.yml
-	$(BIN)/zizmor --offline --quiet --no-progress .github/workflows
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(BIN)/zizmor --offline --quiet --no-progress action.yml .github/workflows docs/examples/*.yml
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix-only .
