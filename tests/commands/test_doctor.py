@@ -351,22 +351,23 @@ class TestWalkingAway:
 
 
 class TestHeadless:
-    """Without a terminal, the client denies what no rule allows."""
+    """Without a terminal, a person is asked about what no rule allows."""
 
     def test_no_program_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="auto")
         headless = clinic.findings()["headless"]
         assert headless.state == "advice"
-        assert headless.found.endswith("every shell command of a worker is denied")
+        assert headless.found.endswith("every shell command of a worker asks you at a gate")
         shown = headless.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
         assert clinic.findings()["headless"].state == "fine"
 
     def test_nothing_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings()
-        planning = "agents: {claude: {permission_mode: plan}}\n"
+        planning = "permissions: fail\nagents: {claude: {permission_mode: plan}}\n"
         clinic.project.write(".playbooks/config.yaml", planning)
-        assert "every edit and every shell command" in clinic.findings()["headless"].found
+        found = clinic.findings()["headless"].found
+        assert found.endswith("every edit and every shell command of a worker is denied")
 
     def test_another_agent_works(self, clinic: Clinic) -> None:
         mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
