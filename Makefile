@@ -59,7 +59,8 @@ lint: .venv/installed-dev
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml docs/examples/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
-	$(BIN)/zizmor --offline --quiet --no-progress action.yml .github/workflows docs/examples/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/zizmor --offline --quiet --no-progress action.yml .github docs/examples/*.yml
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix-only .
