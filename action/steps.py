@@ -107,9 +107,10 @@ def tell() -> int:
     comments = bool(number) or COMMENT_WORKFLOW.is_file()
     said = SAID.read_text("utf-8") if SAID.exists() else _ending(code, comments=comments)
     _add("GITHUB_STEP_SUMMARY", said)
-    if comments and _comment(number, said) and number:
-        return 1  # without a number, the branch may have no pull request yet
-    return 0 if code in ("", WAITS) else int(code)
+    unsaid = comments and _comment(number, said)
+    if code in ("", "0", WAITS):
+        return int(bool(unsaid and number))  # without a number, there may be no pull request yet
+    return int(code)
 
 
 def _ending(code: str, *, comments: bool) -> str:

@@ -57,6 +57,17 @@ def test_a_run_that_is_killed_is_kept_and_reported(forge: Forge) -> None:
     assert done.summary == f"The run failed. Its log says why: {log}\n"
 
 
+def test_a_comment_that_cannot_be_written_fails_a_run_that_waits_and_hides_no_status(
+    forge: Forge,
+) -> None:
+    (forge.tools / "gh").write_text("#!/bin/sh\nexit 9\n")
+    broken = forge.act(command="run", playbook="no-such", **{"pull-request": "7"})
+    assert (broken.ok, broken.outputs) == (False, {"code": "1"})
+    waiting = forge.act(command="run", playbook="auto-feature", args="013", **{"pull-request": "7"})
+    assert (waiting.ok, waiting.outputs, waiting.ran[-1]) == (False, {"code": "4"}, "Tell")
+    assert "## A playbook waits for you" in waiting.summary
+
+
 def test_each_line_is_a_value_of_the_playbook(forge: Forge) -> None:
     done = forge.act(command="run", playbook="auto-feature", args="013\nno-such-arg=1")
     assert (done.ok, done.outputs) == (False, {"code": "1"})
