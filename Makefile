@@ -5,7 +5,7 @@ BIN := .venv/bin
 # An installation makes the validator of playbooks out of these: docs/decisions/0266.
 VALIDATOR := hatch_build.py playbook_supervisor/project/schemas/written/playbook.json
 
-.PHONY: help test test-core test-long test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak clean
+.PHONY: help test test-core test-long test-all coverage lint format demo recording bench fuzz fleet-chaos fleet-soak site clean
 
 help:
 	@echo 'make demo       watch the main job run in a scratch repository'
@@ -14,11 +14,12 @@ help:
 	@echo 'make test-long  the long families: the real client, the whole walk, kills, a browser'
 	@echo 'make coverage   the tests again, measured; keeps the figures, which are to be committed'
 	@echo 'make test-all   both, the first measured, with all examples of the property tests'
-	@echo 'make lint       style, types and the directions of imports'
+	@echo 'make lint       style, types, the directions of imports, and workflows'
 	@echo 'make format     apply the formatter and the automatic fixes'
 	@echo 'make recording  make the animation and the pictures of the documents again'
 	@echo 'make bench      run the benchmarks; docs/performance.md explains the figures'
 	@echo 'make fuzz       whole families, new counterexamples and 1,000 kills, for many minutes'
+	@echo 'make site       make pages of the documents, in site/'
 	@echo 'make fleet-chaos  a fleet whose machines, database and remotes fail, for ten minutes'
 	@echo 'make fleet-soak   the same with 500 sessions, for an hour'
 	@echo 'make clean      remove .venv and everything generated'
@@ -53,12 +54,22 @@ test-all:
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy playbook_supervisor tools tests hatch_build.py
+	$(BIN)/mypy playbook_supervisor action tools tests hatch_build.py
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml docs/examples/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/zizmor --offline --quiet --no-progress action.yml .github docs/examples/*.yml
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+# REPOSITORY_URL is where links to the code lead.
+site: export NO_MKDOCS_2_WARNING := 1
+site: .venv/mkdocs
+	$</bin/mkdocs build --strict --quiet
 
 demo: .venv/installed
 	$(BIN)/playbook demo
@@ -91,7 +102,7 @@ fleet-soak:
 	$(MAKE) fleet-chaos FLEET_MINUTES=60 FLEET_SESSIONS=500
 
 clean:
-	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist site
 
 # A name on PATH may be a version manager's shim for a Python that is not installed, and a
 # distribution's Python may lack ensurepip. So each candidate is run, and prints its real path.
@@ -123,6 +134,12 @@ clean:
 	  $@/bin/python -m pip install --quiet --disable-pip-version-check 'specify-cli==1.2.3'; \
 	then touch $@; \
 	else rm -rf $@; echo 'spec-kit could not be installed: its tests will be skipped.' >&2; fi
+
+# mkdocs has an environment of its own: nothing that we ship or test needs it.
+.venv/mkdocs: .venv/bin/python Makefile
+	@rm -rf $@
+	@$(BIN)/python -m venv $@ && \
+	  $@/bin/python -m pip install --quiet --disable-pip-version-check 'mkdocs-material>=9.6,<10' && touch $@
 
 # A newer Claude Code than the pinned one, with which a few scenarios run, too. Its version is in `TESTED`
 # of agents/claude.py. Where it cannot be downloaded, they are skipped.

@@ -1,6 +1,7 @@
-"""Makes `playbook_supervisor/project/schemas/playbook_validator.py` when the package is built.
+"""What is added when the package is built: the validator of playbooks, and what an index shows.
 
-The validator only says yes or no, seventeen times faster than jsonschema, and needs no library.
+The validator, `playbook_supervisor/project/schemas/playbook_validator.py`, only says yes or no,
+seventeen times faster than jsonschema, and needs no library.
 fastjsonschema silently ignores what is newer than draft-07: keep the schema there.
 
     python hatch_build.py            # makes it without a build
@@ -10,11 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import fastjsonschema
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SCHEMA = (
     Path(__file__).resolve().parent / "playbook_supervisor/project/schemas/written/playbook.json"
@@ -56,6 +59,30 @@ class ValidatorHook(BuildHookInterface[Any]):
     def initialize(self, *_: Any) -> None:
         """Called by hatchling."""
         write()
+
+
+class ProjectHook(MetadataHookInterface):
+    """Adds the README, and the addresses of the repository whose workflow builds the package."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Called by hatchling."""
+        readme = Path(self.root, "README.md").read_text("utf-8")
+        if repository := os.environ.get("GITHUB_REPOSITORY"):
+            home = f"{os.environ['GITHUB_SERVER_URL']}/{repository}"
+            readme = with_addresses(readme, home, os.environ["GITHUB_REF_NAME"])
+            metadata["urls"] = {
+                "Homepage": home,
+                "Documentation": f"{home}/blob/main/docs/README.md",
+                "Changelog": f"{home}/blob/main/CHANGELOG.md",
+                "Issues": f"{home}/issues",
+            }
+        metadata["readme"] = {"content-type": "text/markdown", "text": readme}
+
+
+def with_addresses(text: str, home: str, reference: str) -> str:
+    """The text whose relative links and pictures lead to the files of a reference."""
+    text = re.sub(r"(!\[[^]]*\]\(|<img src=\")(?!https?:)", rf"\1{home}/raw/{reference}/", text)
+    return re.sub(r"(?<!!)(\[[^]]*\]\()(?!https?:|#)", rf"\1{home}/blob/{reference}/", text)
 
 
 def write() -> None:

@@ -185,7 +185,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
     "PB-STATE-CHANGED": "Look at the gate as it is now, and answer again.",
-    "PB-STATE-NO-EXTRA": "Install the package with the extra that the message names.",
+    "PB-STATE-NO-EXTRA": "Install the extra with the command that the message names.",
     "PB-STATE-NO-LOG": "`playbook show` lists the attempts; logs are kept where they ran.",
     "PB-STATE-OLDER": (
         "Merge that branch or switch to it; `playbook repair {session} --take` takes this copy."
@@ -286,7 +286,7 @@ _GUIDANCE: dict[str, str] = {
     # the fleet
     "PB-FLEET-DATABASE": "Start the database, or correct PLAYBOOK_FLEET; `playbook fleet doctor`.",
     "PB-FLEET-NOT-UP": "Run `playbook fleet up`; for an older schema `playbook fleet migrate`.",
-    "PB-FLEET-NEWER": "Upgrade playbook: `uv tool upgrade 'playbook-supervisor[fleet]'`.",
+    "PB-FLEET-NEWER": "Upgrade playbook here, for example `uv tool upgrade playbook-supervisor`.",
     "PB-FLEET-TAKEN": "Submit it again: it gets another id.",
     "PB-FLEET-ANSWERED": "`playbook fleet status` shows what waits now.",
     "PB-FLEET-OVERTAKEN": "Nothing to do: another worker continues the session.",

@@ -66,7 +66,7 @@ def comment(
     run_attempt: str = "1",
 ) -> Run:
     """Write a comment, and run the workflow that the forge starts then."""
-    issue: dict[str, Any] = {"number": 7}
+    issue: dict[str, Any] = {"number": 7, "title": "`touch stolen` $(touch stolen)"}
     if not on_issue:
         issue["pull_request"] = {"url": f"https://api.forge.example/repos/{REPOSITORY}/pulls/7"}
     said = {"body": body, "user": by, "author_association": association}
@@ -90,7 +90,7 @@ def gates(forge: Forge) -> list[dict[str, Any]]:
 def test_only_a_new_comment_starts_it_and_its_words_are_never_shell_text() -> None:
     read = workflow(COMMENTS)
     assert read["on"] == {"issue_comment": {"types": ["created"]}}
-    assert len(scripts(COMMENTS)) == 2
+    assert len(scripts(COMMENTS)) == 8
     assert not [script for script in scripts(COMMENTS) if "${{" in script]
 
 
@@ -127,7 +127,7 @@ def test_the_next_question_follows_and_a_comment_about_the_last_one_is_refused(
 
     before = forge.git("rev-parse", FEATURE)
     late = comment(forge, "/playbook qa-plan#1?1 skip", BOB)
-    assert (late.ok, late.ran) == (False, ["Read", "Install", "Answer", "Tell"])
+    assert (late.ok, late.ran[-2:]) == (False, ["Answer", "Tell"])
     refusal = "the gate qa-plan#1?1 is not open; the open one is qa-run#1?1"
     assert f"    error: {refusal}" in forge.comments[-1]
     assert forge.git("rev-parse", FEATURE) == before
@@ -208,14 +208,14 @@ def test_what_cannot_be_carried_out_is_refused_before_anything_is_checked_out(
 ) -> None:
     forge.pull_request(**pull_request)
     done = comment(forge, f"/playbook {body}")
-    assert (done.ok, done.ran) == (False, ["Read", "Refuse"])
+    assert (done.ok, done.ran) == (False, ["Read"])
     assert reply in forge.comments[0]
 
 
 def test_a_forge_that_does_not_answer_is_no_permission(forge: Forge) -> None:
     (forge.tools / "pull.json").unlink()
     done = comment(forge, "/playbook continue")
-    assert (done.ok, done.ran) == (False, ["Read", "Refuse"])
+    assert (done.ok, done.ran) == (False, ["Read"])
     assert "https://forge.example/us/project/actions/runs/17" in forge.comments[0]
 
 
@@ -247,8 +247,8 @@ def test_hostile_comments_change_nothing_and_are_shown_literally(forge: Forge) -
 
 def test_the_longest_comments_are_answers_or_are_refused(forge: Forge) -> None:
     begin(forge)
-    huge = comment(forge, f"/playbook continue: {'😀' * 60_000}")  # too many bytes for a process
-    assert (huge.ok, huge.ran) == (False, ["Read", "Refuse"])
+    huge = comment(forge, f"/playbook continue: {'😀' * 60_000}")
+    assert (huge.ok, huge.ran) == (False, ["Read"])
     long = comment(forge, f"/playbook continue: {'x' * 60_000}")
     assert long.ok, long.said
     assert gates(forge)[0]["resolution"] == "continue"

@@ -52,7 +52,8 @@ WRITTEN = [
     ),
 ]
 """Carried out from top to bottom."""
-LINKED = sorted({*WRITTEN, REPOSITORY / "CHANGELOG.md", *(REPOSITORY / "docs").rglob("*.md")})
+TOP = (REPOSITORY / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))
+LINKED = sorted({*WRITTEN, *TOP, *(REPOSITORY / "docs").rglob("*.md")})
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
@@ -194,11 +195,11 @@ def test_every_subcommand_is_documented(project: Project) -> None:
         assert f"playbook {command}" in reference
 
 
-def test_every_target_that_the_readme_names_can_be_made() -> None:
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_every_target_that_is_named_can_be_made(document: str) -> None:
     makefile = (REPOSITORY / "Makefile").read_text("utf-8")
-    targets = re.findall(
-        r"^make (\w+)", (REPOSITORY / "README.md").read_text("utf-8"), re.MULTILINE
-    )
+    text = (REPOSITORY / document).read_text("utf-8")
+    targets = re.findall(r"^make (\w+)", text, re.MULTILINE)
     assert targets
     for target in targets:
         assert f"\n{target}:" in makefile

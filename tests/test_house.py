@@ -20,7 +20,17 @@ PACKAGE = REPOSITORY / "playbook_supervisor"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "schemas")
 WRITTEN = sorted(
     path
-    for place in ("playbook_supervisor", "templates", "tests", "tools", "benchmarks", "docs", ".ci")
+    for place in (
+        "playbook_supervisor",
+        "templates",
+        "tests",
+        "tools",
+        "benchmarks",
+        "docs",
+        ".ci",
+        ".github",
+        "action",
+    )
     for path in (REPOSITORY / place).rglob("*")
     if path.is_file() and path.suffix not in {".pyc", ".png", ".gif"} and "cache" not in str(path)
 ) + [path for path in REPOSITORY.iterdir() if path.suffix in {".md", ".toml"}]

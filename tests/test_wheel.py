@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,11 @@ INGREDIENTS = (
     "playbook_supervisor",
     "templates",
 )
+FORGE = {
+    "GITHUB_SERVER_URL": "https://forge.example",
+    "GITHUB_REPOSITORY": "us/playbook",
+    "GITHUB_REF_NAME": "v1",
+}
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "playbook_validator.py")
 
 
@@ -53,7 +59,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built as a release is: the sdist first, and the wheel out of the sdist alone."""
     dist = tmp_path_factory.mktemp("dist")
-    finished(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, source)
+    argv = (sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, source)
+    finished(*argv, env=os.environ | FORGE)
     assert len(list(dist.glob("*.tar.gz"))) == 1
     (built,) = dist.glob("*.whl")
     return built
@@ -73,6 +80,21 @@ def test_every_template_is_in_the_wheel_byte_for_byte(source: Path, contents: Pa
     assert relative_files(shipped) == relative_files(templates)
     for name in relative_files(templates):
         assert (shipped / name).read_bytes() == (templates / name).read_bytes(), name
+
+
+def test_the_package_names_the_repository_whose_workflow_built_it(contents: Path) -> None:
+    (metadata,) = contents.glob("*.dist-info/METADATA")
+    addresses = re.findall(r"^Project-URL: (.+)$", metadata.read_text("utf-8"), re.MULTILINE)
+    assert "Homepage, https://forge.example/us/playbook" in addresses
+    assert len(addresses) == 4
+
+
+def test_the_readme_of_the_package_leads_to_the_files_of_its_release(contents: Path) -> None:
+    (metadata,) = contents.glob("*.dist-info/METADATA")
+    readme = metadata.read_text("utf-8")
+    assert "(https://forge.example/us/playbook/blob/v1/docs/README.md)" in readme
+    assert "(https://forge.example/us/playbook/raw/v1/docs/demo.svg)" in readme
+    assert not re.findall(r"(?:\]\(|src=\")(?!https://)(.*?)[)\"]", readme)
 
 
 def test_executable_files_stay_executable(source: Path, wheel: Path) -> None:
@@ -98,9 +120,17 @@ def test_every_file_of_the_package_is_in_the_wheel(source: Path, contents: Path)
 def test_a_wheel_built_straight_from_the_checkout_is_the_same(
     source: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    finished(
-        sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source
+    argv = (
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        tmp_path,
+        source,
     )
+    finished(*argv, env=os.environ | FORGE)
     (straight,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(straight) as here, zipfile.ZipFile(wheel) as there:
         assert {(i.filename, i.CRC) for i in here.infolist()} == {
@@ -121,6 +151,15 @@ def installed(*wheels: Path, into: Path) -> dict[str, str]:
     return {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"}
 
 
+ADVICE = "from playbook_supervisor.system.installation import command_for as c; print(c('fleet'))"
+
+
+def advised(env: Path, folder: Path) -> str:
+    """What this environment's program says about a missing extra, without the paths of the test."""
+    said = finished(env / "bin/python", "-c", ADVICE, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+    return said.strip().replace(str(env / "bin/python"), "PYTHON")
+
+
 def test_what_is_installed_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "venv"
     python = fresh / "bin/python"
@@ -129,6 +168,25 @@ def test_what_is_installed_runs_without_the_checkout(wheel: Path, tmp_path: Path
     assert finished(python, "-c", where, cwd=tmp_path, env=borrowed).startswith(str(fresh))
     said = finished(fresh / "bin/playbook", "--version", cwd=tmp_path, env=borrowed)
     assert wheel.name.split("-")[1] in said
+    named = f"'playbook-supervisor[fleet] @ file://{wheel}'"
+    assert advised(fresh, tmp_path) == f"PYTHON -m pip install {named}"
+    home = borrowed | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    shown = finished(fresh / "bin/playbook-supervisor", "demo", cwd=tmp_path, env=home)
+    assert re.search(r"^\w+ Record session \S+: completed$", shown, re.MULTILINE)
+
+
+def test_a_missing_extra_of_a_checkout_comes_from_the_checkout(
+    source: Path, tmp_path: Path
+) -> None:
+    uv = shutil.which("uv")
+    if uv is None:
+        pytest.skip("uv is not installed")
+    fresh = tmp_path / "venv"
+    venv.create(fresh, with_pip=False)
+    env = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
+    how = ("--quiet", "--offline", "--no-deps", "--no-build-isolation", "--python", fresh)
+    finished(uv, "pip", "install", *how, source, env=env)
+    assert advised(fresh, tmp_path) == f"uv pip install --python PYTHON '{source}[fleet]'"
 
 
 def test_a_source_tree_that_was_never_built_judges_playbooks_the_same(tmp_path: Path) -> None:

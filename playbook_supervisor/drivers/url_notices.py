@@ -20,9 +20,9 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.expressions.references import handle, interpolate, names
 from playbook_supervisor.project.settings.config import FILE, Config
 from playbook_supervisor.project.settings.secrets import known, value_of
+from playbook_supervisor.system.installation import command_for
 from playbook_supervisor.system.process.processes import run
 
-INSTALL = "pip install 'playbook-supervisor[notify]'"
 SENDER = (sys.executable, "-P", "-m", "playbook_supervisor.drivers.apprise_process")
 _REPORT = r"(\d+) (sent|failed|unknown|\d{3})"
 _LOOKING = 30.0  # seconds to look at schemes
@@ -34,7 +34,7 @@ def send_to_urls(config: Config, title: str, body: str, root: Path, deadline: fl
     It may take `deadline` seconds once the secrets are there. Interrupted as `processes.run`.
     """
     if not installed():
-        return f"the notification failed: apprise is not installed (`{INSTALL}`)"
+        return f"the notification failed: apprise is not installed (`{command_for('notify')}`)"
     urls, problems = _with_secrets(config, root)
     labels = _labels(config.notify)
     if urls:
@@ -53,7 +53,7 @@ def examined(config: Config, root: Path) -> tuple[Literal["fine", "wrong"], str,
     """True if notices could be sent, without sending any: the state, what was found, the cure."""
     if not installed():
         found = "`notify` has URLs, and apprise, which sends to them, is not installed"
-        return "wrong", found, f"Install it: {INSTALL}."
+        return "wrong", found, f"Install it: {command_for('notify')}"
     named = [handle(name) for url in config.notify for name in names(url)]
     if missing := [each for each in named if not known(each, config)]:
         found = f"`notify` names the secret {missing[0]}, which is not there"

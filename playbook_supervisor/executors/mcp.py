@@ -22,11 +22,7 @@ from playbook_supervisor.project.expressions.references import is_known
 from playbook_supervisor.project.settings.bounds import admit_tool
 from playbook_supervisor.project.settings.secrets import SHORTEST
 from playbook_supervisor.system.disk.files import contained, read_bytes
-
-_INSTALL = (
-    "Install it: `uv tool install 'playbook-supervisor[mcp]'`, or with pip, into the environment "
-    "of playbook."
-)
+from playbook_supervisor.system.installation import command_for
 
 
 class McpExecutor:
@@ -69,9 +65,8 @@ class McpExecutor:
             from playbook_supervisor.executors.mcp_call import Call  # it needs the extra
         except ImportError as error:
             message = "an `mcp` step needs the MCP SDK, version 2, which is not installed"
-            return failed(
-                "PB-STEP-PROGRAM", message, guidance=_INSTALL, cause=str(error), lasts=True
-            )
+            cure = f"Install it: `{command_for('mcp')}`."
+            return failed("PB-STEP-PROGRAM", message, guidance=cure, cause=str(error), lasts=True)
         call = Call(launch.name, launch.argv, launch.env, tool, task, context)
         return call.outcome()
 

@@ -24,13 +24,10 @@ from playbook_supervisor.project.settings import config
 from playbook_supervisor.system.process import ancestry
 
 if TYPE_CHECKING:
-    import segno
-
     from playbook_supervisor.inbox.web.access import Access
     from playbook_supervisor.inbox.web.server import Listen
 
 PORT = 7433
-_EXTRA = "pip install 'playbook-supervisor[inbox]'"
 
 
 def _of_places(command: options.Command) -> options.Command:
@@ -94,10 +91,8 @@ def inbox(
     """
     if ctx.invoked_subcommand is not None:
         return None
-    try:
-        from playbook_supervisor.inbox.web import server  # optional packages
-    except ImportError as error:
-        raise _missing(error) from error
+    from playbook_supervisor.inbox.web import server  # slow to import
+
     files = (Path(tls[0]), Path(tls[1])) if tls else None
     wanted = server.Listen(bind, port, _origin(url), files, behind_proxy)
     return _serve(wanted, shown)
@@ -185,7 +180,7 @@ inbox.add_command(listing, "list")
 
 
 def _serve(wanted: Listen, shown: Mapping[str, bool | None]) -> int:
-    # optional packages
+    # slow to import
     from playbook_supervisor.inbox.web import server
     from playbook_supervisor.inbox.web.app import InboxApp
 
@@ -251,17 +246,14 @@ def _offer(access: Access) -> None:
 
 def _show_code(address: str) -> None:
     """The link as a code that a phone can read."""
-    try:
-        import segno  # optional
-    except ImportError as error:
-        raise _missing(error) from error
-    code: segno.QRCode = segno.make(address, micro=False)
-    code.terminal(sys.stdout, compact=True, border=2)
+    import segno  # slow to import
+
+    segno.make(address, micro=False).terminal(sys.stdout, compact=True, border=2)
 
 
 def _origin(url: str) -> str:
     """The address that was given, else the one in the settings of this repository."""
-    from playbook_supervisor.inbox.web.server import require_origin  # optional packages
+    from playbook_supervisor.inbox.web.server import require_origin  # slow to import
 
     if url:
         return require_origin(url)
@@ -286,12 +278,3 @@ def _require_terminal(what: str) -> None:
             f"only a human may {what}, and there is no terminal of a human here",
             guidance="Type it in a terminal of your own.",
         )
-
-
-def _missing(error: ImportError) -> StateError:
-    missing = (error.name or "one").partition(".")[0]
-    return StateError(
-        "PB-STATE-NO-EXTRA",
-        f"the inbox needs further packages: {missing} is missing",
-        guidance=f"Install them: {_EXTRA}",
-    )

@@ -19,6 +19,7 @@ from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
 from playbook_supervisor.drivers.claude_code.marker import MARKER
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE
+from playbook_supervisor.system.installation import command_for
 
 PLAYBOOK = f"""\
 case $1 in
@@ -350,22 +351,23 @@ class TestWalkingAway:
 
 
 class TestHeadless:
-    """Without a terminal, the client denies what no rule allows."""
+    """Without a terminal, a person is asked about what no rule allows."""
 
     def test_no_program_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="auto")
         headless = clinic.findings()["headless"]
         assert headless.state == "advice"
-        assert headless.found.endswith("every shell command of a worker is denied")
+        assert headless.found.endswith("every shell command of a worker asks you at a gate")
         shown = headless.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
         assert clinic.findings()["headless"].state == "fine"
 
     def test_nothing_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings()
-        planning = "agents: {claude: {permission_mode: plan}}\n"
+        planning = "permissions: fail\nagents: {claude: {permission_mode: plan}}\n"
         clinic.project.write(".playbooks/config.yaml", planning)
-        assert "every edit and every shell command" in clinic.findings()["headless"].found
+        found = clinic.findings()["headless"].found
+        assert found.endswith("every edit and every shell command of a worker is denied")
 
     def test_another_agent_works(self, clinic: Clinic) -> None:
         mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
@@ -433,7 +435,7 @@ class TestNotify:
         assert found is not None
         assert found.state == "wrong"
         assert "apprise, which sends to them, is not installed" in found.found
-        assert found.cure == "Install it: pip install 'playbook-supervisor[notify]'."
+        assert found.cure == f"Install it: {command_for('notify')}"
 
 
 class TestChecks:

@@ -25,6 +25,7 @@ from playbook_supervisor.drivers import notifications, url_notices
 from playbook_supervisor.drivers.notifications import Notice, deliver
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.installation import command_for
 
 pytestmark = pytest.mark.measured
 
@@ -166,8 +167,7 @@ def test_without_the_library_a_sentence_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     assert deliver(to(at(site, "good")), NOTICE, tmp_path) == (
-        "the notification failed: apprise is not installed (`pip install "
-        "'playbook-supervisor[notify]'`)"
+        f"the notification failed: apprise is not installed (`{command_for('notify')}`)"
     )
     assert site.requests == []
 

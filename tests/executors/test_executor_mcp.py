@@ -20,6 +20,7 @@ from playbook_supervisor.executors.protocol import Task
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.expressions.json_schemas import flaw, mismatch
 from playbook_supervisor.project.settings.config import Bounds, Config
+from playbook_supervisor.system.installation import command_for
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 MCP = McpExecutor()
@@ -181,7 +182,7 @@ class TestBeforeAnythingRuns:
         monkeypatch.delitem(sys.modules, "playbook_supervisor.executors.mcp_call", raising=False)
         error = bench.error(MCP, to("do"))
         assert error.code == "PB-STEP-PROGRAM"
-        assert "playbook-supervisor[mcp]" in error.guidance
+        assert error.guidance == f"Install it: `{command_for('mcp')}`."
         assert error.lasts
 
     def test_a_step_that_is_stopped_starts_nothing(self, handmade: Handmade) -> None:

@@ -31,6 +31,7 @@ from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.project.playbooks.schema import schema_text
 from playbook_supervisor.system.disk.files import locked
+from playbook_supervisor.system.installation import command_for
 
 SITE, API = "https://git.example/acme/site", "https://git.example/acme/api"
 IDS = [f"20260219-{letter}7k" for letter in "abcdefgh"]
@@ -787,4 +788,4 @@ def test_without_the_extra_it_says_what_to_install(project: Project, words: list
     done = subprocess.run(argv, cwd=project.root, env=env, capture_output=True, text=True)
     assert done.returncode == 3
     assert "sqlalchemy is missing [PB-STATE-NO-EXTRA]" in done.stderr
-    assert "pip install 'playbook-supervisor[fleet]'" in done.stderr
+    assert f"Install them: {command_for('fleet')}" in done.stderr

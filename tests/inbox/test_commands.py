@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -137,19 +136,3 @@ class TestListening:
         assert lines[0].startswith("the inbox is at http://127.0.0.1:")
         assert lines[1].startswith("note: no link is printed")
         assert out == b""
-
-    @pytest.mark.parametrize("missing", ["starlette", "uvicorn", "watchfiles"])
-    def test_without_the_extra_it_says_what_to_install(
-        self, missing: str, project: Project, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name in [
-            name for name in sys.modules if name.startswith("playbook_supervisor.inbox.web")
-        ]:
-            monkeypatch.delitem(sys.modules, name)
-        for name in [name for name in sys.modules if name.split(".")[0] == missing]:
-            monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setitem(sys.modules, missing, None)
-        refused = project.playbook("inbox")
-        assert refused.code == 3
-        assert f"{missing} is missing" in refused.err
-        assert "pip install 'playbook-supervisor[inbox]'" in refused.err

@@ -1,8 +1,9 @@
 """The examples for GitHub Actions, carried out: fresh clones, one remote, and no terminal.
 
-What a runner does is done here as far as the examples ask for it: triggers, jobs, workflows that
-are called, expressions, a shell for each step, the files for outputs and the summary. What would be
-installed is on PATH already, and a stand-in for `gh` keeps the comments.
+What a runner does is done here as far as the examples and our action ask for it: triggers, jobs,
+workflows that are called, the steps of the action, expressions, a shell for each step, the files
+for the event, outputs and the summary. What would be installed is on PATH already, and a stand-in
+for `gh` keeps the comments.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from support.document_examples import AGENT
 from support.github_expressions import Function, as_text, filled, value
 from support.scratch_project import FEATURE, Project
 
-EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+SOURCE = Path(__file__).parents[2]
+EXAMPLES = SOURCE / "docs/examples"
+ACTION: dict[str, Any] = yaml.safe_load((SOURCE / "action.yml").read_text("utf-8"))
+OURS = "OWNER/playbook-supervisor"
 REPOSITORY = "us/project"
 USES = ("actions/checkout", "actions/setup-node")
 
@@ -74,8 +78,10 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def scripts(name: str) -> list[str]:
+    """The scripts of an example, and those of the action."""
     jobs = workflow(name)["jobs"].values()
-    return [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]
+    steps = [step for job in jobs for step in job.get("steps", ())] + ACTION["runs"]["steps"]
+    return [step["run"] for step in steps if "run" in step]
 
 
 @dataclass
@@ -107,6 +113,7 @@ class Forge:
             "GITHUB_RUN_ID": "17",
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_SERVER_URL": "https://forge.example",
+            "GITHUB_ACTION_PATH": str(SOURCE),
         }
         project.write(".playbooks/config.yaml", CONFIG)
         project.commit("Say which agent")
@@ -171,6 +178,17 @@ class Forge:
                 break  # what needs a job that failed or was skipped is skipped, too
         return done
 
+    def act(self, **inputs: str) -> Run:
+        """Check the branch out and use our action with these inputs."""
+        done = Run()
+        github = {"ref": f"refs/heads/{FEATURE}", "actor": "ada", "actor_id": "1815", "token": "t"}
+        steps = [
+            {"uses": f"{USES[0]}@COMMIT", "with": {"ref": github["ref"]}},
+            {"uses": f"{OURS}@COMMIT", "with": inputs},
+        ]
+        self._job({"steps": steps}, {"github": github | {"run_attempt": "1"}}, done)
+        return done
+
     def _called(self, job: Context, context: Context, done: Run) -> Context:
         name = job["uses"].removeprefix("./.github/workflows/")
         declared = workflow(name)["on"]["workflow_call"]
@@ -192,10 +210,24 @@ class Forge:
         self._jobs += 1
         place = self.folder / f"job-{self._jobs}"
         (place / "work").mkdir(parents=True)
-        context = context | {"steps": {}}
+        (place / "event.json").write_text(json.dumps(context["github"].get("event", {})))
+        context = context | {"steps": {}, "env": {}}
         for step in job["steps"]:
             self._step(step, context, done, place)
         return {key: filled(text, context) for key, text in job.get("outputs", {}).items()}
+
+    def _act(self, step: Context, context: Context, done: Run, place: Path) -> Context:
+        given = {key: filled(text, context) for key, text in step["with"].items()}
+        assert given.keys() <= ACTION["inputs"].keys()
+        inputs = {
+            key: given.get(key, filled(each.get("default", ""), context))
+            for key, each in ACTION["inputs"].items()
+        }
+        env = {key: filled(text, context) for key, text in step.get("env", {}).items()}
+        inner = context | {"inputs": inputs, "steps": {}, "env": env}
+        for each in ACTION["runs"]["steps"]:
+            self._step(each, inner, done, place)
+        return {key: filled(each["value"], inner) for key, each in ACTION["outputs"].items()}
 
     def _step(self, step: Context, context: Context, done: Run, place: Path) -> None:
         work = place / "work"
@@ -212,8 +244,10 @@ class Forge:
             return
         if "uses" in step:
             action = step["uses"].partition("@")[0]
-            assert action in USES
-            if action == USES[0]:
+            assert action in (*USES, OURS)
+            if action == OURS:
+                state["outputs"] = self._act(step, context, done, place)
+            elif action == USES[0]:
                 self._check_out(filled(step["with"]["ref"], context), work)
             return
         given = {
@@ -224,9 +258,11 @@ class Forge:
         for file in files.values():
             file.write_text("")
         paths = {key: str(file) for key, file in files.items()}
-        passed, printed = _shell(
-            step["run"], work, self.env | {"RUNNER_TEMP": str(place)} | given | paths
-        )
+        github = context["github"]
+        paths |= {"RUNNER_TEMP": str(place), "GITHUB_EVENT_PATH": str(place / "event.json")}
+        who = {"GITHUB_ACTOR": github["actor"], "GITHUB_ACTOR_ID": github["actor_id"]}
+        env = self.env | who | paths | context["env"] | given
+        passed, printed = _shell(step["run"], work, env)
         done.ok = done.ok and passed
         done.ran.append(step["name"])
         done.said += printed

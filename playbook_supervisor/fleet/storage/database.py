@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.fleet.storage.address import Address
 from playbook_supervisor.fleet.storage.rows import OPEN, Row, Swept
+from playbook_supervisor.system.installation import command_for
 
 try:
     from playbook_supervisor.fleet.storage import connections, tables, transactions, upkeep
@@ -29,7 +30,7 @@ except ImportError as error:
     raise StateError(
         "PB-STATE-NO-EXTRA",
         f"the fleet needs further packages: {(error.name or 'one').partition('.')[0]} is missing",
-        guidance="Install them: pip install 'playbook-supervisor[fleet]'",
+        guidance=f"Install them: {command_for('fleet')}",
     ) from error
 
 if TYPE_CHECKING:
