@@ -132,7 +132,8 @@ def _question(gate: dict[str, Any], *, comments: bool) -> Iterable[str]:
     if comments:
         yield "Or begin a comment on the pull request with one of these lines:\n"
         for choice in gate["choices"]:
-            words = ": YOUR WORDS" if choice in ("answer", "deny") else ""
+            takes_words = choice in ("answer", "deny") or choice.startswith("back to ")
+            words = ": YOUR WORDS" if takes_words else ""
             yield f"    /playbook {gate['id']} {choice}{words}"
 
 

@@ -321,7 +321,7 @@ def test_at_80_columns_and_24_lines_the_fact_that_decides_is_whole(project: Proj
 @pytest.mark.measured
 def test_a_question_mark_explains_the_choices_and_diff_shows_the_changes(project: Project) -> None:
     with Terminal(project, *failing_qa(project)) as terminal:
-        terminal.until("(? for help) continue, retry, accept or abort > ")
+        terminal.until("(? for help) continue, retry, accept, back to qa-plan or abort > ")
         terminal.type("?\n")
         terminal.until("accept   continue although it fails")
         terminal.until("diff     show what has changed since the session began")

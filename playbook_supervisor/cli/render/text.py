@@ -122,7 +122,8 @@ def _settled(event: Event) -> str:
         if entry.waived and entry.status is EntryStatus.DONE and not entry.gates:
             cause = f"waived {', '.join(entry.waived)}: {entry.error}"
     line = first_line(cause, _LINE)
-    return " ".join(words) + (f": {line}" if line else "")
+    back = f"; back to {entry.back_to}" if entry.back_to else ""
+    return " ".join(words) + (f": {line}" if line else "") + back
 
 
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
