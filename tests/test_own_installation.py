@@ -32,7 +32,7 @@ def test_it_is_what_init_writes_today(project: Project) -> None:
     actions = init.plan(cwd=project.root).actions
     drifted = [each for each in actions if each.why != "up to date"]
     assert drifted == []
-    assert len(actions) == 18
+    assert len(actions) == 19
 
 
 def test_update_finds_nothing_to_change(project: Project) -> None:

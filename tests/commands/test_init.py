@@ -15,6 +15,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.changes import InstallPlan
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
 from playbook_supervisor.project.install_record import FILE, read_installation
@@ -33,6 +34,7 @@ SHIPPED = [
     ".claude/commands/playbook.resume.md",
     ".claude/commands/playbook.run.md",
     ".claude/commands/playbook.status.md",
+    ".claude/hooks/playbook.sh",
     ".playbooks/playbook.schema.json",
     ".playbooks/playbooks/auto-feature.yaml",
     ".playbooks/playbooks/auto-hotfix.yaml",
@@ -64,7 +66,9 @@ def written(project: Project) -> list[str]:
     return sorted(
         path
         for path in state(project)
-        if path.startswith((".playbooks/", ".claude/commands/playbook.", "docs/playbook-"))
+        if path.startswith(
+            (".playbooks/", ".claude/commands/playbook.", ".claude/hooks/", "docs/playbook-")
+        )
     )
 
 
@@ -227,7 +231,7 @@ class TestWhatIsThereAlready:
         for path in SHIPPED:
             fresh.write(path, "theirs\n")
         init(fresh)
-        assert read_installation(fresh.root).files == {}
+        assert list(read_installation(fresh.root).files) == [SCRIPT]
         assert init(fresh).paths("write") == ()
 
     def test_files_that_equal_ours_are_recorded(self, project: Project) -> None:
@@ -402,9 +406,35 @@ class TestAFileThatOthersKeepToo:
         assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
         assert self.init(fresh).paths("write") == ()
         assert not (fresh.root / "shared/file").exists()
+        assert not (fresh.root / SCRIPT).exists()
         again = self.init(fresh, no_hooks=False)
-        assert again.paths("write") == ("shared/file", ".playbooks/install.yaml")
+        assert again.paths("write") == (SCRIPT, "shared/file", ".playbooks/install.yaml")
         assert "no_hooks" not in fresh.read(".playbooks/install.yaml")
+
+
+class TestTheScriptOfTheHooks:
+    """Supervision rests on it, so it is always ours."""
+
+    def test_is_written_again_if_it_was_deleted(self, fresh: Project) -> None:
+        init(fresh)
+        script = fresh.read(SCRIPT)
+        (fresh.root / SCRIPT).unlink()
+        assert said(init(fresh), SCRIPT) == ("write", "written again: the hooks need it")
+        assert fresh.read(SCRIPT) == script
+
+    def test_is_replaced_if_it_was_changed_and_the_change_is_kept(self, fresh: Project) -> None:
+        init(fresh)
+        script = fresh.read(SCRIPT)
+        fresh.write(SCRIPT, "exit 0\n")
+        assert "sessions need ours" in said(init(fresh), SCRIPT)[1]
+        assert (fresh.read(SCRIPT), fresh.read(f"{SCRIPT}.old")) == (script, "exit 0\n")
+        assert init(fresh).changes == ()
+
+    def test_is_refused_where_something_else_has_its_name(self, fresh: Project) -> None:
+        (fresh.root / SCRIPT).mkdir(parents=True)
+        with pytest.raises(StorageError):
+            init(fresh)
+        assert written(fresh) == []
 
 
 class TestAnInterruption:
@@ -556,7 +586,7 @@ class TestTheCommand:
         assert f"keep   {SETTINGS}" in done.out
         assert fresh.playbook("init", "--yes").code == 0
         assert not (fresh.root / SETTINGS).exists()
-        assert written(fresh) == FILES
+        assert written(fresh) == [path for path in FILES if path != SCRIPT]
 
     def test_no_hooks_later_removes_nothing(self, fresh: Project) -> None:
         fresh.playbook("init", "--yes")

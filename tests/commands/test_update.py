@@ -20,6 +20,7 @@ from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install import update as upgrade
 from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
 from playbook_supervisor.project.playbooks import library
@@ -464,6 +465,23 @@ class TestALostRecord:
         assert not read_installation(project.root).no_hooks
 
 
+class TestTheScriptOfTheHooks:
+    def test_that_was_changed_is_replaced_and_the_change_is_kept(self, installed: Project) -> None:
+        script = installed.read(SCRIPT)
+        installed.write(SCRIPT, "exit 0\n")
+        assert said(update(installed), SCRIPT)[0] == "write"
+        assert (installed.read(SCRIPT), installed.read(f"{SCRIPT}.old")) == (script, "exit 0\n")
+        assert update(installed).changes == ()
+
+    def test_of_an_earlier_version_is_brought_up_to_date(self, installed: Project) -> None:
+        record = installed.read(FILE).replace(fingerprint(today(SCRIPT).encode()), fingerprint(b""))
+        installed.write(SCRIPT, "")
+        installed.write(FILE, record)
+        update(installed)
+        assert installed.read(SCRIPT) == today(SCRIPT)
+        assert not (installed.root / f"{SCRIPT}.old").exists()
+
+
 class TestTheClientsSettings:
     def test_our_entries_are_replaced_and_foreign_ones_stay(self, project: Project) -> None:
         foreign = '{\n\t"model":   "opus",\n\t"hooks": {"Stop": []}\n}\n'
@@ -555,6 +573,7 @@ class TestTheCommand:
         assert [line.split(maxsplit=2) for line in done.out.splitlines()] == [
             ["keep", FEATURE, "edited by you"],
             ["write", RUN, "new version"],
+            ["keep", SCRIPT, "left alone (--no-hooks)"],
             ["keep", settings.FILE, "left alone (--no-hooks)"],
             ["write", FILE, "updated"],
         ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from playbook_supervisor.drivers.claude_code import hook_script
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.project.install_record import as_fingerprint
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import schema_text
@@ -74,7 +76,10 @@ def with_every_guide() -> dict[str, bytes]:
         **dict.fromkeys(GUIDES, "playbook-authoring.md"),
     }
     shipped = {path: read_bytes(folder / source) for path, source in sources.items()}
-    return shipped | {f"{library.TOP}/playbook.schema.json": schema_text("playbook").encode()}
+    return shipped | {
+        f"{library.TOP}/playbook.schema.json": schema_text("playbook").encode(),
+        SCRIPT: hook_script.shipped(),
+    }
 
 
 def _guide(root: Path) -> str:

@@ -23,6 +23,7 @@ from playbook_supervisor.commands.install.changes import (
     obstacle,
 )
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.install_record import Installation, fingerprint
@@ -57,7 +58,7 @@ def plan(
         no_hooks = previous.no_hooks
         if merges and not previous.version:
             no_hooks = not settings.holds_ours(changes.current_content(root, settings.FILE))
-    files = [*known.shipped(), *known.retired()]
+    files = [*known.shipped(no_hooks=no_hooks), *known.retired()]
     recorded = {file.action.path: file.recorded for file in files if file.recorded}
     record = Installation(__version__, recorded, no_hooks)
     if (previous.files, previous.no_hooks) == (recorded, no_hooks) and previous.version:
@@ -93,9 +94,11 @@ class _KnownFiles:
         known = {fingerprint(content), *self._unedited(path)}
         return current_fingerprint(self._root, path) in known
 
-    def shipped(self) -> Iterator[FileChange]:
+    def shipped(self, *, no_hooks: bool) -> Iterator[FileChange]:
         for path, content in self._shipped.items():
-            if why := obstacle(self._root, path):
+            if path == SCRIPT:
+                yield from changes.script(self._root, content, self._previous, no_hooks=no_hooks)
+            elif why := obstacle(self._root, path):
                 yield FileChange(Action(path, "conflict", why))
             else:
                 yield from self._one(path, content)

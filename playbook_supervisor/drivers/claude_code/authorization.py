@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code import binding, hook_script
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, StateError
@@ -34,6 +34,7 @@ _CONVERSATION = "CLAUDE_CODE_SESSION_ID"
 _CLIENT = "CLAUDE_PID"
 _AGENT_SUFFIX = "_agent"
 """The client's mark of an agent's process in `AI_AGENT`; a hook's ends with `_harness`."""
+_SCRIPT = b"/hooks/playbook.sh"
 _SHELL = "Claude Code runs this shell"
 _NO_TERMINAL = "there is no terminal here"
 _RECEIVED = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
@@ -56,25 +57,25 @@ def require_client(environment: Mapping[str, str], client: int) -> None:
 
 
 def _not_the_client(environment: Mapping[str, str], client: int) -> str:
-    """The client calls hooks through the installed shell lines, an agent's commands otherwise."""
+    """The client calls hooks through the installed script, an agent's commands otherwise."""
     if environment.get("AI_AGENT", "").endswith(_AGENT_SUFFIX):
         return "an agent's shell runs this"
     below = os.getpid()
     for above in ancestry.ancestors():
         if above.pid == client:
-            installed = below == os.getpid() or _runs_hook_lines(below)
+            installed = below == os.getpid() or _runs_hook(below)
             return "" if installed else "a different shell runs this"
         below = above.pid
     return f"its process {client} has not started this"
 
 
-def _runs_hook_lines(shell: int) -> bool:
-    """True if that shell runs an installed hook entry; without /proc it may."""
+def _runs_hook(shell: int) -> bool:
+    """True if that shell runs an entry of ours or its script; without /proc it may."""
     try:
         argv = (_PROC / str(shell) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return True
-    return any(word.startswith(MARK.encode()) for word in argv)
+    return any(word.startswith(MARK.encode()) or word.endswith(_SCRIPT) for word in argv)
 
 
 # ── a human's commands ──────────────────────────────────────────────────────────────────────
@@ -286,6 +287,7 @@ def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None
     with binding.exclusive(private):
         bound = binding.load(private)
         if bound is not None and (bound.client, bound.pid) == (client, pid):
+            hook_script.require_unchanged(here.root, bound.script)
             return
         if not _without_hooks(here):
             raise _unseen(here)

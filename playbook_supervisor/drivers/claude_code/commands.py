@@ -18,6 +18,7 @@ from playbook_supervisor.drivers.claude_code import (
     authorization,
     binding,
     gates,
+    hook_script,
     permissions,
     request_limit,
 )
@@ -64,6 +65,8 @@ def command(
         return None
     if name in SUPERVISING and _is_foreign(here.root, name):
         return HookReply(_EVENT, shown=_FOREIGN.format(name=name))
+    if name in SUPERVISING:
+        hook_script.required(here.root)  # before anything begins
     words = _words(str(payload.get("command_args", "") or ""))
     client = str(payload.get("session_id", ""))
     store, pid = DiskStore(here), process(environment)
@@ -92,6 +95,7 @@ class TypedCommand:
         self._leave_other(snapshot.session_id)
         bound = former or Binding(snapshot.session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
+        bound.script = hook_script.required(self.store.checkout.root)
         bound.turn, bound.at_work = "supervised", True
         bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()

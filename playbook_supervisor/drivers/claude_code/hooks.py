@@ -20,6 +20,7 @@ from playbook_supervisor.drivers.claude_code import (
     client_register,
     fast_path,
     gates,
+    hook_script,
     notices,
     turns,
 )
@@ -60,7 +61,7 @@ _RELEASED = "This conversation is released. Session {session} itself has not end
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
     """The reply to one hook, or None where there is nothing to say.
 
-    Errors are raised; while a session is bound, the shell line that called us then fails closed.
+    Errors are raised; while a session is bound, the script that called us then fails closed.
     """
     folder = environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", ""))
     event, pid = str(payload.get("hook_event_name", "")), process(environment)
@@ -127,6 +128,7 @@ def _carried_out(hook: HookContext, event: str) -> tuple[HookReply | None, Notic
     """The reply to a hook of the conversation that drives the session, whose binding is kept."""
     binding.dialog_over(hook.private, hook.text("agent_id"))
     try:
+        hook_script.require_unchanged(hook.here.root, hook.bound.script)
         handler = _EVENTS.get(event)
         reply = _with_settled(hook, handler(hook) if handler else None)
         notice = _notice(hook, reply)
