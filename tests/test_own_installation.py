@@ -13,7 +13,6 @@ from playbook_supervisor.project.playbooks import library
 
 REPOSITORY = Path(__file__).parent.parent
 OURS = REPOSITORY / ".playbooks"
-GUIDE = "docs/playbook-authoring.md"
 
 
 @pytest.fixture
@@ -22,7 +21,6 @@ def project(tmp_path: Path, home: Path) -> Project:
     project = Project(tmp_path / "copy", home)
     shutil.copytree(OURS, project.root / ".playbooks")
     shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
-    project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
     project.git("init", "-q")
     return project
 

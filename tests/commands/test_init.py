@@ -18,7 +18,7 @@ from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
-from playbook_supervisor.project.install_record import FILE, read_installation
+from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import read_playbook, schema_text
 from playbook_supervisor.system.disk import templates
@@ -35,6 +35,7 @@ SHIPPED = [
     ".claude/commands/playbook.run.md",
     ".claude/commands/playbook.status.md",
     ".claude/hooks/playbook.sh",
+    ".playbooks/README.md",
     ".playbooks/playbook.schema.json",
     ".playbooks/playbooks/auto-feature.yaml",
     ".playbooks/playbooks/auto-hotfix.yaml",
@@ -42,7 +43,6 @@ SHIPPED = [
     ".playbooks/playbooks/auto-speckit.yaml",
     ".playbooks/playbooks/auto-validate.yaml",
     ".playbooks/templates/playbook.tpl.yaml",
-    "docs/playbook-authoring.md",
 ]
 FILES = sorted([*MADE, *SHIPPED])
 SETTINGS = ".claude/settings.json"
@@ -66,9 +66,7 @@ def written(project: Project) -> list[str]:
     return sorted(
         path
         for path in state(project)
-        if path.startswith(
-            (".playbooks/", ".claude/commands/playbook.", ".claude/hooks/", "docs/playbook-")
-        )
+        if path.startswith((".playbooks/", ".claude/commands/playbook.", ".claude/hooks/"))
     )
 
 
@@ -108,19 +106,6 @@ class TestAFirstInstallation:
                 assert (file.parent / relative).resolve() == (
                     fresh.root / ".playbooks/playbook.schema.json"
                 )
-
-    def test_the_guide_is_in_the_knowledge_folder_if_there_is_one(self, fresh: Project) -> None:
-        """An installed guide is not moved or duplicated (kai FR44)."""
-        guides = [fresh.root / place for place in shipped.GUIDES]
-        init(fresh)
-        assert [guide.is_file() for guide in guides] == [False, True]
-        fresh.write(".knowledge/index.md", "# What we know\n")
-        init(fresh)
-        assert [guide.is_file() for guide in guides] == [False, True]
-        guides[1].unlink()
-        (fresh.root / FILE).unlink()
-        init(fresh)
-        assert [guide.is_file() for guide in guides] == [True, False]
 
     def test_the_record_holds_version_and_digests(self, fresh: Project) -> None:
         init(fresh)

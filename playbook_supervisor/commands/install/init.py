@@ -78,14 +78,14 @@ def look(planned: InstallPlan) -> Survey:
 
 def _from_top(path: str, folder: Path, root: Path) -> str:
     from_here = os.path.relpath(folder.resolve() / path, root)
-    return from_here if from_here in shipped.files(root) else os.path.normpath(path)
+    return from_here if from_here in shipped.files() else os.path.normpath(path)
 
 
 class _Plan:
     def __init__(self, here: checkout.Checkout, choices: Choices) -> None:
         self._here, self._root, self._choices = here, here.root, choices
         self._previous = changes.previous_installation(here.root)
-        self._shipped = shipped.files(here.root)
+        self._shipped = shipped.files()
         self._restored = [self._deleted(path) for path in choices.restore]
         self._foreign = foreign_commands(here.root)
         said = choices.no_hooks

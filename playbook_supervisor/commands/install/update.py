@@ -78,7 +78,7 @@ class _KnownFiles:
         self._released = shipped.released()
         self._shipped = {
             path: content
-            for path, content in shipped.files(root).items()
+            for path, content in shipped.files().items()
             if path not in shipped.OPTIONAL or self._is_installed(path, content)
         }
 
@@ -106,11 +106,12 @@ class _KnownFiles:
     def retired(self) -> Iterator[FileChange]:
         """The changes to files that are no longer shipped.
 
-        Only a file that was released at that path is removed: install.yaml alone does not suffice.
+        Only a file that we ship no more is removed: install.yaml alone does not suffice.
         """
         beside = {path + BESIDE for path in self._shipped}
         for path in sorted({*self._previous.files, *self._released} - {*self._shipped, *beside}):
-            if path not in self._released or obstacle(self._root, path):
+            known = path in self._released or path in shipped.RETIRED
+            if not known or obstacle(self._root, path):
                 shown = first_line(path, 200)
                 yield FileChange(Action(shown, "keep", "no longer shipped; keep it or remove it"))
                 continue
