@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import generate_plugin
 import pytest
 from support.scratch_project import Project
 
@@ -36,6 +37,21 @@ def test_it_is_what_init_writes_today(project: Project) -> None:
 def test_update_finds_nothing_to_change(project: Project) -> None:
     """What `playbook update --check` would say."""
     assert update.plan(cwd=project.root).changes == ()
+
+
+def test_the_plugin_is_what_the_program_would_install() -> None:
+    """If this fails, run `python tools/generate_plugin.py`."""
+    assert generate_plugin.main(check=True) == 0
+    icon = generate_plugin.ICON.read_bytes()
+    assert icon.startswith(b"\x89PNG")
+    assert [int.from_bytes(icon[at : at + 4]) for at in (16, 20)] == [generate_plugin.SIZE] * 2
+
+
+def test_other_clients_find_the_plugins_skill() -> None:
+    skill = "skills/playbook-authoring/SKILL.md"
+    other = REPOSITORY / ".agents" / skill
+    assert other.read_bytes() == (REPOSITORY / "templates" / skill).read_bytes()
+    assert len(other.read_text("utf-8").splitlines()) <= 120
 
 
 def test_every_playbook_of_this_repository_is_valid(tmp_path: Path) -> None:

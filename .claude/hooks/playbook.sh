@@ -1,5 +1,5 @@
 #!/bin/sh
-# A hook of playbook-supervisor in Claude Code: `playbook.sh EVENT`, with the event as JSON on stdin.
+# A hook of playbook-supervisor in Claude Code: `playbook.sh EVENT [plugin]`, the event is on stdin.
 #
 # Without a bound session it ends at once and starts no process. With one, `playbook hook` decides.
 # If that does not answer (it was uninstalled, for example), people can work on, and the playbook's
@@ -22,6 +22,9 @@ bound=$git/playbook/bound registered=$state/playbook/bound/$client
 [ -f "$bound" ] || bound=$registered
 [ -f "$bound" ] || [ "$event" != Stop ] || bound=$state/playbook/goals/$client
 [ -f "$bound" ] || [ "$event" = UserPromptExpansion ] || exit 0
+
+# A plugin's hook leaves it to the project's own, if there are any: nothing is done or said twice.
+[ "$2" != plugin ] || ! grep -qs ': playbook-supervisor;' "$root/.claude/settings.json" || exit 0
 
 # Its first line is the program. An empty program would run, do nothing and let everything pass.
 [ ! -f "$bound" ] || IFS= read -r program <"$bound"
@@ -48,14 +51,14 @@ esac
 case $event,$input in
   ConfigChange,*) block "$no_tool" ;;
   Pre*) printf '{"hookSpecificOutput": {"hookEventName": "%s", "permissionDecision": "deny", "permissionDecisionReason": "%s"}}\n' "$event" "$no_tool"; exit 0 ;;
-  User*'"prompt":"/playbook.pause'*) [ ! -f "$bound" ] || {
+  User*'"prompt":"/playbook'[.:]'pause'*) [ ! -f "$bound" ] || {
     rm -f "$bound" "$registered" "$registered.turn"
     block "The session is paused: its hooks do nothing any more. To continue it, $cure and type /playbook.resume."
   } ;;
 esac
 case $event,$input in
   UserPromptExpansion,*) block "$silent Install it (uv tool install playbook-supervisor), then type the command again. To release a session that is bound here, type /playbook.pause." ;;
-  UserPromptSubmit*'"prompt":"/playbook.'* | [!U]*'"agent_id":'*) exit 0 ;; # agents are told nothing
+  UserPromptSubmit*'"prompt":"/playbook'[.:]* | [!U]*'"agent_id":'*) exit 0 ;; # agents are told nothing
 esac
 
 # A person is told once. Their words begin a turn of their own; a notification begins one of ours.

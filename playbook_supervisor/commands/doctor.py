@@ -198,16 +198,20 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         )
         yield Diagnosis("hooks", "advice", found, "`playbook init --hooks` installs them.")
         return
+    plugin = permissions.plugin_enabled(here.root, home)
     data = permissions.content(here.root / settings.FILE)
-    if missing := settings.lacking(data):
+    if not plugin and (missing := settings.lacking(data)):
         found = f"missing or changed in {settings.FILE}: {', '.join(missing)}"
         yield Diagnosis("hooks", "wrong", found, "Run `playbook init`.")
         return
-    if changed := hook_script.problem(here.root):
+    if not plugin and (changed := hook_script.problem(here.root)):
         yield Diagnosis("hooks", "wrong", changed, "Run `playbook update`, and commit the script.")
         return
     if disabled := permissions.hooks_disabled(here.root, home):
         yield Diagnosis("hooks", "wrong", "all hooks are disabled", f"Remove {disabled}.")
+        return
+    if plugin:
+        yield Diagnosis("hooks", "fine", "your plugin of Claude Code brings them")
         return
     if problem := _problem_of_hooks(here.root, data):
         marker = here.git_dir / MARKER

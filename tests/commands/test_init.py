@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
-from playbook_supervisor.project.install_record import read_installation
+from playbook_supervisor.project.install_record import FILE, read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import read_playbook, schema_text
 from playbook_supervisor.system.disk import templates
@@ -420,6 +421,34 @@ class TestTheScriptOfTheHooks:
         with pytest.raises(StorageError):
             init(fresh)
         assert written(fresh) == []
+
+
+class TestWithOurPlugin:
+    ON, OFF = (
+        '{"enabledPlugins": {"playbook@any": true}}',
+        '{"enabledPlugins": {"playbook@any": false}}',
+    )
+
+    @pytest.mark.parametrize(
+        ("users", "own", "plugin"),
+        [(ON, "", True), (ON, OFF, False), (OFF, ON, True), ("{\n// mine\n}", "", False)],
+    )
+    def test_no_hooks_are_written_where_the_settings_enable_it(
+        self, fresh: Project, users: str, own: str, *, plugin: bool
+    ) -> None:
+        file = fresh.home / SETTINGS
+        file.parent.mkdir(parents=True)
+        file.write_text(users)
+        if own:
+            fresh.write(".claude/settings.local.json", own)
+        assert fresh.playbook("init", "--yes").code == 0
+        assert "permissions" in json.loads(fresh.read(SETTINGS))
+        assert ("hooks" in json.loads(fresh.read(SETTINGS))) is not plugin
+        assert (fresh.root / SCRIPT).exists() is not plugin
+        assert "no_hooks" not in fresh.read(FILE)
+        assert fresh.playbook("init", "--yes", "--hooks").code == 0
+        assert (fresh.root / SCRIPT).exists()
+        assert fresh.playbook("update", "--check").code == 0
 
 
 class TestAnInterruption:

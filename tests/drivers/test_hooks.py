@@ -580,6 +580,39 @@ class TestTheScriptOfTheHooks:
         assert by_a_worker(installed, "Read", file_path=file) is None
 
 
+class TestOurPlugin:
+    """It brings the hooks; the project's settings have none."""
+
+    @pytest.fixture
+    def plugged(self, unbound: Hooked, tmp_path: Path) -> Hooked:
+        script = tmp_path / "plugin/hooks/playbook.sh"
+        script.parent.mkdir(parents=True)
+        script.write_text("the script\n")
+        unbound.environment["CLAUDE_PLUGIN_ROOT"] = str(tmp_path / "plugin")
+        return unbound
+
+    def test_begins_and_releases_a_session_by_its_own_spelling(self, plugged: Hooked) -> None:
+        run = {"command_name": "playbook:run", "command_args": "two 013"}
+        assert plugged("UserPromptExpansion", **run).snapshot is not None
+        assert plugged.says("/playbook:status") is None
+        assert plugged("UserPromptExpansion", command_name="playbook:pause") is not None
+        assert plugged.calls("Write", file_path="x") is None
+
+    def test_lets_the_projects_settings_change_but_not_switch_it_off(self, plugged: Hooked) -> None:
+        plugged.types("/playbook.run two 013")
+        assert settings_file(plugged, b"{}") is None
+        off = b'{"enabledPlugins": {"playbook@any": false}}'
+        assert "enabledPlugins" in blocked(settings_file(plugged, off))
+
+    def test_stops_a_bound_session_if_its_script_is_changed(
+        self, plugged: Hooked, tmp_path: Path
+    ) -> None:
+        plugged.types("/playbook.run two 013")
+        assert plugged.calls("Write", file_path="x").decision == "deny"
+        (tmp_path / "plugin/hooks/playbook.sh").write_text("exit 0\n")
+        assert "was changed or removed" in denied(plugged.calls("Write", file_path="x"))
+
+
 def change(installed: Hooked, text: str | None) -> None:
     """Give the script that text, or none."""
     if text is None:

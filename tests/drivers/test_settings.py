@@ -27,6 +27,8 @@ from playbook_supervisor.drivers.claude_code.settings import (
     disables_hooks,
     lacking,
     merged,
+    plugin_hooks,
+    plugin_switch,
 )
 from playbook_supervisor.errors import CheckError
 
@@ -97,7 +99,7 @@ class TestInAProjectWithoutSettings:
     def test_a_matcher_excludes_only_events_that_do_not_matter(self) -> None:
         matchers = {event: matcher for event, (matcher, _) in HOOKS.items() if matcher}
         assert matchers == {
-            "UserPromptExpansion": r"^playbook\.",
+            "UserPromptExpansion": "^playbook[.:]",
             "PreToolUse": "*",
             "PostToolUse": "Agent|Task|Skill|AskUserQuestion",
             "PostToolUseFailure": "Agent|Task|Skill|AskUserQuestion",
@@ -251,6 +253,15 @@ class TestLacking:
         assert not disables_hooks(b'{"disableAllHooks": false}', "x.json")
         assert not disables_hooks(b"", "x.json")
 
+    def test_whether_our_plugin_is_enabled(self) -> None:
+        def switched(**plugins: object) -> bool | None:
+            return plugin_switch(json.dumps({"enabledPlugins": plugins}).encode(), "x.json")
+
+        assert switched(**{"playbook@any": True, "other@any": False}) is True
+        assert switched(**{"playbook@any": False}) is False
+        assert switched(**{"playbooks@any": True}) is None
+        assert plugin_switch(b'{"enabledPlugins": []}', "x.json") is None
+
     def test_which_shell_lines_are_installed(self) -> None:
         assert command_of(FRESH, "Stop") == entry("Stop")["command"]
         assert command_of(THEIRS.encode(), "PreToolUse") == ""
@@ -307,6 +318,7 @@ class Client:
     folder: Path
     shell: list[str]
     script: bool = True
+    line: str = ""
 
     def program(self, name: str, code: int = 0) -> Path:
         """A stand-in for `playbook` that prints its input."""
@@ -366,13 +378,13 @@ class Client:
             self.installed(self.folder / around["CLAUDE_PROJECT_DIR"])
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
-        for tool in ("cat", "rm", "sh"):
+        for tool in ("cat", "grep", "rm", "sh"):
             if not (tools / tool).exists():
                 (tools / tool).symlink_to(str(shutil.which(tool)))
         program = shutil.which(self.shell[0])
         assert program
         return subprocess.run(
-            [program, *self.shell[1:], "-c", command_of(FRESH, event)],
+            [program, *self.shell[1:], "-c", self.line or command_of(FRESH, event)],
             input=json.dumps({"hook_event_name": event, **fields}, separators=(",", ":")),
             env={
                 "PATH": os.pathsep.join(map(str, [*([path.parent] if path else []), tools])),
@@ -400,7 +412,7 @@ EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "SessionStart", "ConfigChang
 
 
 def test_no_process_is_started_before_the_program() -> None:
-    """An idle hook costs one shell; `benchmarks/` measures it."""
+    """An idle hook costs one shell; `benchmarks/` measures it. `grep` is the plugin's alone."""
     before, found, _ = hook_script.shipped().decode().partition('reply=$("$program" hook)')
     code = re.sub(r"(?m)(?:^|\s)#.*$", "", before)
     assert found
@@ -603,6 +615,20 @@ class TestATypedCommand:
         client.bind(client.root / ".git", program)
         client.fire("UserPromptExpansion", path=client.program("on path"))
         assert client.seen().startswith(f"{program} hook\n")
+
+    @pytest.mark.parametrize("settings", ["{}", FRESH.decode()], ids=["alone", "beside ours"])
+    def test_of_the_plugin_reaches_it_unless_the_project_has_hooks_of_its_own(
+        self, client: Client, settings: str
+    ) -> None:
+        root = client.root / ".claude/settings.json"
+        root.parent.mkdir(exist_ok=True)
+        root.write_text(settings)
+        client.line = str(plugin_hooks()["UserPromptExpansion"][0]["hooks"][0]["command"])  # type: ignore[index]
+        client.installed()
+        place = {"CLAUDE_PLUGIN_ROOT": str(client.root / ".claude")}
+        done = client.fire("UserPromptExpansion", path=client.program("bin"), env=place)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.stdout != "") is (settings == "{}")
 
     @pytest.mark.parametrize("how", ["missing", "failing"])
     def test_says_how_to_install_what_does_not_answer(self, client: Client, how: str) -> None:

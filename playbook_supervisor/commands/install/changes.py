@@ -14,6 +14,7 @@ from typing import Literal
 from playbook_supervisor import __version__
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
+from playbook_supervisor.drivers.claude_code.permissions import plugin_enabled
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
@@ -171,8 +172,19 @@ def deleted(path: str) -> str:
     return f"you deleted it; `playbook init --restore {path}` brings it back"
 
 
+def hooks_by_plugin(root: Path, previous: Installation, said: bool | None) -> bool:
+    """True if our plugin brings the hooks, so that none are written unless a person says so."""
+    return said is None and not previous.no_hooks and plugin_enabled(root, Path.home())
+
+
+def rules_alone(merges: Mapping[str, Merge]) -> Mapping[str, Merge]:
+    """The same, but that our hooks are not added to the client's settings."""
+    rules = {settings.FILE: settings.with_rules}
+    return {path: rules.get(path, merge) for path, merge in merges.items()}
+
+
 def script(
-    root: Path, content: bytes, previous: Installation, *, no_hooks: bool
+    root: Path, content: bytes, previous: Installation, *, no_hooks: bool, plugin: bool
 ) -> Iterator[FileChange]:
     """The changes for the script of the hooks, which no person may edit: supervision rests on it.
 
@@ -183,6 +195,8 @@ def script(
     if no_hooks:
         if current or recorded:
             yield FileChange(Action(SCRIPT, "keep", WITHOUT_HOOKS), recorded=recorded)
+    elif plugin:
+        yield FileChange(Action(SCRIPT, "keep", "your plugin brings the hooks"), recorded=recorded)
     elif why := obstacle(root, SCRIPT):
         yield FileChange(Action(SCRIPT, "conflict", why))
     elif current == ours:

@@ -90,6 +90,7 @@ class _Plan:
         self._foreign = foreign_commands(here.root)
         said = choices.no_hooks
         self._without = self._previous.no_hooks if said is None else said
+        self._plugin = changes.hooks_by_plugin(here.root, self._previous, said)
 
     def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
         previous, choices = self._previous, self._choices
@@ -102,6 +103,8 @@ class _Plan:
         if previous.version and (record.files, without) == (previous.files, previous.no_hooks):
             record = previous
         again = partial(plan, self._root, merges, choices)
+        if self._plugin:
+            merges = changes.rules_alone(merges)
         return changes.complete(self._root, files, merges, record, previous, again)
 
     def _wanted(self) -> Iterator[str]:
@@ -144,8 +147,8 @@ class _Plan:
 
     def _changes(self, path: str) -> Iterator[FileChange]:
         if path == SCRIPT:
-            ours = self._shipped[path]
-            yield from changes.script(self._root, ours, self._previous, no_hooks=self._without)
+            given = self._root, self._shipped[path], self._previous
+            yield from changes.script(*given, no_hooks=self._without, plugin=self._plugin)
             return
         foreign = self._foreign.get(Path(path).stem)
         if foreign is None or path != shipped.command_file(Path(path).stem):

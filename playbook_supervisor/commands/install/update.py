@@ -49,6 +49,10 @@ def plan(
     """
     root = checkout.find(cwd or locate.current_folder()).root
     previous = changes.previous_installation(root)
+    again = partial(plan, root, merges, no_hooks=no_hooks)
+    plugin = changes.hooks_by_plugin(root, previous, no_hooks)
+    if plugin:
+        merges, no_hooks = changes.rules_alone(merges), False
     known = _KnownFiles(root, previous)
     if not previous.version and not known.any_is_ours():
         raise StateError(
@@ -58,12 +62,11 @@ def plan(
         no_hooks = previous.no_hooks
         if merges and not previous.version:
             no_hooks = not settings.holds_ours(changes.current_content(root, settings.FILE))
-    files = [*known.shipped(no_hooks=no_hooks), *known.retired()]
+    files = [*known.shipped(no_hooks=no_hooks, plugin=plugin), *known.retired()]
     recorded = {file.action.path: file.recorded for file in files if file.recorded}
     record = Installation(__version__, recorded, no_hooks)
     if (previous.files, previous.no_hooks) == (recorded, no_hooks) and previous.version:
         record = previous
-    again = partial(plan, root, merges, no_hooks=no_hooks)
     return changes.complete(root, files, merges, record, previous, again)
 
 
@@ -94,10 +97,11 @@ class _KnownFiles:
         known = {fingerprint(content), *self._unedited(path)}
         return current_fingerprint(self._root, path) in known
 
-    def shipped(self, *, no_hooks: bool) -> Iterator[FileChange]:
+    def shipped(self, *, no_hooks: bool, plugin: bool) -> Iterator[FileChange]:
         for path, content in self._shipped.items():
             if path == SCRIPT:
-                yield from changes.script(self._root, content, self._previous, no_hooks=no_hooks)
+                given = self._root, content, self._previous
+                yield from changes.script(*given, no_hooks=no_hooks, plugin=plugin)
             elif why := obstacle(self._root, path):
                 yield FileChange(Action(path, "conflict", why))
             else:

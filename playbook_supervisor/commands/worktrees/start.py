@@ -28,6 +28,7 @@ from playbook_supervisor.commands.worktrees.worktree import (
 )
 from playbook_supervisor.drivers.claude_code import hook_script, settings
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
+from playbook_supervisor.drivers.claude_code.permissions import plugin_enabled
 from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_agent
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
@@ -398,6 +399,8 @@ class _Preflight:
 
 def _lacking_hooks(root: Path) -> list[str]:
     """The settings and the script of the hooks, those that are missing or changed."""
+    if plugin_enabled(root, Path.home()):
+        return []
     try:
         data = read_bytes(contained(root, settings.FILE), limit=MAX_BYTES)
     except FileNotFoundError:

@@ -34,7 +34,6 @@ _CONVERSATION = "CLAUDE_CODE_SESSION_ID"
 _CLIENT = "CLAUDE_PID"
 _AGENT_SUFFIX = "_agent"
 """The client's mark of an agent's process in `AI_AGENT`; a hook's ends with `_harness`."""
-_SCRIPT = b"/hooks/playbook.sh"
 _SHELL = "Claude Code runs this shell"
 _NO_TERMINAL = "there is no terminal here"
 _RECEIVED = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
@@ -70,12 +69,12 @@ def _not_the_client(environment: Mapping[str, str], client: int) -> str:
 
 
 def _runs_hook(shell: int) -> bool:
-    """True if that shell runs an entry of ours or its script; without /proc it may."""
+    """True if that shell runs a hook entry of ours; without /proc it may."""
     try:
         argv = (_PROC / str(shell) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return True
-    return any(word.startswith(MARK.encode()) or word.endswith(_SCRIPT) for word in argv)
+    return any(word.startswith(MARK.encode()) for word in argv)
 
 
 # ── a human's commands ──────────────────────────────────────────────────────────────────────
@@ -287,7 +286,7 @@ def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None
     with binding.exclusive(private):
         bound = binding.load(private)
         if bound is not None and (bound.client, bound.pid) == (client, pid):
-            hook_script.require_unchanged(here.root, bound.script)
+            hook_script.require_unchanged(bound.script)
             return
         if not _without_hooks(here):
             raise _unseen(here)

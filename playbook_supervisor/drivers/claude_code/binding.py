@@ -73,8 +73,8 @@ class Binding(Record, frozen=False):
     until a launch or an answer is accepted. `heard` is the last end of a turn that was read from
     the transcript. `unseen` are attempts that `playbook next --wait` carries out or checks. `ended`
     is the gate that was open when the session was aborted: its id, its question and its choices;
-    `told`: a person has spoken since then, and the model has been told. `script` is the digest of
-    the script that the project's hooks run.
+    `told`: a person has spoken since then, and the model has been told. `script` is the file
+    that the hooks run, and its digest; empty if it is not known.
     """
 
     session: str
@@ -98,7 +98,7 @@ class Binding(Record, frozen=False):
     unseen: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     told: bool = False
-    script: str = ""
+    script: list[str] = field(default_factory=list)
 
     def progress(self) -> None:
         """A launch or an answer was accepted: the model makes progress."""

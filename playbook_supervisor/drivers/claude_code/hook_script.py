@@ -1,4 +1,4 @@
-"""The shell script that the project's hooks run, `.claude/hooks/playbook.sh`.
+"""The shell script that hooks run: the project's `.claude/hooks/playbook.sh`, or our plugin's.
 
 A worker could empty or change it, and the client watches the settings only. So a conversation is
 bound only to the script that was installed, and stops when it is another one.
@@ -6,6 +6,7 @@ bound only to the script that was installed, and stops when it is another one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import settings
@@ -13,6 +14,8 @@ from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system.disk.files import digest, read_bytes
 
+_SHIPPED = "hooks/playbook.sh"  # in our templates, which are the plugin
+_PLUGIN = "CLAUDE_PLUGIN_ROOT"
 _LARGEST = 1 << 20  # bytes
 _CURE = "`playbook update` writes it again; then type /playbook.resume."
 
@@ -21,7 +24,7 @@ def shipped() -> bytes:
     """The script of this version."""
     from playbook_supervisor.system.disk import templates
 
-    return read_bytes(templates.folder() / "hooks/playbook.sh")
+    return read_bytes(templates.folder() / _SHIPPED)
 
 
 def problem(root: Path) -> str:
@@ -38,22 +41,26 @@ def problem(root: Path) -> str:
     return "" if fingerprint(data) == recorded else f"{SCRIPT} is not what was installed"
 
 
-def required(root: Path) -> str:
-    """The digest of the script, empty if the project's settings run none (a plugin's may run).
+def required(root: Path, environment: Mapping[str, str]) -> list[str]:
+    """The script that runs the hooks of a conversation, and its digest; empty if none is known.
 
-    StateError PB-STATE-TAMPERED if it is missing or changed.
+    StateError PB-STATE-TAMPERED if the project's is missing or changed.
     """
-    if not settings.holds_ours(_read(root / settings.FILE)):
-        return ""
-    if found := problem(root):
-        raise _changed(found)
-    return digest(_read(root / SCRIPT))
+    file = root / SCRIPT
+    if settings.holds_ours(_read(root / settings.FILE)):
+        if found := problem(root):
+            raise _changed(found)
+    elif plugin := environment.get(_PLUGIN):
+        file = Path(plugin) / _SHIPPED
+    else:
+        return []
+    return [str(file), digest(_read(file))]
 
 
-def require_unchanged(root: Path, bound: str) -> None:
-    """StateError PB-STATE-TAMPERED if it has not the digest that `required` gave."""
-    if bound and digest(_read(root / SCRIPT)) != bound:
-        raise _changed(f"{SCRIPT} was changed or removed by something else")
+def require_unchanged(script: Sequence[str]) -> None:
+    """StateError PB-STATE-TAMPERED if it is not as `required` found it."""
+    if script and digest(_read(Path(script[0]))) != script[1]:
+        raise _changed(f"{script[0]} was changed or removed by something else")
 
 
 def _changed(what: str) -> StateError:

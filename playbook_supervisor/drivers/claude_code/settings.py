@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FILE = ".claude/settings.json"
 LOCAL_FILE = ".claude/settings.local.json"
+PLUGIN = "playbook@"  # what names our plugin, before the name of a marketplace
 _CODE = "PB-CHECK-SETTINGS"
 
 ALLOW = tuple(
@@ -62,7 +63,7 @@ def _entry(event: str) -> dict[str, object]:
 
 
 _MATCHERS = {
-    "UserPromptExpansion": r"^playbook\.",
+    "UserPromptExpansion": "^playbook[.:]",  # a plugin's command is called playbook:run
     "UserPromptSubmit": "",
     "PreToolUse": "*",
     "PostToolUse": _AGENTS,
@@ -80,6 +81,18 @@ _MATCHERS = {
 
 HOOKS = {event: (matcher, _entry(event)) for event, matcher in _MATCHERS.items()}
 """Event → the matcher, possibly empty, and the entry."""
+
+_PLUGIN = f'{MARK} set -- EVENT plugin; . "${{CLAUDE_PLUGIN_ROOT}}/hooks/playbook.sh"'
+
+
+def plugin_hooks() -> dict[str, list[dict[str, object]]]:
+    """The hooks of our plugin for Claude Code, which brings the script itself."""
+    found: dict[str, list[dict[str, object]]] = {}
+    for event, (matcher, entry) in HOOKS.items():
+        hook = {**entry, "command": _PLUGIN.replace("EVENT", event)}
+        found[event] = [{**({"matcher": matcher} if matcher else {}), "hooks": [hook]}]
+    return found
+
 
 OPTIONAL = {"PreSkillShellCommand": ("*", _entry("PreSkillShellCommand"))}
 """The same for events that are kept up to date where a person has added them.
@@ -123,7 +136,12 @@ def _document(data: bytes, source: str) -> Document:
         ) from error
 
 
-def merged(data: bytes) -> bytes:
+def with_rules(data: bytes) -> bytes:
+    """As `merged`, for a project whose hooks a plugin brings: entries of ours are not added."""
+    return merged(data, hooks=False)
+
+
+def merged(data: bytes, *, hooks: bool = True) -> bytes:
     """The settings with our entries and rules added; their order and indentation are kept.
 
     An entry that another version wrote is replaced in its place; missing rules and entries are
@@ -136,11 +154,11 @@ def merged(data: bytes) -> bytes:
     for kind, rules in _RULES.items():
         listed = _list(document, "permissions", kind)
         listed += [rule for rule in rules if rule not in listed]
-    for event in HOOKS:
+    for event in HOOKS if hooks else ():
         _list(document, "hooks", event)
-    hooks = Settings(document.data).get("hooks")
-    for event in [*hooks]:
-        _merge_entry(hooks, event)
+    entries = Settings(document.data).get("hooks") if hooks else {}
+    for event in [*entries]:
+        _merge_entry(entries, event)
     unchanged = document.data == _document(data, FILE).data
     return data if unchanged else write_json(document.data, data or b"{}\n")
 
@@ -214,6 +232,13 @@ def holds_ours(data: bytes) -> bool:
 def disables_hooks(data: bytes, source: str) -> bool:
     """True if these settings, of any scope, disable all hooks."""
     return read(data, source).get("disableAllHooks") is True
+
+
+def plugin_switch(data: bytes, source: str) -> bool | None:
+    """True if these settings, of any scope, enable our plugin, False if they disable it."""
+    switches = read(data, source).get("enabledPlugins")
+    named = switches.items() if isinstance(switches, dict) else ()
+    return next((on is True for name, on in named if str(name).startswith(PLUGIN)), None)
 
 
 def command_of(data: bytes, event: str) -> str:
