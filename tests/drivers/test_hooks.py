@@ -571,6 +571,15 @@ class TestTheScriptOfTheHooks:
         project.write(SCRIPT, newer)
         assert installed.types("/playbook.run two 013").snapshot is not None
 
+    def test_is_not_missed_where_the_entries_are_those_of_an_earlier_version(
+        self, unbound: Hooked
+    ) -> None:
+        """They hold the shell text themselves, until somebody runs `playbook update`."""
+        old = {"type": "command", "command": f"{MARK} exit 0"}
+        entries = {"hooks": {"Stop": [{"hooks": [old]}]}}
+        unbound.project.write(settings.FILE, json.dumps(entries))
+        assert unbound.types("/playbook.run two 013").snapshot is not None
+
     def test_may_be_edited_by_nobody_meanwhile(self, installed: Hooked) -> None:
         installed.types("/playbook.run two 013")
         file = str(installed.project.root / SCRIPT)

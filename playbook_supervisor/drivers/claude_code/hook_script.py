@@ -18,6 +18,7 @@ _SHIPPED = "hooks/playbook.sh"  # in our templates, which are the plugin
 _PLUGIN = "CLAUDE_PLUGIN_ROOT"
 _LARGEST = 1 << 20  # bytes
 _CURE = "`playbook update` writes it again; then type /playbook.resume."
+_CURE_OF_PLUGIN = "Install the plugin again (`claude plugin install`); then type /playbook:resume."
 
 
 def shipped() -> bytes:
@@ -47,9 +48,9 @@ def required(root: Path, environment: Mapping[str, str]) -> list[str]:
     StateError PB-STATE-TAMPERED if the project's is missing or changed.
     """
     file = root / SCRIPT
-    if settings.holds_ours(_read(root / settings.FILE)):
+    if settings.runs_script(_read(root / settings.FILE)):
         if found := problem(root):
-            raise _changed(found)
+            raise _changed(found, str(file))
     elif plugin := environment.get(_PLUGIN):
         file = Path(plugin) / _SHIPPED
     else:
@@ -60,12 +61,13 @@ def required(root: Path, environment: Mapping[str, str]) -> list[str]:
 def require_unchanged(script: Sequence[str]) -> None:
     """StateError PB-STATE-TAMPERED if it is not as `required` found it."""
     if script and digest(_read(Path(script[0]))) != script[1]:
-        raise _changed(f"{script[0]} was changed or removed by something else")
+        raise _changed(f"{script[0]} was changed or removed by something else", script[0])
 
 
-def _changed(what: str) -> StateError:
+def _changed(what: str, file: str) -> StateError:
     message = f"{what}, so the session would not be supervised"
-    return StateError("PB-STATE-TAMPERED", message, where=SCRIPT, guidance=_CURE)
+    cure = _CURE if file.endswith(SCRIPT) else _CURE_OF_PLUGIN
+    return StateError("PB-STATE-TAMPERED", message, where=file, guidance=cure)
 
 
 def _read(file: Path) -> bytes:

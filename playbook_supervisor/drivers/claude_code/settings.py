@@ -229,6 +229,12 @@ def holds_ours(data: bytes) -> bool:
     return any(True for event in HOOKS for _ in _ours(hooks, event))
 
 
+def runs_script(data: bytes) -> bool:
+    """True if an entry of ours runs the script; those of earlier versions do not."""
+    hooks = read(data).get("hooks")
+    return any(SCRIPT in entry["command"] for event in HOOKS for _, entry in _ours(hooks, event))
+
+
 def disables_hooks(data: bytes, source: str) -> bool:
     """True if these settings, of any scope, disable all hooks."""
     return read(data, source).get("disableAllHooks") is True
