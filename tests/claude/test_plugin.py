@@ -60,6 +60,7 @@ def plugin(client: Client, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("each_client")
 def test_what_a_directory_of_plugins_refuses_is_not_there(plugged: Plugged) -> None:
     client = plugged(obey)
     plugin(client, "validate", "--strict", "--profile", "directory", str(REPOSITORY / "templates"))
@@ -68,6 +69,7 @@ def test_what_a_directory_of_plugins_refuses_is_not_there(plugged: Plugged) -> N
 
 
 class TestInAProjectWithoutHooks:
+    @pytest.mark.usefixtures("each_client")
     def test_a_session_runs_to_its_end(self, plugged: Plugged, project: Project) -> None:
         plugged(obey).run(RUN, *FREE)
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
