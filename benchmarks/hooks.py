@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import sample
 
-from playbook_supervisor.drivers.claude_code import binding, settings
+from playbook_supervisor.drivers.claude_code import binding, hook_script, settings
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.marker import MARKER
+from playbook_supervisor.drivers.claude_code.marker import MARKER, SCRIPT
 from playbook_supervisor.system.git import checkout
 
 ROUNDS = 31
@@ -93,6 +93,9 @@ def main() -> None:
 def measured(folder: Path) -> Iterator[Figures]:
     """Figures for a project without a session, then for one that a conversation drives."""
     root, launcher = sample.repository(folder / "project"), folder / "playbook"
+    script = root / SCRIPT
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_bytes(hook_script.shipped())
     launcher.write_text(LAUNCHER.format(python=sys.executable))
     launcher.chmod(0o755)
     yield _figures("no session is bound", CALLS["a worker writes a file"], root, 0.25)

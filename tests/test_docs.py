@@ -41,7 +41,10 @@ WRITTEN = [
         REPOSITORY / "docs" / f"{name}.md"
         for name in ("README", "concepts", "conditions", "errors", "format", "gates")
     ),
-    REPOSITORY / "templates" / "playbook-authoring.md",
+    *(
+        REPOSITORY / "templates" / f"{name}.md"
+        for name in ("playbook-authoring", "playbooks-folder")
+    ),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("pre-commit", "updating")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("ci", "fleet", "sessions-in-git")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("agents", "config", "pictures", "policies")),

@@ -332,6 +332,18 @@ class TestCommandsInTheClientsShell:
         asked = conversation.runs("next", "--json")
         assert (asked.code, asked.json["directive"]) == (0, "ask")
 
+    def test_are_refused_if_the_script_of_the_hooks_was_changed(self, project: Project) -> None:
+        """It may have been made to do nothing; then no hook would say so."""
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
+        assert project.playbook("init", "--yes").code == 0
+        with Conversation(project) as conversation:
+            conversation.types("run", "gated")
+            assert conversation.runs("next").code == 0
+            project.write(".claude/hooks/playbook.sh", "exit 0\n")
+            refused = conversation.runs("next")
+            assert (refused.code, "PB-STATE-TAMPERED" in refused.err) == (3, True)
+            assert "`playbook update` writes it again" in refused.err
+
     def test_are_refused_in_another_conversation(self, conversation: Conversation) -> None:
         refused = conversation.runs("next", CLAUDE_CODE_SESSION_ID="another")
         assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)

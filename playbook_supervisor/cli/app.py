@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
@@ -12,6 +13,8 @@ from playbook_supervisor import __version__, plugins
 from playbook_supervisor.cli import options
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.system.disk import templates
+from playbook_supervisor.system.disk.files import read_bytes
 
 EVERYDAY = {
     "init": "Set up playbooks in this project.",
@@ -56,6 +59,7 @@ SUMMARIES = EVERYDAY | INSPECTION | PROTOCOL
 
 _RESERVED = {"import": "import_file"}
 """The functions, and their modules, of subcommands whose names Python reserves."""
+_GUIDE = "authoring"  # what `help` shows beside commands
 _SYNONYMS = {"cancel": "abort"}
 """Commands by words that are not like their names."""
 
@@ -124,7 +128,8 @@ class _Program(click.Group):
         del ctx
         _write_groups(formatter, {"Everyday commands": EVERYDAY})
         formatter.write_paragraph()
-        formatter.write("`playbook help --all` lists all commands.\n")
+        formatter.write("`playbook help --all` lists all commands. ")
+        formatter.write(f"`playbook help {_GUIDE}` explains how to write a playbook.\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         commands = [
@@ -169,8 +174,14 @@ def help_command(ctx: click.Context, words: tuple[str, ...], *, every: bool) -> 
     Examples:
       playbook help --all
       playbook help run
+      playbook help authoring     how to write a playbook
     """
     above = ctx.find_root()
+    if words == (_GUIDE,):
+        guide = read_bytes(templates.folder() / "playbook-authoring.md").decode().rstrip()
+        show = click.echo_via_pager if sys.stdout.isatty() else click.echo
+        show(guide)
+        return 0
     if every:
         formatter = above.make_formatter()
         _write_groups(formatter, groups())

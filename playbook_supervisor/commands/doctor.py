@@ -24,8 +24,13 @@ from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.drivers import url_notices
-from playbook_supervisor.drivers.claude_code import client_register, permissions, settings
-from playbook_supervisor.drivers.claude_code.marker import MARKER
+from playbook_supervisor.drivers.claude_code import (
+    client_register,
+    hook_script,
+    permissions,
+    settings,
+)
+from playbook_supervisor.drivers.claude_code.marker import MARKER, SCRIPT
 from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -36,7 +41,7 @@ from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.checks import CLI
 from playbook_supervisor.sessions.store import session_changes
-from playbook_supervisor.system.disk.files import ensure_folder, write_atomically
+from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process.processes import Completed, run
 
@@ -193,13 +198,20 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         )
         yield Diagnosis("hooks", "advice", found, "`playbook init --hooks` installs them.")
         return
+    plugin = permissions.plugin_enabled(here.root, home)
     data = permissions.content(here.root / settings.FILE)
-    if missing := settings.lacking(data):
+    if not plugin and (missing := settings.lacking(data)):
         found = f"missing or changed in {settings.FILE}: {', '.join(missing)}"
         yield Diagnosis("hooks", "wrong", found, "Run `playbook init`.")
         return
+    if not plugin and (changed := hook_script.problem(here.root)):
+        yield Diagnosis("hooks", "wrong", changed, "Run `playbook update`, and commit the script.")
+        return
     if disabled := permissions.hooks_disabled(here.root, home):
         yield Diagnosis("hooks", "wrong", "all hooks are disabled", f"Remove {disabled}.")
+        return
+    if plugin:
+        yield Diagnosis("hooks", "fine", "your plugin of Claude Code brings them")
         return
     if problem := _problem_of_hooks(here.root, data):
         marker = here.git_dir / MARKER
@@ -377,6 +389,8 @@ def _problem_of_hooks(root: Path, data: bytes) -> str:
     guard = settings.command_of(data, "PreToolUse")
     with tempfile.TemporaryDirectory(prefix="playbook-doctor-") as scratch:
         folder = Path(scratch)
+        ensure_folder((folder / SCRIPT).parent)
+        write_atomically(folder / SCRIPT, read_bytes(root / SCRIPT), durable=False)
         idle = _fire(guard, folder, {"hook_event_name": "PreToolUse"})
         if idle.returncode or idle.stdout:
             return f"a hook interferes although no session is bound: {_output(idle)}"

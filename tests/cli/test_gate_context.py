@@ -312,7 +312,7 @@ def test_at_80_columns_and_24_lines_the_fact_that_decides_is_whole(project: Proj
     with Terminal(project, *run) as terminal:
         terminal.resize(80, 24)
         terminal.until("waits for you")
-        shown = terminal.until("continue, retry, accept or abort > ").split("waits for you")[-1]
+        shown = terminal.until("continue, retry, accept, back to qa-plan or abort > ").split("waits for you")[-1]
         assert "specification says: an error" in " ".join(shown.split())
         assert max(map(len, shown.splitlines())) <= 80
         assert len(shown.splitlines()) <= 24

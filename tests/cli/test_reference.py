@@ -12,6 +12,7 @@ import pytest
 from support.scratch_project import Project
 
 import playbook_supervisor
+from cli.terminal import Terminal
 from playbook_supervisor.cli.app import EVERYDAY, SUMMARIES, groups, load, names
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +31,20 @@ def test_help_shows_the_everyday_commands_and_how_to_see_the_rest(project: Proje
     assert {"run", "resume", "start", "check", "init"} <= {*EVERYDAY}
     assert len(EVERYDAY) <= 14
     assert "`playbook help --all` lists all commands." in shown.out
+    assert "`playbook help authoring` explains how to write a playbook." in shown.out
     assert project.playbook().out == project.playbook("-h").out == shown.out
     assert project.playbook("--version").out == f"playbook {playbook_supervisor.__version__}\n"
+
+
+def test_help_authoring_prints_the_guide_and_pages_it_at_a_terminal(project: Project) -> None:
+    """kai FR44: a guide explains how to write a playbook, and every word."""
+    guide = (ROOT / "templates/playbook-authoring.md").read_text("utf-8")
+    assert project.playbook("help", "authoring").out == guide
+    pager = project.write("pager", "#!/bin/sh\necho paged; wc -l\n")
+    pager.chmod(0o755)
+    with Terminal(project, "help", "authoring", PAGER=str(pager)) as terminal:
+        assert terminal.end() == 0
+        assert "paged" in terminal.shown
 
 
 def test_help_all_shows_all_commands_in_groups(project: Project) -> None:

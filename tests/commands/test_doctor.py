@@ -17,7 +17,7 @@ from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init
-from playbook_supervisor.drivers.claude_code.marker import MARKER
+from playbook_supervisor.drivers.claude_code.marker import MARKER, SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE
 from playbook_supervisor.system.installation import command_for
 
@@ -230,6 +230,14 @@ class TestWhatIsInstalled:
         clinic.project.write(FILE, json.dumps(settings))
         assert clinic.wrong() == ["hooks"]
         assert "hooks.Stop" in clinic.findings()["hooks"].found
+
+    def test_a_script_of_the_hooks_that_was_changed_or_removed(self, clinic: Clinic) -> None:
+        clinic.project.write(SCRIPT, "exit 0\n")
+        assert clinic.wrong() == ["hooks"]
+        assert "is not what was installed" in clinic.findings()["hooks"].found
+        (clinic.project.root / SCRIPT).unlink()
+        assert "is missing or empty" in clinic.findings()["hooks"].found
+        assert "playbook update" in clinic.findings()["hooks"].cure
 
     def test_settings_that_are_not_json(self, clinic: Clinic) -> None:
         clinic.project.write(FILE, "{\n// mine\n}")

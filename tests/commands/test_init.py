@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.changes import InstallPlan
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
 from playbook_supervisor.project.install_record import FILE, read_installation
@@ -33,6 +35,8 @@ SHIPPED = [
     ".claude/commands/playbook.resume.md",
     ".claude/commands/playbook.run.md",
     ".claude/commands/playbook.status.md",
+    ".claude/hooks/playbook.sh",
+    ".playbooks/README.md",
     ".playbooks/playbook.schema.json",
     ".playbooks/playbooks/auto-feature.yaml",
     ".playbooks/playbooks/auto-hotfix.yaml",
@@ -40,7 +44,6 @@ SHIPPED = [
     ".playbooks/playbooks/auto-speckit.yaml",
     ".playbooks/playbooks/auto-validate.yaml",
     ".playbooks/templates/playbook.tpl.yaml",
-    "docs/playbook-authoring.md",
 ]
 FILES = sorted([*MADE, *SHIPPED])
 SETTINGS = ".claude/settings.json"
@@ -64,7 +67,7 @@ def written(project: Project) -> list[str]:
     return sorted(
         path
         for path in state(project)
-        if path.startswith((".playbooks/", ".claude/commands/playbook.", "docs/playbook-"))
+        if path.startswith((".playbooks/", ".claude/commands/playbook.", ".claude/hooks/"))
     )
 
 
@@ -104,19 +107,6 @@ class TestAFirstInstallation:
                 assert (file.parent / relative).resolve() == (
                     fresh.root / ".playbooks/playbook.schema.json"
                 )
-
-    def test_the_guide_is_in_the_knowledge_folder_if_there_is_one(self, fresh: Project) -> None:
-        """An installed guide is not moved or duplicated (kai FR44)."""
-        guides = [fresh.root / place for place in shipped.GUIDES]
-        init(fresh)
-        assert [guide.is_file() for guide in guides] == [False, True]
-        fresh.write(".knowledge/index.md", "# What we know\n")
-        init(fresh)
-        assert [guide.is_file() for guide in guides] == [False, True]
-        guides[1].unlink()
-        (fresh.root / FILE).unlink()
-        init(fresh)
-        assert [guide.is_file() for guide in guides] == [True, False]
 
     def test_the_record_holds_version_and_digests(self, fresh: Project) -> None:
         init(fresh)
@@ -227,7 +217,7 @@ class TestWhatIsThereAlready:
         for path in SHIPPED:
             fresh.write(path, "theirs\n")
         init(fresh)
-        assert read_installation(fresh.root).files == {}
+        assert list(read_installation(fresh.root).files) == [SCRIPT]
         assert init(fresh).paths("write") == ()
 
     def test_files_that_equal_ours_are_recorded(self, project: Project) -> None:
@@ -402,9 +392,63 @@ class TestAFileThatOthersKeepToo:
         assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
         assert self.init(fresh).paths("write") == ()
         assert not (fresh.root / "shared/file").exists()
+        assert not (fresh.root / SCRIPT).exists()
         again = self.init(fresh, no_hooks=False)
-        assert again.paths("write") == ("shared/file", ".playbooks/install.yaml")
+        assert again.paths("write") == (SCRIPT, "shared/file", ".playbooks/install.yaml")
         assert "no_hooks" not in fresh.read(".playbooks/install.yaml")
+
+
+class TestTheScriptOfTheHooks:
+    """Supervision rests on it, so it is always ours."""
+
+    def test_is_written_again_if_it_was_deleted(self, fresh: Project) -> None:
+        init(fresh)
+        script = fresh.read(SCRIPT)
+        (fresh.root / SCRIPT).unlink()
+        assert said(init(fresh), SCRIPT) == ("write", "written again: the hooks need it")
+        assert fresh.read(SCRIPT) == script
+
+    def test_is_replaced_if_it_was_changed_and_the_change_is_kept(self, fresh: Project) -> None:
+        init(fresh)
+        script = fresh.read(SCRIPT)
+        fresh.write(SCRIPT, "exit 0\n")
+        assert "sessions need ours" in said(init(fresh), SCRIPT)[1]
+        assert (fresh.read(SCRIPT), fresh.read(f"{SCRIPT}.old")) == (script, "exit 0\n")
+        assert init(fresh).changes == ()
+
+    def test_is_refused_where_something_else_has_its_name(self, fresh: Project) -> None:
+        (fresh.root / SCRIPT).mkdir(parents=True)
+        with pytest.raises(StorageError):
+            init(fresh)
+        assert written(fresh) == []
+
+
+class TestWithOurPlugin:
+    ON, OFF = (
+        '{"enabledPlugins": {"playbook@any": true}}',
+        '{"enabledPlugins": {"playbook@any": false}}',
+    )
+
+    @pytest.mark.parametrize(
+        ("users", "own", "plugin"),
+        [(ON, "", True), (ON, OFF, False), (OFF, ON, True), ("{\n// mine\n}", "", False)],
+    )
+    def test_no_hooks_are_written_where_the_settings_enable_it(
+        self, fresh: Project, users: str, own: str, *, plugin: bool
+    ) -> None:
+        file = fresh.home / SETTINGS
+        file.parent.mkdir(parents=True)
+        file.write_text(users)
+        if own:
+            fresh.write(".claude/settings.local.json", own)
+        assert fresh.playbook("init", "--yes").code == 0
+        assert "permissions" in json.loads(fresh.read(SETTINGS))
+        assert ("hooks" in json.loads(fresh.read(SETTINGS))) is not plugin
+        assert (fresh.root / SCRIPT).exists() is not plugin
+        assert "no_hooks" not in fresh.read(FILE)
+        assert fresh.playbook("init", "--yes", "--hooks").code == 0
+        assert (fresh.root / SCRIPT).exists()
+        assert fresh.playbook("update", "--check").code == 0
 
 
 class TestAnInterruption:
@@ -556,7 +600,7 @@ class TestTheCommand:
         assert f"keep   {SETTINGS}" in done.out
         assert fresh.playbook("init", "--yes").code == 0
         assert not (fresh.root / SETTINGS).exists()
-        assert written(fresh) == FILES
+        assert written(fresh) == [path for path in FILES if path != SCRIPT]
 
     def test_no_hooks_later_removes_nothing(self, fresh: Project) -> None:
         fresh.playbook("init", "--yes")

@@ -56,7 +56,7 @@ def commands(project: Project) -> Diagnosis:
 
 
 def ours(project: Project, path: str) -> bool:
-    return project.read(path).encode() == shipped.files(project.root)[path]
+    return project.read(path).encode() == shipped.files()[path]
 
 
 class TestCommandsOfOurNamesThatAreNotOurs:

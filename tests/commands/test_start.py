@@ -18,6 +18,7 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.start import StartResult
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.store import creation
@@ -380,6 +381,17 @@ def test_outdated_hooks_are_reported(installed: Project) -> None:
     assert error.guidance.startswith("Run `playbook init`")
     assert installed.playbook("init", "--yes").code == 0
     installed.commit("Mend it")
+    assert start(installed)
+
+
+def test_a_script_of_the_hooks_that_is_not_committed_is_reported(installed: Project) -> None:
+    installed.git("rm", "-q", "--cached", SCRIPT)
+    installed.git("commit", "-qm", "Without the script")
+    installed.write(".git/info/exclude", ".claude/hooks/\n")
+    error = refused(installed, "PB-GIT-BASE")
+    assert error.message == f"{SCRIPT} is not committed on main"
+    installed.git("add", "-f", SCRIPT)
+    installed.commit("Add it")
     assert start(installed)
 
 

@@ -20,6 +20,7 @@ from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install import update as upgrade
 from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
 from playbook_supervisor.project.playbooks import library
@@ -64,7 +65,7 @@ ORIGINAL = templates.folder()
 def make_version(folder: Path, number: int, released: str = "") -> None:
     shutil.copytree(ORIGINAL, folder)
     changing = [*folder.glob("commands/*.md"), *folder.glob("playbooks/*.yaml")]
-    for file in [*changing, folder / "playbook-authoring.md"]:
+    for file in [*changing, folder / "playbooks-folder.md"]:
         comment = f"<!-- {number} -->\n" if file.suffix == ".md" else f"# {number}\n"
         file.write_text(file.read_text() + comment)
     with (folder / shipped.RELEASES).open("a") as table:
@@ -78,7 +79,7 @@ def update(project: Project) -> InstallPlan:
 
 
 def today(path: str) -> str:
-    return shipped.with_every_guide()[path].decode()
+    return shipped.files()[path].decode()
 
 
 def changed(project: Project) -> set[str]:
@@ -146,7 +147,7 @@ class TestWhatIsOurs:
 def ours(project: Project) -> set[str]:
     """The paths that an installation with commands for every playbook, none of ours, records."""
     without = {*shipped.FEATURE_COMMAND_FILES, shipped.playbook_file(shipped.CHANGE)}
-    return set(shipped.files(project.root)) - without
+    return set(shipped.files()) - without
 
 
 def forget(project: Project, path: str) -> None:
@@ -354,6 +355,21 @@ class TestWhatShipsNoMore:
         update(retired)
         assert not (retired.root / RETIRED).exists()
 
+    @pytest.mark.parametrize("guide", shipped.RETIRED)
+    def test_is_the_guide_which_stays_only_if_it_was_edited(
+        self, installed: Project, guide: str
+    ) -> None:
+        """An installation without a release in between."""
+        installed.write(guide, self.TEXT)
+        record, line = installed.read(FILE), f"  {guide}: {fingerprint(self.TEXT.encode())}\n"
+        installed.write(FILE, record + line)
+        assert said(update(installed), guide) == ("remove", "no longer shipped, and not edited")
+        assert not (installed.root / guide).exists()
+        installed.write(guide, "mine\n")
+        installed.write(FILE, record + line)
+        assert said(update(installed), guide) == ("keep", "no longer shipped, but you edited it")
+        assert guide not in read_installation(installed.root).files
+
     @pytest.mark.parametrize("path", ["src/main.py", "../../outside", "/etc/hostname", ".git/HEAD"])
     def test_the_record_alone_removes_nothing(self, installed: Project, path: str) -> None:
         """An edited install.yaml cannot make `update` remove a foreign file."""
@@ -392,7 +408,7 @@ class TestARelease:
         )
         if latest == (__version__, "unreleased"):
             return
-        for path, content in shipped.with_every_guide().items():
+        for path, content in shipped.files().items():
             assert fingerprint(content) in shipped.released().get(path, ()), path
 
 
@@ -401,8 +417,7 @@ class TestALostRecord:
 
     def test_what_equals_any_release_counts_as_ours(self, installed: Project, ship: Ship) -> None:
         released = "".join(
-            f"{digest(content)}  {path}\n"
-            for path, content in shipped.files(installed.root).items()
+            f"{digest(content)}  {path}\n" for path, content in shipped.files().items()
         )
         ship(released=released)
         (installed.root / FILE).unlink()
@@ -462,6 +477,23 @@ class TestALostRecord:
         assert said(planned, settings.FILE) == ("keep", "up to date")
         upgrade.apply(planned)
         assert not read_installation(project.root).no_hooks
+
+
+class TestTheScriptOfTheHooks:
+    def test_that_was_changed_is_replaced_and_the_change_is_kept(self, installed: Project) -> None:
+        script = installed.read(SCRIPT)
+        installed.write(SCRIPT, "exit 0\n")
+        assert said(update(installed), SCRIPT)[0] == "write"
+        assert (installed.read(SCRIPT), installed.read(f"{SCRIPT}.old")) == (script, "exit 0\n")
+        assert update(installed).changes == ()
+
+    def test_of_an_earlier_version_is_brought_up_to_date(self, installed: Project) -> None:
+        record = installed.read(FILE).replace(fingerprint(today(SCRIPT).encode()), fingerprint(b""))
+        installed.write(SCRIPT, "")
+        installed.write(FILE, record)
+        update(installed)
+        assert installed.read(SCRIPT) == today(SCRIPT)
+        assert not (installed.root / f"{SCRIPT}.old").exists()
 
 
 class TestTheClientsSettings:
@@ -555,6 +587,7 @@ class TestTheCommand:
         assert [line.split(maxsplit=2) for line in done.out.splitlines()] == [
             ["keep", FEATURE, "edited by you"],
             ["write", RUN, "new version"],
+            ["keep", SCRIPT, "left alone (--no-hooks)"],
             ["keep", settings.FILE, "left alone (--no-hooks)"],
             ["write", FILE, "updated"],
         ]

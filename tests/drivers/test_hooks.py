@@ -13,8 +13,9 @@ from support.hook_calls import HANDED_IN, Hooked
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.drivers.claude_code import authorization, binding, fast_path, settings
-from playbook_supervisor.drivers.claude_code.marker import MARK
+from playbook_supervisor.drivers.claude_code.marker import MARK, SCRIPT
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.project.install_record import fingerprint
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.process import ancestry
 
@@ -525,6 +526,108 @@ class TestAScheduledPrompt:
         gated("Stop", session_crons=None)
         gated.says("continue")
         assert "gate" not in gated.project.manifest()
+
+
+@pytest.fixture
+def installed(unbound: Hooked) -> Hooked:
+    """The same conversation where `playbook init` has installed hooks, before a session begins."""
+    assert unbound.project.playbook("init", "--yes").code == 0
+    return unbound
+
+
+class TestTheScriptOfTheHooks:
+    @pytest.mark.parametrize("text", ["", "exit 0\n", None])
+    def test_stops_a_bound_session_if_it_is_changed(
+        self, installed: Hooked, text: str | None
+    ) -> None:
+        installed.types("/playbook.run two 013")
+        script = installed.project.read(SCRIPT)
+        change(installed, text)
+        assert SCRIPT in denied(installed.calls("Agent", description="plan#1", prompt="plan#1"))
+        assert "playbook update" in installed("Stop", background_tasks=[]).shown
+        assert "PB-STATE-TAMPERED" in installed.says("continue").note
+        assert blocked(installed("ConfigChange", file_path="x"))
+        installed.project.write(SCRIPT, script)
+        assert installed.calls("Agent", description="plan#1", prompt="plan#1").decision == "allow"
+
+    @pytest.mark.parametrize("text", ["", "exit 0\n", None])
+    def test_begins_none_if_it_was_changed_before(
+        self, installed: Hooked, text: str | None
+    ) -> None:
+        change(installed, text)
+        with pytest.raises(StateError) as refused:
+            installed.types("/playbook.run two 013")
+        assert (refused.value.code, installed.project.sessions) == ("PB-STATE-TAMPERED", [])
+        assert installed.project.playbook("update").code == 0
+        assert installed.types("/playbook.run two 013").snapshot is not None
+
+    def test_of_another_version_begins_one(self, installed: Hooked) -> None:
+        """A colleague's newer program has written it, and the record says so."""
+        project = installed.project
+        record, script = project.read(".playbooks/install.yaml"), project.read(SCRIPT)
+        newer = f"{script}# newer\n"
+        known = record.replace(fingerprint(script.encode()), fingerprint(newer.encode()))
+        project.write(".playbooks/install.yaml", known)
+        project.write(SCRIPT, newer)
+        assert installed.types("/playbook.run two 013").snapshot is not None
+
+    def test_is_not_missed_where_the_entries_are_those_of_an_earlier_version(
+        self, unbound: Hooked
+    ) -> None:
+        """They hold the shell text themselves, until somebody runs `playbook update`."""
+        old = {"type": "command", "command": f"{MARK} exit 0"}
+        entries = {"hooks": {"Stop": [{"hooks": [old]}]}}
+        unbound.project.write(settings.FILE, json.dumps(entries))
+        assert unbound.types("/playbook.run two 013").snapshot is not None
+
+    def test_may_be_edited_by_nobody_meanwhile(self, installed: Hooked) -> None:
+        installed.types("/playbook.run two 013")
+        file = str(installed.project.root / SCRIPT)
+        assert "stays as it is" in denied(by_a_worker(installed, "Write", file_path=file))
+        line = "echo exit >.claude/./hooks/playbook.sh"
+        assert "stays as it is" in denied(by_a_worker(installed, "Bash", command=line))
+        assert by_a_worker(installed, "Read", file_path=file) is None
+
+
+class TestOurPlugin:
+    """It brings the hooks; the project's settings have none."""
+
+    @pytest.fixture
+    def plugged(self, unbound: Hooked, tmp_path: Path) -> Hooked:
+        script = tmp_path / "plugin/hooks/playbook.sh"
+        script.parent.mkdir(parents=True)
+        script.write_text("the script\n")
+        unbound.environment["CLAUDE_PLUGIN_ROOT"] = str(tmp_path / "plugin")
+        return unbound
+
+    def test_begins_and_releases_a_session_by_its_own_spelling(self, plugged: Hooked) -> None:
+        run = {"command_name": "playbook:run", "command_args": "two 013"}
+        assert plugged("UserPromptExpansion", **run).snapshot is not None
+        assert plugged.says("/playbook:status") is None
+        assert plugged("UserPromptExpansion", command_name="playbook:pause") is not None
+        assert plugged.calls("Write", file_path="x") is None
+
+    def test_lets_the_projects_settings_change_but_not_switch_it_off(self, plugged: Hooked) -> None:
+        plugged.types("/playbook.run two 013")
+        assert settings_file(plugged, b"{}") is None
+        off = b'{"enabledPlugins": {"playbook@any": false}}'
+        assert "enabledPlugins" in blocked(settings_file(plugged, off))
+
+    def test_stops_a_bound_session_if_its_script_is_changed(
+        self, plugged: Hooked, tmp_path: Path
+    ) -> None:
+        plugged.types("/playbook.run two 013")
+        assert plugged.calls("Write", file_path="x").decision == "deny"
+        (tmp_path / "plugin/hooks/playbook.sh").write_text("exit 0\n")
+        assert "was changed or removed" in denied(plugged.calls("Write", file_path="x"))
+
+
+def change(installed: Hooked, text: str | None) -> None:
+    """Give the script that text, or none."""
+    if text is None:
+        (installed.project.root / SCRIPT).unlink()
+    else:
+        installed.project.write(SCRIPT, text)
 
 
 class TestSettings:

@@ -1,4 +1,4 @@
-"""Our part of `.claude/settings.json`: how it is merged, and what its shell lines do."""
+"""Our part of `.claude/settings.json`: how it is merged, and what its hooks' script does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from support.hypothesis_strategies import data, keys, laid_out
 from support.scratch_project import Project
 
-from playbook_supervisor.drivers.claude_code.marker import CLIENTS, GOALS, MARK, MARKER
+from playbook_supervisor.drivers.claude_code import hook_script
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS, GOALS, MARK, MARKER, SCRIPT
 from playbook_supervisor.drivers.claude_code.settings import (
     ALLOW,
     DENY,
@@ -26,6 +27,8 @@ from playbook_supervisor.drivers.claude_code.settings import (
     disables_hooks,
     lacking,
     merged,
+    plugin_hooks,
+    plugin_switch,
 )
 from playbook_supervisor.errors import CheckError
 
@@ -82,7 +85,7 @@ class TestInAProjectWithoutSettings:
         copied["hooks"][event] = copied["hooks"]["PreToolUse"]
         renewed = merged(json.dumps(copied).encode())
         (group,) = as_data(renewed)["hooks"][event]
-        assert f'"hookEventName": "{event}"' in group["hooks"][0]["command"]
+        assert f"set -- {event};" in group["hooks"][0]["command"]
         assert merged(renewed) == renewed
         assert lacking(renewed) == ()
         foreign = {"hooks": {event: [{"hooks": [{"type": "command", "command": "./own"}]}]}}
@@ -96,7 +99,7 @@ class TestInAProjectWithoutSettings:
     def test_a_matcher_excludes_only_events_that_do_not_matter(self) -> None:
         matchers = {event: matcher for event, (matcher, _) in HOOKS.items() if matcher}
         assert matchers == {
-            "UserPromptExpansion": r"^playbook\.",
+            "UserPromptExpansion": "^playbook[.:]",
             "PreToolUse": "*",
             "PostToolUse": "Agent|Task|Skill|AskUserQuestion",
             "PostToolUseFailure": "Agent|Task|Skill|AskUserQuestion",
@@ -109,8 +112,14 @@ class TestInAProjectWithoutSettings:
             *("begin", "next", "report", "status", "show", "list", "probe", "prove"),
         }
 
-    def test_the_journal_is_closed_to_editing(self) -> None:
-        assert DENY == ("Edit(/.playbooks/sessions/**)",)
+    def test_the_journal_and_the_script_of_the_hooks_are_closed_to_editing(self) -> None:
+        assert ("Edit(/.playbooks/sessions/**)", f"Edit(/{SCRIPT})") == DENY
+
+    def test_a_reviewer_reads_one_short_line_for_each_event(self) -> None:
+        lines = {event: str(entry(event)["command"]) for event in HOOKS}
+        assert len({line.replace(event, "EVENT") for event, line in lines.items()}) == 1
+        assert max(map(len, lines.values())) < 300
+        assert len(hook_script.shipped().splitlines()) < 80
 
     def test_a_guard_blocks_the_client_when_it_fails(self) -> None:
         """A person's words pass, and what only reports must not keep an agent from ending."""
@@ -126,7 +135,7 @@ class TestInAProjectWithSettings:
         before, after = json.loads(THEIRS), json.loads(done)
         assert list(after) == list(before)
         assert list(after["permissions"]) == ["deny", "allow"]
-        assert after["permissions"]["deny"] == ["Read(.env)", "Edit(/.playbooks/sessions/**)"]
+        assert after["permissions"]["deny"] == ["Read(.env)", *DENY]
         assert after["hooks"]["PreToolUse"][0] == before["hooks"]["PreToolUse"][0]
         assert done.startswith('{\n    "model": "opus",\n    "hooks": {\n        "PreToolUse": [\n')
         assert done.endswith("    }\n}\n")
@@ -232,7 +241,7 @@ class TestLacking:
         assert lacking(json.dumps(changed).encode()) == ("hooks.PreToolUse",)
 
     def test_a_rule_that_was_taken_out(self) -> None:
-        changed = FRESH.replace(b'"Edit(/.playbooks/sessions/**)"', b"")
+        changed = FRESH.replace(b'"Edit(/.playbooks/sessions/**)",', b"")
         assert lacking(changed) == ("permissions.deny Edit(/.playbooks/sessions/**)",)
 
     def test_changes_of_other_entries_do_not_count(self) -> None:
@@ -243,6 +252,15 @@ class TestLacking:
         assert disables_hooks(b'{"disableAllHooks": true}', "x.json")
         assert not disables_hooks(b'{"disableAllHooks": false}', "x.json")
         assert not disables_hooks(b"", "x.json")
+
+    def test_whether_our_plugin_is_enabled(self) -> None:
+        def switched(**plugins: object) -> bool | None:
+            return plugin_switch(json.dumps({"enabledPlugins": plugins}).encode(), "x.json")
+
+        assert switched(**{"playbook@any": True, "other@any": False}) is True
+        assert switched(**{"playbook@any": False}) is False
+        assert switched(**{"playbooks@any": True}) is None
+        assert plugin_switch(b'{"enabledPlugins": []}', "x.json") is None
 
     def test_which_shell_lines_are_installed(self) -> None:
         assert command_of(FRESH, "Stop") == entry("Stop")["command"]
@@ -276,7 +294,7 @@ def test_a_merge_keeps_all_else_or_writes_nothing(document: str) -> None:
             assert after[name][key][: len(items)] == items if isinstance(items, list) else True
 
 
-# ── the shell lines ─────────────────────────────────────────────────────────────────────────
+# ── the script ──────────────────────────────────────────────────────────────────────────────
 
 SHELLS = [
     argv
@@ -299,6 +317,8 @@ class Client:
     root: Path
     folder: Path
     shell: list[str]
+    script: bool = True
+    line: str = ""
 
     def program(self, name: str, code: int = 0) -> Path:
         """A stand-in for `playbook` that prints its input."""
@@ -335,6 +355,12 @@ class Client:
         file.write_text("{}")
         return {"XDG_STATE_HOME": str(self.folder / "state")}
 
+    def installed(self, root: Path | None = None) -> None:
+        """The script is where the entries look for it."""
+        file = (root or self.root) / SCRIPT
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(hook_script.shipped())
+
     def prompt(self, words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """What the hook says to words that are typed."""
         return self.fire("UserPromptSubmit", prompt=words, env=env)
@@ -347,21 +373,22 @@ class Client:
         env: dict[str, str] | None = None,
         **fields: str,
     ) -> subprocess.CompletedProcess[str]:
+        around = {"CLAUDE_PROJECT_DIR": str(self.root), "CLAUDE_PID": "1", **(env or {})}
+        if self.script:
+            self.installed(self.folder / around["CLAUDE_PROJECT_DIR"])
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
-        for tool in ("cat", "rm", "sh"):
+        for tool in ("cat", "grep", "rm", "sh"):
             if not (tools / tool).exists():
                 (tools / tool).symlink_to(str(shutil.which(tool)))
         program = shutil.which(self.shell[0])
         assert program
         return subprocess.run(
-            [program, *self.shell[1:], "-c", command_of(FRESH, event)],
+            [program, *self.shell[1:], "-c", self.line or command_of(FRESH, event)],
             input=json.dumps({"hook_event_name": event, **fields}, separators=(",", ":")),
             env={
                 "PATH": os.pathsep.join(map(str, [*([path.parent] if path else []), tools])),
-                "CLAUDE_PROJECT_DIR": str(self.root),
-                "CLAUDE_PID": "1",
-                **(env or {}),
+                **around,
             },
             cwd=self.folder,
             capture_output=True,
@@ -384,20 +411,14 @@ def made(request: pytest.FixtureRequest) -> None:
 EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "SessionStart", "ConfigChange", "SubagentStop"]
 
 
-def test_every_other_event_has_the_lines_of_one_of_these() -> None:
-    tried = {command_of(FRESH, event) for event in EVENTS}
-    others = [event for event in HOOKS if event != "UserPromptExpansion"]
-    assert {command_of(FRESH, event) for event in others} == tried
-    assert all(command.startswith(MARK) for command in tried)
-
-
-@pytest.mark.parametrize("event", HOOKS)
-def test_no_process_is_started_before_the_program(event: str) -> None:
-    """An idle hook costs one shell; `benchmarks/` measures it."""
-    before, _, _ = command_of(FRESH, event).partition('o=$("$p" hook)')
-    assert not re.search(r"\$\(|`|[^|]\|[^|]|[^&>]&[^&]", before)
-    words = set(re.findall(r"(?:^|[;&|{]) *(\w+)(?= )", before, re.MULTILINE))
-    assert words <= {"if", "then", "case", "IFS", "command", "echo", "exit", "fi", "esac"}
+def test_no_process_is_started_before_the_program() -> None:
+    """An idle hook costs one shell; `benchmarks/` measures it. `grep` is the plugin's alone."""
+    before, found, _ = hook_script.shipped().decode().partition('reply=$("$program" hook)')
+    code = re.sub(r"(?m)(?:^|\s)#.*$", "", before)
+    assert found
+    assert not re.search(r"\$\(|`|[^|]\|[^|]|[^&>]&[^&]", code)
+    words = set(re.findall(r"(?:^|[;&|{]|then) *(\w+)(?= )", code, re.MULTILINE))
+    assert words <= {"if", "then", "case", "IFS", "command", "echo", "exit", "fi", "esac", "event"}
 
 
 class TestWhereNoSessionIsBound:
@@ -595,6 +616,20 @@ class TestATypedCommand:
         client.fire("UserPromptExpansion", path=client.program("on path"))
         assert client.seen().startswith(f"{program} hook\n")
 
+    @pytest.mark.parametrize("settings", ["{}", FRESH.decode()], ids=["alone", "beside ours"])
+    def test_of_the_plugin_reaches_it_unless_the_project_has_hooks_of_its_own(
+        self, client: Client, settings: str
+    ) -> None:
+        root = client.root / ".claude/settings.json"
+        root.parent.mkdir(exist_ok=True)
+        root.write_text(settings)
+        client.line = str(plugin_hooks()["UserPromptExpansion"][0]["hooks"][0]["command"])  # type: ignore[index]
+        client.installed()
+        place = {"CLAUDE_PLUGIN_ROOT": str(client.root / ".claude")}
+        done = client.fire("UserPromptExpansion", path=client.program("bin"), env=place)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.stdout != "") is (settings == "{}")
+
     @pytest.mark.parametrize("how", ["missing", "failing"])
     def test_says_how_to_install_what_does_not_answer(self, client: Client, how: str) -> None:
         program = client.program("bin", code=1) if how == "failing" else None
@@ -609,3 +644,33 @@ class TestATypedCommand:
         done = client.fire("UserPromptExpansion", prompt="/playbook.pause")
         assert "is paused" in json.loads(done.stdout)["reason"]
         assert client.fire("PreToolUse").stdout == ""
+
+
+class TestAScriptThatIsGone:
+    """Deleted or emptied by a worker, or never committed."""
+
+    @pytest.fixture(params=["gone", "empty"], autouse=True)
+    def lost(self, request: pytest.FixtureRequest, client: Client) -> None:
+        client.script = False
+        if request.param == "empty":
+            client.installed()
+            (client.root / SCRIPT).write_bytes(b"")
+
+    @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptExpansion", "Stop"])
+    def test_leaves_the_decision_to_the_program(self, client: Client, event: str) -> None:
+        program = client.program("bin")
+        assert client.fire(event, path=program).stdout == '{"seen": true}'
+        assert client.seen().startswith(f"{program} hook\n")
+
+    def test_does_not_disturb_a_colleague_who_has_no_program_either(self, client: Client) -> None:
+        for event in HOOKS:
+            done = client.fire(event, env={"HOME": str(client.folder)})
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    @pytest.mark.parametrize("home", [True, False])
+    def test_fails_while_a_session_is_bound_and_the_program_is_gone(
+        self, client: Client, home: bool
+    ) -> None:
+        """So the client refuses, where the entry says `onFailure: block`."""
+        env = client.register("/nowhere/playbook", home=home)
+        assert client.fire("PreToolUse", env=env).returncode == 127

@@ -88,7 +88,7 @@ def _in_folder(folder: Path) -> Iterator[str]:
         raise ArgumentError(
             "PB-ARG-INVALID",
             f"there is nothing to check in the folder {folder}",
-            guidance="Write a playbook there (docs/playbook-authoring.md), or name another folder.",
+            guidance="Write a playbook there (`playbook help authoring`), or name another folder.",
         )
     yield from map(str, files)
 

@@ -6,13 +6,15 @@ Both refuse first, then plan, then apply. Files shared with other tools are merg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
+from playbook_supervisor.drivers.claude_code.permissions import plugin_enabled
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
@@ -22,6 +24,7 @@ from playbook_supervisor.project.install_record import (
     Installation,
     as_fingerprint,
     emit_installation,
+    fingerprint,
     read_installation,
 )
 from playbook_supervisor.project.playbooks import library
@@ -44,6 +47,10 @@ SHARED: Mapping[str, Merge] = {settings.FILE: settings.merged}
 """The files that we share with other tools, each with the function that adds our entries."""
 
 UP_TO_DATE = "up to date"
+WITHOUT_HOOKS = "left alone (--no-hooks)"
+
+ASIDE = ".old"
+"""The suffix of a file of other origin, or with changes of its own, that was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +155,63 @@ def current_content(root: Path, path: str) -> bytes:
         return b""
 
 
+def free_name(root: Path, path: str, data: bytes) -> str:
+    """The path for the old content: one that is free, or that has this content already."""
+    for number in range(1, 100):
+        aside = path + ASIDE + (str(number) if number > 1 else "")
+        if current_fingerprint(root, aside) in ("", fingerprint(data)):
+            break
+    return aside
+
+
 # ── planning ────────────────────────────────────────────────────────────────────────────────
 
 
 def deleted(path: str) -> str:
     """Why a file that was deleted is not written."""
     return f"you deleted it; `playbook init --restore {path}` brings it back"
+
+
+def hooks_by_plugin(root: Path, previous: Installation, said: bool | None) -> bool:
+    """True if our plugin brings the hooks, so that none are written unless a person says so."""
+    return said is None and not previous.no_hooks and plugin_enabled(root, Path.home())
+
+
+def rules_alone(merges: Mapping[str, Merge]) -> Mapping[str, Merge]:
+    """The same, but that our hooks are not added to the client's settings."""
+    rules = {settings.FILE: settings.with_rules}
+    return {path: rules.get(path, merge) for path, merge in merges.items()}
+
+
+def script(
+    root: Path, content: bytes, previous: Installation, *, no_hooks: bool, plugin: bool
+) -> Iterator[FileChange]:
+    """The changes for the script of the hooks, which no person may edit: supervision rests on it.
+
+    One that is deleted is written again, and one that is changed is replaced and kept beside.
+    """
+    ours, recorded = fingerprint(content), previous.files.get(SCRIPT, "")
+    current = current_fingerprint(root, SCRIPT)
+    if no_hooks:
+        if current or recorded:
+            yield FileChange(Action(SCRIPT, "keep", WITHOUT_HOOKS), recorded=recorded)
+    elif plugin:
+        yield FileChange(Action(SCRIPT, "keep", "your plugin brings the hooks"), recorded=recorded)
+    elif why := obstacle(root, SCRIPT):
+        yield FileChange(Action(SCRIPT, "conflict", why))
+    elif current == ours:
+        yield FileChange(Action(SCRIPT, "keep", UP_TO_DATE), recorded=ours)
+    elif not current:
+        why = "written again: the hooks need it" if recorded else "new"
+        yield FileChange(Action(SCRIPT, "write", why), content, ours)
+    elif current == recorded:
+        yield FileChange(Action(SCRIPT, "write", "new version"), content, ours)
+    else:
+        data = current_content(root, SCRIPT)
+        aside = free_name(root, SCRIPT, data)
+        yield FileChange(Action(aside, "write", f"what {SCRIPT} was"), data)
+        why = f"it was changed, kept as {Path(aside).name}: sessions need ours"
+        yield FileChange(Action(SCRIPT, "write", why), content, ours)
 
 
 def complete(
@@ -181,7 +239,7 @@ def complete(
 
 def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
     if record.no_hooks:
-        return Action(path, "keep", "left alone (--no-hooks)")
+        return Action(path, "keep", WITHOUT_HOOKS)
     if why := obstacle(root, path):
         return Action(path, "conflict", why)
     before = current_content(root, path)

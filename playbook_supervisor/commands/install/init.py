@@ -18,6 +18,7 @@ from playbook_supervisor.commands.install import changes, shipped
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
 from playbook_supervisor.commands.install.proposals import Proposal, check_change, is_open
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
@@ -27,11 +28,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import checkout
 
-ASIDE = ".old"
-"""The suffix of a foreign file that was replaced."""
-
-
-_ALWAYS_WRITTEN = frozenset({*changes.SHARED, library.INDEX, FILE})
+_ALWAYS_WRITTEN = frozenset({*changes.SHARED, SCRIPT, library.INDEX, FILE})
 """The files that every `init` writes if they are missing, also without `--restore`."""
 
 
@@ -81,16 +78,19 @@ def look(planned: InstallPlan) -> Survey:
 
 def _from_top(path: str, folder: Path, root: Path) -> str:
     from_here = os.path.relpath(folder.resolve() / path, root)
-    return from_here if from_here in shipped.files(root) else os.path.normpath(path)
+    return from_here if from_here in shipped.files() else os.path.normpath(path)
 
 
 class _Plan:
     def __init__(self, here: checkout.Checkout, choices: Choices) -> None:
         self._here, self._root, self._choices = here, here.root, choices
         self._previous = changes.previous_installation(here.root)
-        self._shipped = shipped.files(here.root)
+        self._shipped = shipped.files()
         self._restored = [self._deleted(path) for path in choices.restore]
         self._foreign = foreign_commands(here.root)
+        said = choices.no_hooks
+        self._without = self._previous.no_hooks if said is None else said
+        self._plugin = changes.hooks_by_plugin(here.root, self._previous, said)
 
     def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
         previous, choices = self._previous, self._choices
@@ -98,11 +98,13 @@ class _Plan:
         if choices.check and is_open(self._root):
             files.append(check_change(self._root, choices.check))
         recorded = {file.action.path: file.recorded for file in files if file.recorded}
-        without = previous.no_hooks if choices.no_hooks is None else choices.no_hooks
+        without = self._without
         record = Installation(__version__, {**previous.files, **recorded}, without)
         if previous.version and (record.files, without) == (previous.files, previous.no_hooks):
             record = previous
         again = partial(plan, self._root, merges, choices)
+        if self._plugin:
+            merges = changes.rules_alone(merges)
         return changes.complete(self._root, files, merges, record, previous, again)
 
     def _wanted(self) -> Iterator[str]:
@@ -144,6 +146,10 @@ class _Plan:
         return path
 
     def _changes(self, path: str) -> Iterator[FileChange]:
+        if path == SCRIPT:
+            given = self._root, self._shipped[path], self._previous
+            yield from changes.script(*given, no_hooks=self._without, plugin=self._plugin)
+            return
         foreign = self._foreign.get(Path(path).stem)
         if foreign is None or path != shipped.command_file(Path(path).stem):
             yield self._file(path)
@@ -152,7 +158,7 @@ class _Plan:
             yield FileChange(Action(path, "keep", "not ours; --replace replaces it"))
             return
         data = read_bytes(self._root / foreign)
-        aside = _free_name(self._root, foreign, data)
+        aside = changes.free_name(self._root, foreign, data)
         yield FileChange(Action(aside, "write", f"what {foreign} was"), data)
         if foreign != path:
             yield FileChange(Action(foreign, "remove", f"it would take precedence over {path}"))
@@ -179,12 +185,3 @@ class _Plan:
             why = "restored" if known is not None else "new"
             return FileChange(Action(path, "write", why), content, ours)
         return FileChange(Action(path, "keep", why))
-
-
-def _free_name(root: Path, path: str, data: bytes) -> str:
-    """The path for the old content: one that is free, or that has this content already."""
-    for number in range(1, 100):
-        aside = path + ASIDE + (str(number) if number > 1 else "")
-        if changes.current_fingerprint(root, aside) in ("", fingerprint(data)):
-            break
-    return aside

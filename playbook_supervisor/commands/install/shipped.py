@@ -6,8 +6,9 @@ A file that equals a released one was not edited, even if install.yaml disagrees
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
+from playbook_supervisor.drivers.claude_code import hook_script
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.project.install_record import as_fingerprint
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.schema import schema_text
@@ -33,8 +34,8 @@ COMMANDS = tuple(
 FEATURE_COMMANDS = ("agreement.create", "agreement.check", "qa.plan", "qa.run", "feature.pr")
 """The shipped slash commands that do a step's work, for projects that have none of their own."""
 
-GUIDES = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
-"""Where the authoring guide may be: in the project's knowledge folder, or in its documents."""
+RETIRED = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
+"""Where earlier versions installed the authoring guide, which `playbook help authoring` prints."""
 
 RELEASES = "released.sha256"
 """The template file with a line `digest  path` for each version of a file in a release."""
@@ -56,33 +57,21 @@ OPTIONAL = PLAYBOOK_FILES | FEATURE_COMMAND_FILES
 """The files that are installed only where they are of use."""
 
 
-def files(root: Path) -> dict[str, bytes]:
-    """The content of every file that can be installed in the project at `root`, by path."""
-    guide = _guide(root)
-    every = with_every_guide().items()
-    return {path: data for path, data in every if path == guide or path not in GUIDES}
-
-
-def with_every_guide() -> dict[str, bytes]:
-    """The same for any project, with the authoring guide at each of its possible paths."""
+def files() -> dict[str, bytes]:
+    """The content of every file that can be installed, by its path in the project."""
     folder = templates.folder()
     sources = {
         **{playbook_file(name): f"playbooks/{name}.yaml" for name in PLAYBOOKS},
         f"{library.TOP}/templates/playbook.tpl.yaml": "playbook.tpl.yaml",
+        f"{library.TOP}/README.md": "playbooks-folder.md",
         **{command_file(name): f"commands/{name}.md" for name in COMMANDS},
         **{command_file(name): f"feature-commands/{name}.md" for name in FEATURE_COMMANDS},
-        **dict.fromkeys(GUIDES, "playbook-authoring.md"),
     }
     shipped = {path: read_bytes(folder / source) for path, source in sources.items()}
-    return shipped | {f"{library.TOP}/playbook.schema.json": schema_text("playbook").encode()}
-
-
-def _guide(root: Path) -> str:
-    """An installed guide stays where it is, even if the project adds a .knowledge/ later."""
-    for path in GUIDES:
-        if (root / path).is_file():
-            return path
-    return GUIDES[0] if (root / ".knowledge").is_dir() else GUIDES[1]
+    return shipped | {
+        f"{library.TOP}/playbook.schema.json": schema_text("playbook").encode(),
+        SCRIPT: hook_script.shipped(),
+    }
 
 
 def released() -> Mapping[str, frozenset[str]]:

@@ -23,6 +23,7 @@ from playbook_supervisor.commands.install.changes import (
     obstacle,
 )
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.install_record import Installation, fingerprint
@@ -48,6 +49,10 @@ def plan(
     """
     root = checkout.find(cwd or locate.current_folder()).root
     previous = changes.previous_installation(root)
+    again = partial(plan, root, merges, no_hooks=no_hooks)
+    plugin = changes.hooks_by_plugin(root, previous, no_hooks)
+    if plugin:
+        merges, no_hooks = changes.rules_alone(merges), False
     known = _KnownFiles(root, previous)
     if not previous.version and not known.any_is_ours():
         raise StateError(
@@ -57,12 +62,11 @@ def plan(
         no_hooks = previous.no_hooks
         if merges and not previous.version:
             no_hooks = not settings.holds_ours(changes.current_content(root, settings.FILE))
-    files = [*known.shipped(), *known.retired()]
+    files = [*known.shipped(no_hooks=no_hooks, plugin=plugin), *known.retired()]
     recorded = {file.action.path: file.recorded for file in files if file.recorded}
     record = Installation(__version__, recorded, no_hooks)
     if (previous.files, previous.no_hooks) == (recorded, no_hooks) and previous.version:
         record = previous
-    again = partial(plan, root, merges, no_hooks=no_hooks)
     return changes.complete(root, files, merges, record, previous, again)
 
 
@@ -77,7 +81,7 @@ class _KnownFiles:
         self._released = shipped.released()
         self._shipped = {
             path: content
-            for path, content in shipped.files(root).items()
+            for path, content in shipped.files().items()
             if path not in shipped.OPTIONAL or self._is_installed(path, content)
         }
 
@@ -93,9 +97,12 @@ class _KnownFiles:
         known = {fingerprint(content), *self._unedited(path)}
         return current_fingerprint(self._root, path) in known
 
-    def shipped(self) -> Iterator[FileChange]:
+    def shipped(self, *, no_hooks: bool, plugin: bool) -> Iterator[FileChange]:
         for path, content in self._shipped.items():
-            if why := obstacle(self._root, path):
+            if path == SCRIPT:
+                given = self._root, content, self._previous
+                yield from changes.script(*given, no_hooks=no_hooks, plugin=plugin)
+            elif why := obstacle(self._root, path):
                 yield FileChange(Action(path, "conflict", why))
             else:
                 yield from self._one(path, content)
@@ -103,11 +110,12 @@ class _KnownFiles:
     def retired(self) -> Iterator[FileChange]:
         """The changes to files that are no longer shipped.
 
-        Only a file that was released at that path is removed: install.yaml alone does not suffice.
+        Only a file that we ship no more is removed: install.yaml alone does not suffice.
         """
         beside = {path + BESIDE for path in self._shipped}
         for path in sorted({*self._previous.files, *self._released} - {*self._shipped, *beside}):
-            if path not in self._released or obstacle(self._root, path):
+            known = path in self._released or path in shipped.RETIRED
+            if not known or obstacle(self._root, path):
                 shown = first_line(path, 200)
                 yield FileChange(Action(shown, "keep", "no longer shipped; keep it or remove it"))
                 continue

@@ -26,7 +26,9 @@ from playbook_supervisor.commands.worktrees.worktree import (
     Branch,
     WorktreePlan,
 )
-from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.claude_code import hook_script, settings
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT
+from playbook_supervisor.drivers.claude_code.permissions import plugin_enabled
 from playbook_supervisor.drivers.step_kinds import require_executable, run_needs_agent
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
@@ -51,6 +53,7 @@ _RUN = "playbook.run"
 _INSTALL = "Run `playbook init`, commit what it writes, then repeat."
 _FOLDERS = (".playbooks", ".claude", ".specify", ".features")
 _LINK = "120000"
+_HOOKS = frozenset({settings.FILE, SCRIPT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +272,9 @@ class _Preflight:
     def require(self, run: RunRequest, branch: str) -> None:
         """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""
         missing = list(self._missing_files()) if self.client or run_needs_agent(run) else []
-        if missing == [settings.FILE] and self._settings_outdated():
-            message = f"hooks in {settings.FILE} are missing or changed on {self.base.name}"
+        if missing and {*missing} <= _HOOKS and self._settings_outdated():
+            files = " and ".join(missing)
+            message = f"hooks in {files} are missing or changed on {self.base.name}"
             raise self._error(message, missing, _INSTALL)
         if missing:
             more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
@@ -326,10 +330,8 @@ class _Preflight:
             needed = (here / file).is_file() or (name == _RUN and not elsewhere)
             if needed and not self._has_command(name):
                 yield file
-        if read_installation(self.tree).no_hooks or not _lacks_hooks(self.tree):
-            return
-        if not elsewhere or not _lacks_hooks(here):
-            yield settings.FILE
+        if not read_installation(self.tree).no_hooks and not (elsewhere and _lacking_hooks(here)):
+            yield from _lacking_hooks(self.tree)
 
     def _has_command(self, name: str) -> bool:
         return CommandIndex(self.tree, home=Path.home()).resolve(f"/{name}") is not None
@@ -337,12 +339,12 @@ class _Preflight:
     def _settings_outdated(self) -> bool:
         """True if the settings are committed, but insufficient there as in the checkout."""
         committed = (self.tree / settings.FILE).is_file()
-        return committed and _lacks_hooks(self.store.checkout.root)
+        return committed and bool(_lacking_hooks(self.store.checkout.root))
 
     def _usable(self, path: str) -> bool:
         """True if the checkout has the file, so that committing it is enough."""
         root = self.store.checkout.root
-        return not _lacks_hooks(root) if path == settings.FILE else (root / path).exists()
+        return not _lacking_hooks(root) if path in _HOOKS else (root / path).exists()
 
     def _failing_preconditions(self, run: RunRequest, branch: str) -> Iterator[str]:
         world = Workspace(self.tree, run.feature, branch, run.config)
@@ -395,12 +397,16 @@ class _Preflight:
         )
 
 
-def _lacks_hooks(root: Path) -> bool:
+def _lacking_hooks(root: Path) -> list[str]:
+    """The settings and the script of the hooks, those that are missing or changed."""
+    if plugin_enabled(root, Path.home()):
+        return []
     try:
         data = read_bytes(contained(root, settings.FILE), limit=MAX_BYTES)
     except FileNotFoundError:
-        return True
-    return bool(settings.lacking(data))
+        data = b""
+    found = {settings.FILE: settings.lacking(data), SCRIPT: hook_script.problem(root)}
+    return [file for file, problem in found.items() if problem]
 
 
 def _first(playbook: Playbook) -> list[Step]:

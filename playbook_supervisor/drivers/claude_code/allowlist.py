@@ -58,10 +58,12 @@ AGENTS = frozenset({"Agent", "Task"})
 _FILE_KEYS = ("file_path", "notebook_path", "path")
 _OURS = r"playbook (?:begin|next|report|status|show|list|probe|prove)(?: [^;&|`$()<>\n\\]*)?\Z"
 _JOURNAL = ".playbooks/sessions"
+_SCRIPT = ".claude/hooks/playbook.sh"
 _PRIVATE = (
     r"\.git(?:/(?:worktrees|modules)/[^\s]{1,200}?)?/playbook\b"
     r"|git-(?:common-)?dir\)?/playbook\b|git-path\s{1,9}playbook\b"
 )
+_HOOKS_STAY = "The script of the hooks stays as it is while playbook drives the session."
 _HOOK = r"playbook(?:_supervisor)?\s{1,9}hook\b"
 _QUOTING = str.maketrans("", "", "'\"\\")
 _SLASHES = r"/(?:\./|/)+"
@@ -203,12 +205,14 @@ def _touches_records(call: ToolCall) -> str:
         return ""
     reason = "Only playbook writes the journal; `playbook show` reads it."
     if call.file and any(_within(call.file, folder) for folder in call.kept):
-        return reason
+        return _HOOKS_STAY if call.file.casefold().endswith(_SCRIPT) else reason
     command = str(call.given.get("command", ""))
     plain = command.translate(_QUOTING).casefold()
     if "playbook" not in plain or re.match(_OURS, command.strip()):
         return ""
     plain = re.sub(_SLASHES, "/", plain)
+    if _SCRIPT in plain:
+        return _HOOKS_STAY
     if _JOURNAL in plain or re.search(_PRIVATE, plain):
         return reason
     if re.search(_HOOK, plain):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code import binding, hook_script
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, StateError
@@ -56,20 +56,20 @@ def require_client(environment: Mapping[str, str], client: int) -> None:
 
 
 def _not_the_client(environment: Mapping[str, str], client: int) -> str:
-    """The client calls hooks through the installed shell lines, an agent's commands otherwise."""
+    """The client calls hooks through the installed script, an agent's commands otherwise."""
     if environment.get("AI_AGENT", "").endswith(_AGENT_SUFFIX):
         return "an agent's shell runs this"
     below = os.getpid()
     for above in ancestry.ancestors():
         if above.pid == client:
-            installed = below == os.getpid() or _runs_hook_lines(below)
+            installed = below == os.getpid() or _runs_hook(below)
             return "" if installed else "a different shell runs this"
         below = above.pid
     return f"its process {client} has not started this"
 
 
-def _runs_hook_lines(shell: int) -> bool:
-    """True if that shell runs an installed hook entry; without /proc it may."""
+def _runs_hook(shell: int) -> bool:
+    """True if that shell runs a hook entry of ours; without /proc it may."""
     try:
         argv = (_PROC / str(shell) / "cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -286,6 +286,7 @@ def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None
     with binding.exclusive(private):
         bound = binding.load(private)
         if bound is not None and (bound.client, bound.pid) == (client, pid):
+            hook_script.require_unchanged(bound.script)
             return
         if not _without_hooks(here):
             raise _unseen(here)

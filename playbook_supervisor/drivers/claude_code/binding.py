@@ -1,7 +1,7 @@
 """Which Claude Code conversation drives a session, and the state of its turn and its subagents.
 
 The state is one small JSON file in the session's private folder; a marker file in the git directory
-tells the hooks' shell lines in a millisecond whether a session is bound here. Both may be lost: the
+tells the hooks' script in a millisecond whether a session is bound here. Both may be lost: the
 client is then still registered outside of the repository, and `record_gone` says what follows.
 """
 
@@ -73,7 +73,8 @@ class Binding(Record, frozen=False):
     until a launch or an answer is accepted. `heard` is the last end of a turn that was read from
     the transcript. `unseen` are attempts that `playbook next --wait` carries out or checks. `ended`
     is the gate that was open when the session was aborted: its id, its question and its choices;
-    `told`: a person has spoken since then, and the model has been told.
+    `told`: a person has spoken since then, and the model has been told. `script` is the file
+    that the hooks run, and its digest; empty if it is not known.
     """
 
     session: str
@@ -97,6 +98,7 @@ class Binding(Record, frozen=False):
     unseen: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     told: bool = False
+    script: list[str] = field(default_factory=list)
 
     def progress(self) -> None:
         """A launch or an answer was accepted: the model makes progress."""
@@ -239,7 +241,7 @@ def bind(here: Checkout, private: Path, binding: Binding) -> None:
 
 
 def mark(git_dir: Path, binding: Binding) -> None:
-    """Write the marker by which the hooks' shell lines know that a session is bound."""
+    """Write the marker by which the hooks' script knows that a session is bound."""
     ensure_folder((git_dir / MARKER).parent)
     marker = f"{executable()}\n{binding.session}\n{binding.client}\n"
     write_atomically(git_dir / MARKER, marker.encode(), durable=False)

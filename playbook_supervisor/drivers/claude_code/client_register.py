@@ -2,7 +2,7 @@
 
 The binding and its marker are in the git directory, which a worker can move away. So each client
 whose hooks supervise a session is also registered in the user's state folder, in a file named by
-its process. The hooks' shell lines look for that file, too. Its lines are the program, the session,
+its process. The hooks' script looks for that file, too. Its lines are the program, the session,
 the Claude session, the birth of the process, and the root of the checkout.
 """
 
@@ -113,7 +113,7 @@ def set_turn(pid: int, whose: str) -> None:
 
 
 def _file(pid: int) -> Path | None:
-    """The client's file; None where the shell lines would look for none."""
+    """The client's file; None where the hooks' script would look for none."""
     known = os.environ.get("HOME") or os.environ.get("XDG_STATE_HOME", "").startswith("/")
     return user_state.path(_FOLDER) / str(pid) if known else None
 

@@ -18,6 +18,7 @@ from playbook_supervisor.drivers.claude_code import (
     authorization,
     binding,
     gates,
+    hook_script,
     permissions,
     request_limit,
 )
@@ -64,10 +65,11 @@ def command(
         return None
     if name in SUPERVISING and _is_foreign(here.root, name):
         return HookReply(_EVENT, shown=_FOREIGN.format(name=name))
+    script = hook_script.required(here.root, environment) if name in SUPERVISING else []
     words = _words(str(payload.get("command_args", "") or ""))
     client = str(payload.get("session_id", ""))
     store, pid = DiskStore(here), process(environment)
-    return carry_out(TypedCommand(store, words, client, pid, interactive(environment)))
+    return carry_out(TypedCommand(store, words, client, pid, interactive(environment), script))
 
 
 def _is_foreign(root: Path, name: str) -> bool:
@@ -79,19 +81,21 @@ def _is_foreign(root: Path, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TypedCommand:
-    """A command, and the conversation in which it was typed."""
+    """A command, the conversation in which it was typed, and the script that its hooks run."""
 
     store: DiskStore
     words: list[str]
     client: str
     pid: int
     interactive: bool
+    script: list[str]
 
     def bind(self, snapshot: Snapshot, former: Binding | None = None) -> None:
         """Let the conversation drive the session, and keep the work of `former`."""
         self._leave_other(snapshot.session_id)
         bound = former or Binding(snapshot.session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
+        bound.script = self.script
         bound.turn, bound.at_work = "supervised", True
         bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()

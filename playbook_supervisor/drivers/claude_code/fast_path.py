@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from os.path import exists, expanduser, join, realpath
 
 from playbook_supervisor.drivers.claude_code import allowlist, request_limit
-from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT, git_directory, marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,10 +118,15 @@ def named_file(folder: str, given: Mapping[str, Any]) -> str:
 
 
 def kept_folders(root: str, git_dir: str) -> tuple[str, ...]:
-    """The folders that only playbook may write."""
+    """The folders, and the script of the hooks, that only playbook may write."""
     shared = git_dir
     if exists(pointer := join(git_dir, "commondir")):
         with open(pointer, encoding="utf-8", errors="surrogateescape") as file:
             shared = join(git_dir, file.readline(_MAX_PATH).strip())
-    folders = (join(root, _SESSIONS), join(git_dir, "playbook"), join(shared, "playbook"))
+    folders = (
+        join(root, _SESSIONS),
+        join(root, SCRIPT),
+        join(git_dir, "playbook"),
+        join(shared, "playbook"),
+    )
     return tuple(map(realpath, folders))

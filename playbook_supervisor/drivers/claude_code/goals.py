@@ -2,7 +2,7 @@
 
 A person sets one with `/playbook.goal CHECK`; it needs neither a playbook nor a session. It is kept
 for the client's process in the user's state folder, with the settings and the tree of its
-beginning, and the shell lines of the Stop hook look for it there. The model is told what does not
+beginning, and the script looks for it there at Stop. The model is told what does not
 hold yet a few times; then, and where the tests have changed, the person decides.
 """
 

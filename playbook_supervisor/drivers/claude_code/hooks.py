@@ -20,6 +20,7 @@ from playbook_supervisor.drivers.claude_code import (
     client_register,
     fast_path,
     gates,
+    hook_script,
     notices,
     turns,
 )
@@ -33,7 +34,7 @@ from playbook_supervisor.drivers.claude_code.context import (
     prepared,
     process,
 )
-from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
+from playbook_supervisor.drivers.claude_code.marker import SCRIPT, git_directory, marked
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _COMMAND = "playbook."
+_PLUGINS = "playbook:"
 _KEPT_WORDS = 4_000  # characters of an agent's last message
 _THE_PLAYBOOKS = frozenset({*allowlist.AGENTS, "AskUserQuestion"})
 """Tools whose calls may be the playbook's in a person's turn, too."""
@@ -60,8 +62,9 @@ _RELEASED = "This conversation is released. Session {session} itself has not end
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
     """The reply to one hook, or None where there is nothing to say.
 
-    Errors are raised; while a session is bound, the shell line that called us then fails closed.
+    Errors are raised; while a session is bound, the script that called us then fails closed.
     """
+    payload = _named_as_installed(payload)
     folder = environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", ""))
     event, pid = str(payload.get("hook_event_name", "")), process(environment)
     known = client_register.registered(pid)
@@ -109,6 +112,17 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
     return None if reply is None else _detailed(hook, reply, given)
 
 
+def _named_as_installed(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The payload with the names of installed commands for those of our plugin, `playbook:run`."""
+    named = {"command_name": _PLUGINS, "prompt": f"/{_PLUGINS}"}
+    changed = {
+        key: value.replace(":", ".", 1)
+        for key, prefix in named.items()
+        if isinstance(value := payload.get(key), str) and value.startswith(prefix)
+    }
+    return {**payload, **changed}
+
+
 def _typed(
     here: checkout.Checkout, pid: int, payload: Mapping[str, Any], environment: Mapping[str, str]
 ) -> HookReply | None:
@@ -127,6 +141,7 @@ def _carried_out(hook: HookContext, event: str) -> tuple[HookReply | None, Notic
     """The reply to a hook of the conversation that drives the session, whose binding is kept."""
     binding.dialog_over(hook.private, hook.text("agent_id"))
     try:
+        hook_script.require_unchanged(hook.bound.script)
         handler = _EVENTS.get(event)
         reply = _with_settled(hook, handler(hook) if handler else None)
         notice = _notice(hook, reply)
@@ -308,7 +323,11 @@ def _settings_changed(hook: HookContext) -> HookReply | None:
     file = Path(os.path.realpath(hook.text("file_path")))
     text = read_bytes(file) if file.is_file() else b""
     project = file == Path(os.path.realpath(hook.here.root / settings.FILE))
-    lost = settings.lacking(text) if project else ()
+    script = hook.bound.script[:1]
+    by_plugin = script not in ([], [str(hook.here.root / SCRIPT)])
+    lost = settings.lacking(text) if project and not by_plugin else ()
+    if by_plugin and settings.plugin_switch(text, str(file)) is False:
+        lost = ("enabledPlugins",)
     if settings.disables_hooks(text, str(file)):
         lost = (*lost, "disableAllHooks")
     if not lost:

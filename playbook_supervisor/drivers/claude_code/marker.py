@@ -11,6 +11,7 @@ import os
 MARKER = "playbook/bound"  # path in the git directory
 CLIENTS = "playbook/bound"  # path in the user's state folder, of a file for each client
 GOALS = "playbook/goals"  # path in the user's state folder, of a file for each client with a goal
+SCRIPT = ".claude/hooks/playbook.sh"  # what our hook entries run
 MARK = ": playbook-supervisor;"
 """The beginning of our hook entries' commands: a no-op for the shell, a mark for us."""
 
@@ -18,7 +19,7 @@ _MAX_SIZE = 10_000
 
 
 def git_directory(root: str) -> str:
-    """`root/.git` or, if it is a file, the folder it names; the hooks' shell lines do the same."""
+    """`root/.git` or, if it is a file, the folder it names; the hooks' script does the same."""
     entry = os.path.join(root, ".git")
     try:
         with open(entry, encoding="utf-8", errors="surrogateescape") as file:

@@ -6,6 +6,7 @@ A deny rule of any scope beats whatever we or a hook allow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -89,6 +90,19 @@ def hooks_disabled(root: Path, home: Path) -> str:
         if file in managed and settings.read(data, str(file)).get("allowManagedHooksOnly") is True:
             return f"`allowManagedHooksOnly` in {file}"
     return ""
+
+
+def plugin_enabled(root: Path, home: Path) -> bool:
+    """True if the settings enable our plugin, and the project has none of our hooks itself.
+
+    What cannot be read enables nothing, for the client does not read it either.
+    """
+    enabled = False
+    for file in settings_files(root, home):
+        with suppress(PlaybookError):
+            switch = settings.plugin_switch(content(file), str(file))
+            enabled = enabled if switch is None else switch
+    return enabled and not settings.holds_ours(content(root / settings.FILE))
 
 
 def deny_rules(files: Iterable[Path]) -> tuple[tuple[str, Path], ...]:

@@ -1,22 +1,14 @@
 """Our hook entries and permission rules in `.claude/settings.json`.
 
-They are merged into what is there, whose order and indentation stay. A hook is a few inline lines
-of shell, because a script in the repository could be emptied unnoticed. Without a bound session
-they end at once, and no process is started. With one they call the program; also if only the user's
-state folder still knows of it, because the git directory was moved away.
-
-If the program does not answer (it was uninstalled, for example), a person must still be able to
-work: their words pass, and so do the tools of the turn that they begin. The tools of the playbook's
-own turn are refused. `/playbook.pause` is then carried out here. A file beside the marker holds
-which client was told, and whether its turn is a person's.
+They are merged into what is there, whose order and indentation stay. Each entry runs the script
+`hook_script` with the event's name.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from playbook_supervisor.drivers.claude_code.marker import CLIENTS, GOALS, MARK, MARKER
+from playbook_supervisor.drivers.claude_code.marker import CLIENTS, MARK, SCRIPT
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.formats.located import yaml_values
@@ -29,6 +21,7 @@ if TYPE_CHECKING:
 
 FILE = ".claude/settings.json"
 LOCAL_FILE = ".claude/settings.local.json"
+PLUGIN = "playbook@"  # what names our plugin, before the name of a marketplace
 _CODE = "PB-CHECK-SETTINGS"
 
 ALLOW = tuple(
@@ -37,152 +30,71 @@ ALLOW = tuple(
 )
 """Our commands that a model may run without permission; none of them decides anything."""
 
-DENY = ("Edit(/.playbooks/sessions/**)",)
-"""Protects the journal. `Edit` rules also apply to Write and to shell redirections."""
+DENY = ("Edit(/.playbooks/sessions/**)", f"Edit(/{SCRIPT})")
+"""Protects the journal and the script of the hooks.
+
+`Edit` rules also apply to Write and to shell redirections.
+"""
 
 _RULES = {"allow": ALLOW, "deny": DENY}
 
-# ── the lines of shell ──────────────────────────────────────────────────────────────────────
+# ── the entries ─────────────────────────────────────────────────────────────────────────────
 
-_SILENT = "playbook does not answer here: it is not installed, not on PATH, or broken."
-_INSTALL = "install it again (uv tool install playbook-supervisor)"
-_TOLD = (
-    "playbook does not answer here, so nothing supervises its session: "
-    f"{_INSTALL}, or type /playbook.pause."
+_COMMAND = (
+    f'{MARK} set -- EVENT; h="${{CLAUDE_PROJECT_DIR:-.}}/{SCRIPT}"; [ ! -s "$h" ] || . "$h"; '
+    'command -v playbook >/dev/null || [ -f "${XDG_STATE_HOME:-$HOME/.local/state}/'
+    f'{CLIENTS}/${{CLAUDE_PID:-$PPID}}" ] || exit 0; exec playbook hook'
 )
-_REFUSED = (
-    f"{_SILENT} The turn of the playbook may use no tool. A person can {_INSTALL}, type "
-    "/playbook.pause, or send a message, after which tools may be used."
-)
-_PAUSED = (
-    "The session is paused: its hooks do nothing any more. To continue it, "
-    f"{_INSTALL} and type /playbook.resume."
-)
-_NOT_CARRIED_OUT = (
-    f"{_SILENT} Install it (uv tool install playbook-supervisor), then type the command again. "
-    "To release a session that is bound here, type /playbook.pause."
-)
+"""Runs the script. If it is gone, the program decides; without that, a bound session fails closed.
 
-
-def _deny(event: str) -> dict[str, object]:
-    permission = {"permissionDecision": "deny", "permissionDecisionReason": _REFUSED}
-    return {"hookSpecificOutput": {"hookEventName": event, **permission}}
-
-
-def _block(reason: str) -> dict[str, object]:
-    return {"decision": "block", "reason": reason}
-
-
-def _print(document: dict[str, object]) -> str:
-    """JSON and exit status 0, because the client shows all lines of a hook that exits with 2."""
-    return f"echo '{json.dumps(document)}'"
-
-
-_FIND = f"""\
-{MARK} d=${{CLAUDE_PROJECT_DIR:-.}}; g=$d/.git; l=; p=; t=; j=
-if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${{l#gitdir: }}
-case $l in /*) g=$l;; *) g=$d/$l;; esac; fi
-case $XDG_STATE_HOME in /*) s=$XDG_STATE_HOME;; *) s=$HOME/.local/state;; esac
-c=${{CLAUDE_PID:-$PPID}}; s=$s/{CLIENTS}/$c; b=$g/{MARKER}
-[ -f "$b" ] || b=$s; f=$b.told
+A colleague who has neither works as usual: nothing in the user's state says that one is bound.
 """
-"""Looks in the git directory, and then for the client in the user's state folder."""
-_OR_A_GOAL = f"""\
-[ -f "$b" ] || {{ b=${{s%{CLIENTS}/*}}{GOALS}/$c; f=$b.told; }}
-"""
-# An empty file runs as a script that does nothing, and would let everything pass.
-_PROGRAM = """[ -x "$p" ] || p=playbook; [ -s "$p" ] || [ "$p" = playbook ] || p=\n"""
-_IF_BOUND = f"""\
-[ -f "$b" ] || exit 0
-IFS= read -r p <"$b"; {_PROGRAM}"""
-_ALWAYS = f"""\
-[ -f "$b" ] && IFS= read -r p <"$b"; {_PROGRAM}"""
-_CALL = """\
-command -v "$p" >/dev/null && o=$("$p" hook) && {
-printf %s "$o"; [ ! -s "$f" ] || printf '' >"$f"; exit 0; }
-"""
-
-# The rest runs only if the program has failed. It has then not read the event.
-
-_WHOM = """\
-[ ! -f "$f" ] || IFS= read -r t <"$f"
-"""
-_READ = """\
-IFS= read -r j
-"""
-_PAUSE = f"""\
-case $j in *'"prompt":"/playbook.pause'*) [ ! -f "$b" ] || {{
-rm -f "$b" "$s" "$s.turn"; {_print(_block(_PAUSED))}; exit 0; }};; esac
-"""
-_LEAVE_COMMANDS = """\
-case $j in *'"prompt":"/playbook.'*) exit 0;; esac
-"""
-_TELL = f"""\
-case $t in "$c"|"$c person") ;; *) {_print({"systemMessage": _TOLD})}
-echo "$c" 2>/dev/null >"$f";; esac
-"""
-_LEAVE_WORKERS = """\
-case $j in *'"agent_id":'*) exit 0;; esac
-"""
-"""The client shows people nothing that a hook says to a subagent."""
-_PERSON = """\
-case $j in *'"prompt":"<'*) ;; ?*) c="$c person";; *) [ "$t" != "$c person" ] || c=$t;; esac
-"""
-_REMEMBER = """\
-echo "$c" 2>/dev/null >"$f"
-"""
-
-
-def _unless_a_person(document: dict[str, object]) -> str:
-    return f"""[ "$t" = "$c person" ] || {_print(document)}\n"""
-
-
 _TIMEOUT = 30  # seconds
 _CHECKING = 7_200  # seconds: the checks of a goal have bounds of their own
-
-
-def _entry(*lines: str, closed: bool = False, timeout: int = _TIMEOUT) -> dict[str, object]:
-    """A hook. `closed`: one that is killed, or that takes too long, refuses."""
-    hook = {"type": "command", "command": f"{''.join(lines)}exit 0", "timeout": timeout}
-    return {**hook, "onFailure": "block"} if closed else hook
-
-
+_CLOSED = frozenset({"UserPromptExpansion", "PreToolUse", "PreSkillShellCommand", "ConfigChange"})
+"""Events whose hook refuses if it fails, is killed or takes too long."""
 _AGENTS = "Agent|Task|Skill|AskUserQuestion"
-_BOUND = (_FIND, _IF_BOUND, _CALL)
-_TYPED = _entry(
-    *(_FIND, _ALWAYS, _CALL, _READ, _PAUSE, f"{_print(_block(_NOT_CARRIED_OUT))}\n"), closed=True
-)
-_PROMPT = _entry(*_BOUND, _WHOM, _READ, _PAUSE, _LEAVE_COMMANDS, _TELL, _PERSON, _REMEMBER)
-_TOOL, _SHELL = (
-    _entry(*_BOUND, _WHOM, _unless_a_person(_deny(event)), closed=True)
-    for event in ("PreToolUse", "PreSkillShellCommand")
-)
-_CHANGE = _entry(*_BOUND, _WHOM, _unless_a_person(_block(_REFUSED)), closed=True)
-_TELLER = _entry(*_BOUND, _WHOM, _READ, _LEAVE_WORKERS, _TELL)
-_STOP = _entry(
-    *(_FIND, _OR_A_GOAL, _IF_BOUND, _CALL, _WHOM, _READ, _LEAVE_WORKERS, _TELL), timeout=_CHECKING
-)
-_WITNESS = _entry(*_BOUND)
 
-HOOKS: dict[str, tuple[str, dict[str, object]]] = {
-    "UserPromptExpansion": (r"^playbook\.", _TYPED),
-    "UserPromptSubmit": ("", _PROMPT),
-    "PreToolUse": ("*", _TOOL),
-    "PostToolUse": (_AGENTS, _TELLER),
-    "PostToolUseFailure": (_AGENTS, _WITNESS),
-    "PostToolBatch": ("", _WITNESS),
-    "PermissionRequest": ("*", _WITNESS),
-    "Stop": ("", _STOP),
-    "StopFailure": ("", _WITNESS),
-    "SubagentStart": ("", _WITNESS),
-    "SubagentStop": ("", _WITNESS),
-    "SessionStart": ("", _TELLER),
-    "SessionEnd": ("", _WITNESS),
-    "ConfigChange": ("", _CHANGE),
+
+def _entry(event: str) -> dict[str, object]:
+    timeout = _CHECKING if event == "Stop" else _TIMEOUT
+    hook = {"type": "command", "command": _COMMAND.replace("EVENT", event), "timeout": timeout}
+    return {**hook, "onFailure": "block"} if event in _CLOSED else hook
+
+
+_MATCHERS = {
+    "UserPromptExpansion": "^playbook[.:]",  # a plugin's command is called playbook:run
+    "UserPromptSubmit": "",
+    "PreToolUse": "*",
+    "PostToolUse": _AGENTS,
+    "PostToolUseFailure": _AGENTS,
+    "PostToolBatch": "",
+    "PermissionRequest": "*",
+    "Stop": "",
+    "StopFailure": "",
+    "SubagentStart": "",
+    "SubagentStop": "",
+    "SessionStart": "",
+    "SessionEnd": "",
+    "ConfigChange": "",
 }
+
+HOOKS = {event: (matcher, _entry(event)) for event, matcher in _MATCHERS.items()}
 """Event → the matcher, possibly empty, and the entry."""
 
-OPTIONAL: dict[str, tuple[str, dict[str, object]]] = {"PreSkillShellCommand": ("*", _SHELL)}
+_PLUGIN = f'{MARK} set -- EVENT plugin; . "${{CLAUDE_PLUGIN_ROOT}}/hooks/playbook.sh"'
+
+
+def plugin_hooks() -> dict[str, list[dict[str, object]]]:
+    """The hooks of our plugin for Claude Code, which brings the script itself."""
+    found: dict[str, list[dict[str, object]]] = {}
+    for event, (matcher, entry) in HOOKS.items():
+        hook = {**entry, "command": _PLUGIN.replace("EVENT", event)}
+        found[event] = [{**({"matcher": matcher} if matcher else {}), "hooks": [hook]}]
+    return found
+
+
+OPTIONAL = {"PreSkillShellCommand": ("*", _entry("PreSkillShellCommand"))}
 """The same for events that are kept up to date where a person has added them.
 
 Terminals of clients before 2.1.332 warn of an event that they do not know, at every start.
@@ -224,7 +136,12 @@ def _document(data: bytes, source: str) -> Document:
         ) from error
 
 
-def merged(data: bytes) -> bytes:
+def with_rules(data: bytes) -> bytes:
+    """As `merged`, for a project whose hooks a plugin brings: entries of ours are not added."""
+    return merged(data, hooks=False)
+
+
+def merged(data: bytes, *, hooks: bool = True) -> bytes:
     """The settings with our entries and rules added; their order and indentation are kept.
 
     An entry that another version wrote is replaced in its place; missing rules and entries are
@@ -237,11 +154,11 @@ def merged(data: bytes) -> bytes:
     for kind, rules in _RULES.items():
         listed = _list(document, "permissions", kind)
         listed += [rule for rule in rules if rule not in listed]
-    for event in HOOKS:
+    for event in HOOKS if hooks else ():
         _list(document, "hooks", event)
-    hooks = Settings(document.data).get("hooks")
-    for event in [*hooks]:
-        _merge_entry(hooks, event)
+    entries = Settings(document.data).get("hooks") if hooks else {}
+    for event in [*entries]:
+        _merge_entry(entries, event)
     unchanged = document.data == _document(data, FILE).data
     return data if unchanged else write_json(document.data, data or b"{}\n")
 
@@ -312,13 +229,26 @@ def holds_ours(data: bytes) -> bool:
     return any(True for event in HOOKS for _ in _ours(hooks, event))
 
 
+def runs_script(data: bytes) -> bool:
+    """True if an entry of ours runs the script; those of earlier versions do not."""
+    hooks = read(data).get("hooks")
+    return any(SCRIPT in entry["command"] for event in HOOKS for _, entry in _ours(hooks, event))
+
+
 def disables_hooks(data: bytes, source: str) -> bool:
     """True if these settings, of any scope, disable all hooks."""
     return read(data, source).get("disableAllHooks") is True
 
 
+def plugin_switch(data: bytes, source: str) -> bool | None:
+    """True if these settings, of any scope, enable our plugin, False if they disable it."""
+    switches = read(data, source).get("enabledPlugins")
+    named = switches.items() if isinstance(switches, dict) else ()
+    return next((on is True for name, on in named if str(name).startswith(PLUGIN)), None)
+
+
 def command_of(data: bytes, event: str) -> str:
-    """The shell lines of our entry at that event; empty if there is none."""
+    """The command of our entry at that event; empty if there is none."""
     return next((str(entry["command"]) for _, entry in _ours(read(data).get("hooks"), event)), "")
 
 
