@@ -52,7 +52,7 @@ case $event,$input in
   ConfigChange,*) block "$no_tool" ;;
   Pre*) printf '{"hookSpecificOutput": {"hookEventName": "%s", "permissionDecision": "deny", "permissionDecisionReason": "%s"}}\n' "$event" "$no_tool"; exit 0 ;;
   User*'"prompt":"/playbook'[.:]'pause'*) [ ! -f "$bound" ] || {
-    rm -f "$bound" "$registered" "$registered.turn"
+    rm -f "$bound" "$registered" "$registered.turn" "$registered.sh"
     block "The session is paused: its hooks do nothing any more. To continue it, $cure and type /playbook.resume."
   } ;;
 esac

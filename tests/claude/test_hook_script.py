@@ -17,6 +17,7 @@ from claude.scripts import FREE, Disobedient, Undisturbed, bash, executed, obey,
 REMOVED = "os.remove(name)"
 EMPTIED = "open(name, 'w')"
 CHANGED = "open(name, 'a').write('# x')"
+SILENCED = "open(name, 'w').write('exit 0\\n')"
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_is_found_in_a_project_whose_path_has_blanks_and_quotes(
     assert project.manifest()["status"] == "completed"
 
 
-@pytest.mark.parametrize("deed", [REMOVED, EMPTIED, CHANGED])
+@pytest.mark.parametrize("deed", [REMOVED, EMPTIED, CHANGED, SILENCED])
 def test_stops_the_conversation_when_a_worker_takes_it_away(
     project: Project, start: Start, deed: str
 ) -> None:

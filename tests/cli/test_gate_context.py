@@ -237,7 +237,7 @@ def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:
     with Terminal(waived, "resume") as terminal:
         terminal.until("(waived for an")
         terminal.resize(60, 24)
-        terminal.until("continue, accept, skip or abort > ")
+        terminal.until("back to qa-run")
         terminal.type("accept\n")
         shown = terminal.until("continue (Enter), skip or abort > ")
     asked = shown[shown.rindex("pr#1 waits for you") :].splitlines()
@@ -312,7 +312,9 @@ def test_at_80_columns_and_24_lines_the_fact_that_decides_is_whole(project: Proj
     with Terminal(project, *run) as terminal:
         terminal.resize(80, 24)
         terminal.until("waits for you")
-        shown = terminal.until("continue, retry, accept, back to qa-plan or abort > ").split("waits for you")[-1]
+        shown = terminal.until("continue, retry, accept, back to qa-plan or abort > ").split(
+            "waits for you"
+        )[-1]
         assert "specification says: an error" in " ".join(shown.split())
         assert max(map(len, shown.splitlines())) <= 80
         assert len(shown.splitlines()) <= 24

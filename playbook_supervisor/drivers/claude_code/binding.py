@@ -249,9 +249,12 @@ def mark(git_dir: Path, binding: Binding) -> None:
 
 def register(here: Checkout, binding: Binding) -> None:
     """Remember the client outside of the repository, if the user's state can be written."""
+    from playbook_supervisor.drivers.claude_code import hook_script
+
     known = (executable(), binding.session, binding.client, binding.born, str(here.root))
     with suppress(StorageError):
-        client_register.register(binding.pid, Registration(*known))
+        script = hook_script.content(binding.script)
+        client_register.register(binding.pid, Registration(*known), script)
 
 
 def unbind(here: Checkout, private: Path) -> None:

@@ -29,6 +29,7 @@ from playbook_supervisor.system.process import ancestry
 _LOCK = ".lock"
 _FOLDER = CLIENTS.partition("/")[2]
 _TURN = ".turn"  # the suffix of the file that says whose turn it is
+_SCRIPT = ".sh"  # of the script that runs its hooks
 _LINES = 5
 _LARGEST = 10_000
 _ONLY_THE_USER = 0o600
@@ -44,13 +45,18 @@ class Registration(Record):
     root: str
 
 
-def register(pid: int, registered: Registration) -> None:
-    """Remember the client. StorageError PB-IO-WRITE where the user's state cannot be written."""
+def register(pid: int, registered: Registration, script: bytes = b"") -> None:
+    """Remember the client, and the script that runs its hooks from now on, if one is given: what
+    happens to the project's changes nothing. StorageError PB-IO-WRITE where the user's state cannot
+    be written."""
     if file := _file(pid):
         ensure_folder(file.parent)
         with locked(file.parent / _LOCK):
             _sweep(file.parent)
             remove(_turn(file))
+            if script:
+                copy = _beside(file, _SCRIPT)
+                write_atomically(copy, script, durable=False, permissions=_ONLY_THE_USER)
             text = "\n".join([*(getattr(registered, key) for key in registered.__match_args__), ""])
             data = text.encode("utf-8", "surrogateescape")
             write_atomically(file, data, durable=False, permissions=_ONLY_THE_USER)
@@ -119,7 +125,11 @@ def _file(pid: int) -> Path | None:
 
 
 def _turn(file: Path) -> Path:
-    return file.with_name(f"{file.name}{_TURN}")
+    return _beside(file, _TURN)
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(f"{file.name}{suffix}")
 
 
 def _files() -> list[Path]:
@@ -150,6 +160,6 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove(file: Path) -> None:
-    for each in (file, _turn(file)):
+    for each in (file, _turn(file), _beside(file, _SCRIPT)):
         with suppress(StorageError):
             remove(each)

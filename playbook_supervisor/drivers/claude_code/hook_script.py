@@ -1,7 +1,8 @@
 """The shell script that hooks run: the project's `.claude/hooks/playbook.sh`, or our plugin's.
 
 A worker could empty or change it, and the client watches the settings only. So a conversation is
-bound only to the script that was installed, and stops when it is another one.
+bound only to the script that was installed, runs a copy of it in the user's state from then on,
+and stops when the project's is another one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ def required(root: Path, environment: Mapping[str, str]) -> list[str]:
     else:
         return []
     return [str(file), digest(_read(file))]
+
+
+def content(script: Sequence[str]) -> bytes:
+    """The script that `required` found; empty if it is another one by now, or none was found."""
+    data = _read(Path(script[0])) if script else b""
+    return data if data and digest(data) == script[1] else b""
 
 
 def require_unchanged(script: Sequence[str]) -> None:

@@ -41,11 +41,13 @@ _RULES = {"allow": ALLOW, "deny": DENY}
 # ── the entries ─────────────────────────────────────────────────────────────────────────────
 
 _COMMAND = (
-    f'{MARK} set -- EVENT; h="${{CLAUDE_PROJECT_DIR:-.}}/{SCRIPT}"; [ ! -s "$h" ] || . "$h"; '
-    'command -v playbook >/dev/null || [ -f "${XDG_STATE_HOME:-$HOME/.local/state}/'
-    f'{CLIENTS}/${{CLAUDE_PID:-$PPID}}" ] || exit 0; exec playbook hook'
+    f'{MARK} set -- EVENT; b="${{XDG_STATE_HOME:-$HOME/.local/state}}/{CLIENTS}/'
+    f'${{CLAUDE_PID:-$PPID}}"; for h in "$b.sh" "${{CLAUDE_PROJECT_DIR:-.}}/{SCRIPT}"; do '
+    '[ ! -s "$h" ] || . "$h"; done; '
+    'command -v playbook >/dev/null || [ -f "$b" ] || exit 0; exec playbook hook'
 )
-"""Runs the script. If it is gone, the program decides; without that, a bound session fails closed.
+"""Runs the script: that with which the client was bound, else the project's. Both end the shell. If
+it is gone, the program decides; without that, a bound session fails closed.
 
 A colleague who has neither works as usual: nothing in the user's state says that one is bound.
 """
