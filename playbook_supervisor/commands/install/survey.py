@@ -60,6 +60,15 @@ class Survey:
         )
 
     @property
+    def waiting(self) -> tuple[str, ...]:
+        """The shipped playbooks that lack only a check, and are therefore not installed."""
+        return tuple(
+            name
+            for name, missing in self.lacking.items()
+            if not missing and name in self.unproved and name not in self.installed
+        )
+
+    @property
     def runnable(self) -> str:
         """The first playbook that fits and is installed, or empty: a person may have deleted it."""
         return next((name for name in self.fitting if name in self.installed), "")
