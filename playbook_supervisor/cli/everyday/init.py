@@ -14,7 +14,7 @@ from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.proposals import TEST, Proposal, given
 from playbook_supervisor.commands.install.shipped import CHANGE
-from playbook_supervisor.commands.install.survey import Survey
+from playbook_supervisor.commands.install.survey import Survey, needs
 from playbook_supervisor.commands.install.trials import Outcome, Trial, settle, settled, trials
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
@@ -123,6 +123,7 @@ def init(
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
     output.inform(*_next_steps(found, fresh=changes), *_remarks(found, tests.why))
+    output.inform(*needs(found, plan.root))
     return 0
 
 

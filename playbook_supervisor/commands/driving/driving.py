@@ -13,6 +13,7 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.driving import protocol
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.drivers import budget, clearance, driver_lock, gate_answer, own_agents
 from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
 from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
@@ -154,7 +155,8 @@ def run(
     driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or Observer()
-    for warning in request.warnings:
+    needs = preflight(request.all_playbooks, root, request.config, start, network=True)
+    for warning in dict.fromkeys((*request.warnings, *needs)):
         observer.on_notice(warning)
     tree = SessionTree(store, session_id)
     config = _told_settings(tree, observer)

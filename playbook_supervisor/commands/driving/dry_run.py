@@ -11,6 +11,7 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable
@@ -123,6 +124,7 @@ def plan(
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)
     phases = _phases(store, request, start)
+    needs = preflight(request.all_playbooks, root, request.config, start, network=True)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
         playbook=request.tightened,
@@ -136,7 +138,7 @@ def plan(
         phases=phases,
         adopts=pending,
         missing=(*_missing(phases), *held_up),
-        warnings=(*request.warnings, *_unprovable(phases)),
+        warnings=tuple(dict.fromkeys((*request.warnings, *needs, *_unprovable(phases)))),
         refusals=tuple(refusals),
     )
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.proposals import TEST, Proposal, is_open, proposals
 from playbook_supervisor.errors import ArgumentError
@@ -113,6 +114,17 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
             for name, missing in lacking.items()
         ),
     )
+
+
+def needs(found: Survey, root: Path) -> tuple[str, ...]:
+    """What the installed playbooks need and do not find here; nobody is asked over the network."""
+    ready = [name for name in found.fitting if name in found.installed]
+    settings = config.load(root)
+    said: dict[str, list[str]] = {}
+    for name in ready:
+        for sentence in preflight([_shipped(name)], root, settings, network=False):
+            said.setdefault(sentence, []).append(name)
+    return tuple(f"{', '.join(names)}: {sentence}" for sentence, names in said.items())
 
 
 def foreign_commands(root: Path) -> dict[str, str]:

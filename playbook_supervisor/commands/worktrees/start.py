@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.worktree import (
@@ -100,6 +101,7 @@ def start(
             cleanup.enter_context(worktree.created(here, plan))
         words = _words(reference, run)
         notices += (*run.warnings, *_begin(store, plan, words, from_base))
+    needs = preflight(run.all_playbooks, here.root, run.config, network=True)
     arguments = shlex.join(words)
     return StartResult(
         session_id,
@@ -109,7 +111,7 @@ def start(
         typed=f"/playbook.run {arguments}" if in_client else "",
         headless=f"playbook run {arguments}",
         own_agent=not registry.is_default(run.config.agent),
-        notices=notices,
+        notices=tuple(dict.fromkeys((*notices, *needs))),
     )
 
 
