@@ -104,7 +104,8 @@ def test_each_figure_stands_once(project: Project, sessions: Path) -> None:
 
 
 def as_json(project: Project) -> dict[str, Any]:
-    return conforms("metrics", project.playbook("metrics", OURS, "--json").json)
+    shape: dict[str, Any] = conforms("metrics", project.playbook("metrics", OURS, "--json").json)
+    return shape
 
 
 def test_a_terminal_shows_the_tables_with_bold_headings(project: Project, sessions: Path) -> None:

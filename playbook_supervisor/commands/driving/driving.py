@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -41,6 +42,7 @@ from playbook_supervisor.sessions.files.manifest import NO_DRIVER, SESSION_ID, D
 from playbook_supervisor.sessions.files.principal import NO_ONE, Principal
 from playbook_supervisor.sessions.publication import publishing
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
+from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
@@ -143,6 +145,7 @@ def run(
             store.checkout, "run --from" if start else "run --mode autonomous"
         )
     request = creation.prepare(store, reference, args, start=start)
+    drive = as_started(drive, store, request)
     children = request.tightened_children
     agent = agent_for(request.tightened, drive.agent, request.config, root, children)
     require_executable(request, root, start=start, machine=root)
@@ -432,6 +435,17 @@ def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> Dri
     for notice in snapshot.notices:
         observer.on_notice(notice)
     return DriveResult(snapshot, status.value)
+
+
+def as_started(drive: DriveOptions, store: DiskStore, request: RunRequest) -> DriveOptions:
+    """With the agent that `start` was given, if this is its session and no other agent is named."""
+    if drive.agent:
+        return drive
+    with suppress(StateError):  # `creation.begin` tells of it
+        if pending := creation.pending_session(store, request):
+            kept = store.manifest(pending).driver.agent
+            return replace(drive, agent=registry.with_absolute_path(kept, store.checkout.root))
+    return drive
 
 
 def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:

@@ -10,7 +10,7 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.driving.driving import DriveOptions, as_started
 from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
@@ -115,6 +115,7 @@ def plan(
     store = locate.store(cwd)
     root = store.checkout.root
     request = creation.prepare(store, reference, args, start=start)
+    drive = as_started(drive, store, request)
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
     with _noting(refusals):
