@@ -263,7 +263,7 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Claude Code's workers under `playbook run`, which cannot ask, may do their work."""
+    """Claude Code's workers under `playbook run` may do their work without a question."""
     project = config.load(here.root)
     if not registry.is_default(project.agent):
         yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {project.agent}")
@@ -274,7 +274,9 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         found = f"permission mode {mode}, {counted(len(allowed), 'rule')}"
         yield Diagnosis("headless", "fine", found)
         return
-    found = f"under `playbook run`, every {' and every '.join(denied)} of a worker is denied"
+    asks = project.permissions == "ask"
+    fate = "becomes a gate, where you are asked" if asks else "is denied (`permissions: fail`)"
+    found = f"under `playbook run`, every {' and every '.join(denied)} of a worker {fate}"
     cure = (
         f"In {config.FILE}: agents: {{claude: {{permission_mode: acceptEdits, allowed_tools: "
         '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'

@@ -350,16 +350,24 @@ class TestWalkingAway:
 
 
 class TestHeadless:
-    """Without a terminal, the client denies what no rule allows."""
+    """What no rule allows is asked about, or denied if the settings say so."""
 
     def test_no_program_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="auto")
         headless = clinic.findings()["headless"]
         assert headless.state == "advice"
-        assert headless.found.endswith("every shell command of a worker is denied")
+        assert headless.found.endswith(
+            "every shell command of a worker becomes a gate, where you are asked"
+        )
         shown = headless.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
         assert clinic.findings()["headless"].state == "fine"
+
+    def test_nobody_is_asked(self, clinic: Clinic) -> None:
+        clinic.settings(defaultMode="auto")
+        clinic.project.write(".playbooks/config.yaml", "permissions: fail\n")
+        said = "every shell command of a worker is denied (`permissions: fail`)"
+        assert said in clinic.findings()["headless"].found
 
     def test_nothing_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings()

@@ -34,6 +34,7 @@ RECOVERED = "recovered: its files show that it had finished before its driver di
 _GUIDANCE = 2_000  # characters: it may hold a command to copy
 NOTABLE = 100
 """Milliseconds; a shorter time at a gate is not shown."""
+_LONG = 1000  # ms at a gate; a shorter time is not in a line of the log
 _CENT = 0.01  # USD
 _PULL_REQUEST = r"https?://[^\s\"'<>()]+/(?:pull|pulls|pull-requests|merge_requests)/[0-9]+"
 
@@ -115,9 +116,8 @@ def _settled(event: Event) -> str:
     else:
         waited = waited_ms((entry,))
         worked = (entry.completed_at or entry.latest) - entry.started_at - waited
-        words += [f"{worked / 1000:.1f}s"]
-        words += [f"+{waited / 1000:.1f}s at a gate"] if waited >= NOTABLE else []
-        words += [entry.decision]
+        words += [f"{worked / 1000:.1f}s", entry.decision]
+        words += [f"({duration(waited)} at a gate)"] if waited >= _LONG else []
         # If an answer settled the attempt, its gate has shown the error.
         shows_error = entry.status is EntryStatus.FAILED and not _by_answer(entry)
         cause = entry.error if shows_error else ""
