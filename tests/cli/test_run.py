@@ -71,9 +71,10 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert shape["steps"][-1]["human_response"] == "all fine, continue"
     assert re.search(r"completed, 8/8 steps, .* of it at gates$", ended.err, re.MULTILINE)
     assert re.search(r" pr#1 done \d\.\ds gate \(\d\.\d s at a gate\)", ended.err)
-    steps = [line.split()[:2] for line in ended.err.splitlines()[-9:]]
+    steps = [line.split()[:2] for line in ended.err.splitlines()[-10:-1]]
     assert steps[3:5] == [["implement#1", "failed"], ["implement#2", "done"]]
-    assert re.search(r"  pr#1 +done +\d\.\d s  \d\.\d s of it at a gate$", ended.err.rstrip())
+    assert re.search(r"  pr#1 +done +\d\.\d s  \d\.\d s of it at a gate$", ended.err, re.MULTILINE)
+    assert ended.err.splitlines()[-1].startswith("not committed: 8 files of this session: ")
 
     again = project.process("resume")
     assert again.code == 0
