@@ -74,7 +74,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     steps = [line.split()[:2] for line in ended.err.splitlines()[-10:-1]]
     assert steps[3:5] == [["implement#1", "failed"], ["implement#2", "done"]]
     assert re.search(r"  pr#1 +done +\d\.\d s  \d\.\d s of it at a gate$", ended.err, re.MULTILINE)
-    assert ended.err.splitlines()[-1].startswith("not committed: 8 files of this session: ")
+    assert ended.err.splitlines()[-1].startswith("not committed: 7 files of this session: ")
 
     again = project.process("resume")
     assert again.code == 0

@@ -83,6 +83,18 @@ def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, fo
     assert yaml.safe_load(journal)["entries"][-1]["status"] == "in_progress"
 
 
+def test_the_end_says_what_is_not_committed_and_not_pushed(project: Project, forge: Forge) -> None:
+    remote(project)
+    without_pr = PLAYBOOK.partition("  - id: open")[0]
+    project.write(".playbooks/playbooks/change.yaml", without_pr)
+    ended = project.playbook("run", "change", "Log in twice")
+    assert ended.code == 0, ended.err
+    assert ended.err.splitlines()[-2:] == [
+        "not committed: 1 file of this session: notes.txt",
+        "not pushed: 1 commit; `git push` does it",
+    ]
+
+
 def test_a_runner_that_is_killed_while_it_waits_goes_on_waiting(
     project: Project, forge: Forge
 ) -> None:

@@ -344,6 +344,7 @@ def test_obstacles_are_printed_line_by_line(installed: Project, unmerged: Projec
     assert ahead.startswith("not merged into main: ")
     assert ahead.endswith(" Make")
     assert "cannot be finished: 3 obstacles [PB-GIT-UNFINISHED]" in done.err
+    assert "`git fetch` brings a merge at the forge." in done.err
     assert unmerged.root.exists()
 
 
