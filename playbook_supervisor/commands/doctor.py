@@ -20,7 +20,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving.preflight import asks_forge, unreachable
+from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
@@ -309,13 +309,13 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """The remote and the forge can be used, where a playbook needs them."""
+    """The forge can be used, where a playbook needs it."""
     steps = {
         f"{each.name}/{step.id}": step
         for each in library.playbooks(here.root)
         for _, step in (() if each.problem else running(each.playbook))
     }
-    lacks = list(unreachable(steps, here.root))
+    lacks = list(without_forge(steps, here.root))
     for lack in lacks:
         yield Diagnosis("forge", "wrong", lack.message, lack.guidance)
     if not lacks and any(map(asks_forge, steps.values())):

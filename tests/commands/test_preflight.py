@@ -250,32 +250,45 @@ def ready_to_push(project: Project) -> str:
     return project.script("default: {say: done}\n")
 
 
-def said_by_all(project: Project, agent: str) -> list[str]:
-    """What the dry run, the run, `start` and `doctor` say."""
-    commands = (
-        ("run", "trial", "--dry-run", "--agent", agent),
-        ("run", "trial", "--agent", agent),
-        ("start", "trial", "--branch", "other"),
-        ("doctor",),
-    )
+def said(project: Project, *commands: tuple[str, ...]) -> list[str]:
     return [done.out + done.err for done in (project.playbook(*each) for each in commands)]
+
+
+def begins(agent: str) -> list[tuple[str, ...]]:
+    return [("run", "trial", "--agent", agent), ("start", "trial", "--branch", "other")]
+
+
+def looks(agent: str) -> list[tuple[str, ...]]:
+    return [("run", "trial", "--dry-run", "--agent", agent), ("doctor",)]
 
 
 def test_a_remote_that_refuses_is_told_before_anything_runs(project: Project) -> None:
     project.gh("open")
     agent = ready_to_push(project)
     project.git("remote", "set-url", "origin", "/nowhere/project.git")
-    for said in said_by_all(project, agent):
-        assert "last needs to push to origin, which refuses it: " in said
-        assert "Correct the remote's address or your rights to push." in said
+    for shown in said(project, *begins(agent)):
+        assert "last needs to push to origin, which refuses it: " in shown
+        assert "Correct the remote's address or your rights to push." in shown
+
+
+def test_what_only_looks_runs_no_program_of_the_repository(project: Project) -> None:
+    """A push would: an agent can write the settings that name its transport."""
+    project.gh("open")
+    agent = ready_to_push(project)
+    ran = project.root.with_name("ran")
+    project.git("config", "remote.origin.receivepack", f"touch {ran};")
+    said(project, *looks(agent))
+    assert not ran.exists()
+    said(project, *begins(agent))
+    assert ran.exists()
 
 
 def test_a_gh_that_is_logged_out_is_told_before_anything_runs(project: Project) -> None:
     project.gh("logged out")
     agent = ready_to_push(project)
-    for said in said_by_all(project, agent):
-        assert "needs gh to be logged in: " in said
-        assert "Run `gh auth login`." in said
+    for shown in said(project, *looks(agent), *begins(agent)):
+        assert "needs gh to be logged in: " in shown
+        assert "Run `gh auth login`." in shown
 
 
 def test_a_remote_that_takes_the_push_is_not_told_of_and_not_changed(project: Project) -> None:

@@ -158,7 +158,7 @@ def run(
     driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or Observer()
-    needs = preflight(request.all_playbooks, root, request.config, start, network=True)
+    needs = preflight(request.all_playbooks, root, request.config, start, push=True)
     for warning in dict.fromkeys((*request.warnings, *needs)):
         observer.on_notice(warning)
     tree = SessionTree(store, session_id)

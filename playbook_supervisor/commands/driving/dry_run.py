@@ -125,7 +125,7 @@ def plan(
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)
     phases = _phases(store, request, start)
-    needs = preflight(request.all_playbooks, root, request.config, start, network=True)
+    needs = preflight(request.all_playbooks, root, request.config, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
         playbook=request.tightened,

@@ -1,5 +1,7 @@
-"""The needs of playbooks that are looked at before a run: the same words for `run` and its dry run,
-`start`, `init` and `doctor`. The network is asked only if a step pushes or asks the forge.
+"""The needs of playbooks that are looked at before a run, in the same words for each command.
+
+The network is asked only if a step pushes or asks the forge. A push is tried by `run` and `start`
+alone, since it runs programs that the repository's own settings name.
 """
 
 from __future__ import annotations
@@ -34,11 +36,18 @@ _NETWORK = "Look at the network, or go on if it is back by then."
 
 
 def preflight(
-    playbooks: Sequence[Playbook], root: Path, config: Config, start: str = "", *, network: bool
+    playbooks: Sequence[Playbook],
+    root: Path,
+    config: Config,
+    start: str = "",
+    *,
+    forge: bool = True,
+    push: bool = False,
 ) -> tuple[str, ...]:
     """What the steps need and do not find here, as sentences with the cure.
 
-    The first playbook begins at the step `start`; the others are its children.
+    The first playbook begins at the step `start`; the others are its children. With `forge`, it is
+    asked who is logged in there, and with `push`, whether the remote would take a push.
     """
     found: list[Lack] = []
     steps: dict[str, Step] = {}
@@ -48,15 +57,15 @@ def preflight(
         within = f"{playbook.name}/" if number else ""
         steps |= {f"{within}{step.id}": step for _, step in running(playbook, first)}
     found += _checks(steps, root, config)
-    found += unreachable(steps, root) if network else ()
+    name = next((name for name, step in steps.items() if pushes(step)), "")
+    if push and name and (lack := _push(name, root)):
+        found.append(lack)
+    found += without_forge(steps, root) if forge else ()
     return tuple(dict.fromkeys(lack.sentence for lack in found))
 
 
-def unreachable(steps: Mapping[str, Step], root: Path) -> Iterator[Lack]:
-    """The remote and the forge that these steps, by name, need and cannot use."""
-    name = next((name for name, step in steps.items() if pushes(step)), "")
-    if name and (lack := _push(name, root)):
-        yield lack
+def without_forge(steps: Mapping[str, Step], root: Path) -> Iterator[Lack]:
+    """The forge that one of these steps, by name, needs and cannot use."""
     name = next((name for name, step in steps.items() if asks_forge(step)), "")
     if name and (lack := _login(name, root)):
         yield lack

@@ -122,7 +122,7 @@ def needs(found: Survey, root: Path) -> tuple[str, ...]:
     settings = config.load(root)
     said: dict[str, list[str]] = {}
     for name in ready:
-        for sentence in preflight([_shipped(name)], root, settings, network=False):
+        for sentence in preflight([_shipped(name)], root, settings, forge=False):
             said.setdefault(sentence, []).append(name)
     return tuple(f"{', '.join(names)}: {sentence}" for sentence, names in said.items())
 

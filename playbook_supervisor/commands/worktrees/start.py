@@ -110,7 +110,7 @@ def start(
             cleanup.enter_context(worktree.created(here, plan))
         words = _words(reference, run)
         notices += (*run.warnings, *_begin(store, plan, words, from_base, agent))
-    needs = preflight(run.all_playbooks, here.root, run.config, network=True)
+    needs = preflight(run.all_playbooks, here.root, run.config, push=True)
     arguments = shlex.join(words)
     return StartResult(
         session_id,
