@@ -57,6 +57,8 @@ PROTOCOL = {
 SUMMARIES = EVERYDAY | INSPECTION | PROTOCOL
 """Each subcommand of ours with the first line of its help."""
 
+_FOR_PROGRAMS = ("index", "schema", "completion")
+"""The other commands that programs call: hooks of a commit, editors, shells."""
 _RESERVED = {"import": "import_file"}
 """The functions, and their modules, of subcommands whose names Python reserves."""
 _GUIDE = "authoring"  # what `help` shows beside commands
@@ -70,8 +72,10 @@ def groups() -> dict[str, Mapping[str, str]]:
     return {
         "Everyday commands": EVERYDAY,
         "Many sessions": {name: _summary(name) for name in added},
-        "Inspection and repair": INSPECTION,
-        "Client protocol": PROTOCOL,
+        "Inspection and repair": {
+            name: line for name, line in INSPECTION.items() if name not in _FOR_PROGRAMS
+        },
+        "Protocol, for programs": PROTOCOL | {name: INSPECTION[name] for name in _FOR_PROGRAMS},
     }
 
 

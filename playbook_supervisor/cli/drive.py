@@ -14,9 +14,10 @@ from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.api import envelope
 from playbook_supervisor.commands.driving import protocol
+from playbook_supervisor.commands.views.queries import left_to_do
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import CompositeObserver, DriveResult, Observer, Prompter
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.gate import gate_text
@@ -62,6 +63,8 @@ def drive_and_show(
             output.inform(
                 *_last_lines(snapshot, attempts), *text.cures(own, snapshot.state.playbook, name)
             )
+        if result.why == "completed":
+            output.inform(*map(printable, left_to_do(snapshot)))
         if command := text.next_command(result.why, name):
             output.inform(command)
     return result.exit_code

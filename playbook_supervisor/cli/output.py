@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.directive_line import defused, in_json
 from playbook_supervisor.formats.sanitize import first_line, printable
 
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _FIXED = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
 
@@ -45,14 +47,26 @@ def show_notices(notices: Sequence[str]) -> None:
     inform(*(f"note: {printable(notice)}" for notice in notices))
 
 
-def confirmed(question: str, *, default: bool) -> bool:
-    """Ask a yes-or-no question at the terminal; the end of the input means no."""
+def confirmed(question: str, meaning: str, *, default: bool) -> bool:
+    """Ask a yes-or-no question at the terminal, again with its `meaning` after any other answer.
+
+    ArgumentError PB-ARG-USAGE at the end of the input.
+    """
     sys.stdout.flush()
-    sys.stderr.write(f"{question} [{'Y/n' if default else 'y/N'}] ")
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    answer = line.strip().casefold()
-    return answer in ("y", "yes") or (default and bool(line) and not answer)
+    while True:
+        sys.stderr.write(f"{question} [{'Y/n' if default else 'y/N'}] ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        answer = line.strip().casefold()
+        if not line:
+            sys.stderr.write("\n")
+            guidance = "Answer y or n. Nothing was changed."
+            raise ArgumentError(
+                "PB-ARG-USAGE", "the input ended without an answer", guidance=guidance
+            )
+        if (said := _ANSWERS.get(answer) if answer else default) is not None:
+            return said
+        inform(f"Answer y or n; Enter means {'y' if default else 'n'}. {meaning}")
 
 
 def wants_colour() -> bool:

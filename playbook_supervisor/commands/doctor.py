@@ -20,6 +20,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude import TESTED
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
@@ -35,9 +36,10 @@ from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.versions import is_newer
-from playbook_supervisor.project.conditions.conditions import checks, need_network
+from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbooks import library
+from playbook_supervisor.project.playbooks.step_needs import running
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.checks import CLI
 from playbook_supervisor.sessions.store import session_changes
@@ -85,7 +87,7 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("checks", _named_checks, here)
     yield from _checked("playbooks", _playbooks, here)
     yield from _checked("sessions", _sessions, here)
-    yield from _checked("gh", _forge, here)
+    yield from _checked("forge", _forge, here)
     yield from _checked("claude", _client, here)
 
 
@@ -284,8 +286,9 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         found = f"permission mode {mode}, {counted(len(allowed), 'rule')}"
         yield Diagnosis("headless", "fine", found)
         return
-    happens = "asks you at a gate" if project.permissions == "ask" else "is denied"
-    found = f"under `playbook run`, every {' and every '.join(denied)} of a worker {happens}"
+    asks = project.permissions == "ask"
+    fate = "becomes a gate, where you are asked" if asks else "is denied (`permissions: fail`)"
+    found = f"under `playbook run`, every {' and every '.join(denied)} of a worker {fate}"
     cure = (
         f"In {config.FILE}: agents: {{claude: {{permission_mode: acceptEdits, allowed_tools: "
         '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
@@ -318,23 +321,17 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _forge(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """`gh` runs, where a condition asks it."""
-    needing = [
-        each.name
+    """The forge can be used, where a playbook needs it."""
+    steps = {
+        f"{each.name}/{step.id}": step
         for each in library.playbooks(here.root)
-        if not each.problem and any(need_network(step.conditions) for step in each.playbook.steps)
-    ]
-    if not needing:
-        return
-    done = _completed(here.root, "gh", "auth", "status")
-    why = f"needed by {', '.join(needing)} to find the pull request"
-    if done is None:
-        yield Diagnosis("gh", "wrong", f"does not run; {why}", "Install GitHub's gh.")
-    elif done.returncode:
-        said = first_line(done.stderr or done.stdout)
-        yield Diagnosis("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
-    else:
-        yield Diagnosis("gh", "fine", "runs and is logged in")
+        for _, step in (() if each.problem else running(each.playbook))
+    }
+    lacks = list(without_forge(steps, here.root))
+    for lack in lacks:
+        yield Diagnosis("forge", "wrong", lack.message, lack.guidance)
+    if not lacks and any(map(asks_forge, steps.values())):
+        yield Diagnosis("forge", "fine", "gh runs and is logged in")
 
 
 def _named_checks(here: checkout.Checkout) -> Iterator[Diagnosis]:

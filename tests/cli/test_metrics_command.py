@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.scratch_project import Project
@@ -93,6 +94,18 @@ def test_text_output_has_tables(project: Project, sessions: Path) -> None:
     assert done.out.startswith(f"1 session: 1 completed; {ended}\n")
     assert "plan 1 0 0 60s 60s 1.0m 0.41" in in_words(done.out)
     assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_each_figure_stands_once(project: Project, sessions: Path) -> None:
+    """A command of one step has that step's figures; one that several steps share has its own."""
+    out = project.playbook("metrics", OURS).out
+    assert "/speckit.plan" not in out
+    assert "/speckit.plan" in {each["command"] for each in as_json(project)["commands"]}
+
+
+def as_json(project: Project) -> dict[str, Any]:
+    shape: dict[str, Any] = conforms("metrics", project.playbook("metrics", OURS, "--json").json)
+    return shape
 
 
 def test_a_terminal_shows_the_tables_with_bold_headings(project: Project, sessions: Path) -> None:

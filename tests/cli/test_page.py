@@ -323,12 +323,14 @@ class TestTheCommand:
             pytest.fail(f"no chromium, and {REQUIRED} is set")
         if browser is None:
             pytest.skip("chromium is not installed")
+        waiting.playbook("show", "--html", str(tmp_path / "gate.html"))
         assert waiting.playbook("answer", f"accept, {'w' * 300}").code == 0
         waiting.playbook("show", "--html", str(tmp_path / "session.html"))
         (tmp_path / "long.html").write_text(_with_long_names())
         (tmp_path / "frame.html").write_text(
             """<!doctype html><iframe src="session.html" width="360" height="700"></iframe>
-            <iframe src="long.html" width="360" height="700"></iframe><script>
+            <iframe src="long.html" width="360" height="700"></iframe>
+            <iframe src="gate.html" width="360" height="700"></iframe><script>
             onload = () => {
               document.title = [...document.querySelectorAll("iframe")].map((frame) => {
                 const page = frame.contentDocument.documentElement;
@@ -357,4 +359,5 @@ class TestTheCommand:
             check=True,
         )
         held = "over 0, bars 4, cut 0, border 1px; over 0, bars 2, cut 0, border 1px"
+        held += "; over 0, bars 4, cut 0, border 1px"
         assert f"<title>{held}</title>".encode() in done.stdout

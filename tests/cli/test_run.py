@@ -57,7 +57,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert "answer: playbook answer continue (or skip or abort), then playbook resume" in lines
 
     opened = project.manifest()["gate"]["opened_at"]
-    wait_until(lambda: time.time() - as_seconds(opened) > 0.1)  # shorter waits are not mentioned
+    wait_until(lambda: time.time() - as_seconds(opened) > 1)  # shorter waits are not mentioned
     answered = project.process("answer", "all", "fine,", "continue")
     assert answered.code == 0
     assert "pr#1 answered continue" in answered.out
@@ -70,9 +70,11 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert [step["id"] for step in shape["steps"]][3:5] == ["implement#1", "implement#2"]
     assert shape["steps"][-1]["human_response"] == "all fine, continue"
     assert re.search(r"completed, 8/8 steps, .* of it at gates$", ended.err, re.MULTILINE)
-    steps = [line.split()[:2] for line in ended.err.splitlines()[-9:]]
+    assert re.search(r" pr#1 done \d\.\ds gate \(\d\.\d s at a gate\)", ended.err)
+    steps = [line.split()[:2] for line in ended.err.splitlines()[-10:-1]]
     assert steps[3:5] == [["implement#1", "failed"], ["implement#2", "done"]]
-    assert re.search(r"  pr#1 +done +\d\.\d s  \d\.\d s of it at a gate$", ended.err.rstrip())
+    assert re.search(r"  pr#1 +done +\d\.\d s  \d\.\d s of it at a gate$", ended.err, re.MULTILINE)
+    assert ended.err.splitlines()[-1].startswith("not committed: 7 files of this session: ")
 
     again = project.process("resume")
     assert again.code == 0

@@ -268,7 +268,7 @@ class TestItGoesOn:
 
     def test_before_the_first_commit(self, tmp_path: Path, home: Path) -> None:
         fresh = Project(tmp_path / "fresh", home)
-        fresh.write(".playbooks/playbooks/develop.yaml", DEVELOP.replace("push: false", ""))
+        fresh.write(".playbooks/playbooks/develop.yaml", DEVELOP)
         fresh.git("init", "-q", "-b", "feat")
         assert fresh.playbook("run", "develop").code == 4
         assert fresh.playbook("answer", "continue").code == 0

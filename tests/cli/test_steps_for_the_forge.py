@@ -83,6 +83,18 @@ def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, fo
     assert yaml.safe_load(journal)["entries"][-1]["status"] == "in_progress"
 
 
+def test_the_end_says_what_is_not_committed_and_not_pushed(project: Project, forge: Forge) -> None:
+    remote(project)
+    without_pr = PLAYBOOK.partition("  - id: open")[0]
+    project.write(".playbooks/playbooks/change.yaml", without_pr)
+    ended = project.playbook("run", "change", "Log in twice")
+    assert ended.code == 0, ended.err
+    assert ended.err.splitlines()[-2:] == [
+        "not committed: 1 file of this session: notes.txt",
+        "not pushed: 1 commit; `git push` does it",
+    ]
+
+
 def test_a_runner_that_is_killed_while_it_waits_goes_on_waiting(
     project: Project, forge: Forge
 ) -> None:
@@ -102,14 +114,26 @@ def test_a_runner_that_is_killed_while_it_waits_goes_on_waiting(
 def test_a_session_that_makes_its_branch_may_begin_on_the_default_one(
     project: Project, forge: Forge
 ) -> None:
+    remote(project)
     project.git("switch", "-q", "main")
     ran = project.playbook("run", "change", "Log in twice")
     assert "default branch" not in ran.err
     assert project.manifest()["branch"] == "log-in-twice"
 
 
+def test_a_commit_that_may_push_is_refused_before_it_without_a_remote(
+    project: Project, forge: Forge
+) -> None:
+    ran = project.playbook("run", "change", "Log in twice")
+    assert (ran.code, "commit needs a remote to push to" in ran.err) == (1, True)
+    assert not project.sessions
+
+
 def test_a_failed_step_says_what_and_how_to_mend_it(project: Project, forge: Forge) -> None:
+    removes = WRITES + "git remote remove origin\n"
+    remote(project)
     before = project.git("rev-parse", "main")
+    (forge.folder / "sh-free").write_text(removes)
     ran = project.playbook("run", "change", "Log in twice")
     assert ran.code == 2
     assert "there is no remote to push log-in-twice to" in ran.err

@@ -285,6 +285,34 @@ def test_start_says_how_to_run_a_playbook_of_programs_without_claude_code(
     assert "Claude Code" not in started.out + started.err
 
 
+def test_an_agent_that_start_is_given_stays_with_the_session(installed: Project) -> None:
+    agent = installed.script(WORKS)
+    done = installed.playbook("start", "auto-feature", "014", "--agent", agent)
+    assert done.code == 0, done.err
+    there = beside(installed)
+    assert "playbook run auto-feature" in done.out
+    planned = there.playbook("run", "auto-feature", "014", "--dry-run")
+    assert "· agent script\n" in planned.out
+    ran = there.playbook("run", "auto-feature", "014")
+    assert "plan#1 done" in ran.err
+    assert there.manifest()["driver"]["agent"] == agent
+
+
+def test_exec_runs_the_agent_that_start_is_given(installed: Project) -> None:
+    agent = installed.script(WORKS)
+    command = ("start", "auto-feature", "014", "--agent", agent, "--exec")
+    with Terminal(installed, *command) as terminal:
+        terminal.until("Worktree created at")
+        terminal.until("plan")
+        terminal.until("waits for you")
+
+
+def test_an_agent_that_is_not_there_creates_nothing(installed: Project) -> None:
+    done = installed.playbook("start", "auto-feature", "014", "--agent", "nobody")
+    assert (done.code, "there is no agent nobody" in done.err) == (1, True)
+    assert nothing_remains(installed)
+
+
 def test_exec_is_refused_where_claude_code_lacks_the_commands(installed: Project) -> None:
     own_agent(installed, ".claude/commands/qa.plan.md")
     stand_in(installed)
@@ -316,6 +344,7 @@ def test_obstacles_are_printed_line_by_line(installed: Project, unmerged: Projec
     assert ahead.startswith("not merged into main: ")
     assert ahead.endswith(" Make")
     assert "cannot be finished: 3 obstacles [PB-GIT-UNFINISHED]" in done.err
+    assert "`git fetch` brings a merge at the forge." in done.err
     assert unmerged.root.exists()
 
 

@@ -88,7 +88,7 @@ class TestWhereAllIsFine:
         assert {each.state for each in findings.values()} == {"fine"}
         assert list(findings) == [
             *("git", "python", "playbook", "commands", "files", "hooks"),
-            *("walking away", "headless", "gh", "claude"),
+            *("walking away", "headless", "forge", "claude"),
         ]
 
     def test_it_says_what_is_there(self, clinic: Clinic) -> None:
@@ -187,13 +187,13 @@ class TestPrograms:
     def test_without_gh_where_a_playbook_looks_for_a_pull_request(self, clinic: Clinic) -> None:
         """kai NFR7."""
         clinic.without("gh")
-        assert clinic.wrong() == ["gh"]
-        assert "auto-feature" in clinic.findings()["gh"].found
+        assert clinic.wrong() == ["forge"]
+        assert "auto-feature" in clinic.findings()["forge"].found
 
     def test_a_gh_that_is_not_logged_in(self, clinic: Clinic) -> None:
         clinic.program("gh", "echo 'You are not logged in' >&2; exit 1")
-        assert clinic.wrong() == ["gh"]
-        assert clinic.findings()["gh"].cure == "Run `gh auth login`."
+        assert clinic.wrong() == ["forge"]
+        assert clinic.findings()["forge"].cure == "Run `gh auth login`."
 
     def test_without_gh_where_none_does(self, clinic: Clinic) -> None:
         """kai NFR7, RT-1."""
@@ -201,7 +201,7 @@ class TestPrograms:
         folder = clinic.project.root / ".playbooks/playbooks"
         (folder / "auto-feature.yaml").write_text("broken: [")
         (folder / "auto-hotfix.yaml").unlink()
-        assert "gh" not in clinic.findings()
+        assert "forge" not in clinic.findings()
 
 
 class TestWhatIsInstalled:
@@ -211,8 +211,8 @@ class TestWhatIsInstalled:
         findings = clinic.findings()
         assert findings["commands"].cure == "Run `playbook init`."
         assert findings["hooks"].cure == "Run `playbook init`."
-        assert findings["gh"].state == "wrong"
-        assert findings["gh"].cure == "Run `playbook init`."
+        assert findings["forge"].state == "wrong"
+        assert findings["forge"].cure == "Run `playbook init`."
 
     def test_commands_that_were_deleted(self, clinic: Clinic) -> None:
         (clinic.project.root / ".claude/commands/playbook.run.md").unlink()
@@ -359,23 +359,31 @@ class TestWalkingAway:
 
 
 class TestHeadless:
-    """Without a terminal, a person is asked about what no rule allows."""
+    """What no rule allows is asked about, or denied if the settings say so."""
 
     def test_no_program_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="auto")
         headless = clinic.findings()["headless"]
         assert headless.state == "advice"
-        assert headless.found.endswith("every shell command of a worker asks you at a gate")
+        assert headless.found.endswith(
+            "every shell command of a worker becomes a gate, where you are asked"
+        )
         shown = headless.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
         assert clinic.findings()["headless"].state == "fine"
+
+    def test_nobody_is_asked(self, clinic: Clinic) -> None:
+        clinic.settings(defaultMode="auto")
+        clinic.project.write(".playbooks/config.yaml", "permissions: fail\n")
+        said = "every shell command of a worker is denied (`permissions: fail`)"
+        assert said in clinic.findings()["headless"].found
 
     def test_nothing_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings()
         planning = "permissions: fail\nagents: {claude: {permission_mode: plan}}\n"
         clinic.project.write(".playbooks/config.yaml", planning)
         found = clinic.findings()["headless"].found
-        assert found.endswith("every edit and every shell command of a worker is denied")
+        assert "every edit and every shell command of a worker is denied" in found
 
     def test_another_agent_works(self, clinic: Clinic) -> None:
         mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
@@ -512,8 +520,8 @@ class TestTheCommand:
         clinic.without("gh")
         done = clinic.project.playbook("doctor", env=self.path(clinic))
         assert done.code == 3
-        assert "WRONG  gh: does not run" in done.out
-        assert "  do: Install GitHub's gh.\n" in done.out
+        assert "needs gh, which is not on PATH here\n" in done.out
+        assert "  do: Install it, or put it on PATH.\n" in done.out
         assert done.err == "something is wrong\n"
 
     def test_advice_is_no_failure(self, clinic: Clinic) -> None:

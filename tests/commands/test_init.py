@@ -639,8 +639,10 @@ class TestTheCommand:
         (fresh.root / ".claude/commands/speckit.plan.md").unlink()
         (fresh.root / ".claude/commands/qa.run.md").unlink()
         done = fresh.playbook("init", "--yes")
-        assert done.err.splitlines()[2:] == [
-            "next: add the check, then run `playbook init` again: auto-change needs it",
+        assert done.err.splitlines()[1:] == [
+            "next: add the check; auto-change needs it",
+            "auto-change left out: no file names a command that runs the tests; "
+            '`playbook init --check "PROGRAM ARGUMENT"` adds the check',
             "auto-feature, auto-speckit and auto-intake lack /speckit.plan; they come with "
             "spec-kit (`specify init --here --integration claude`)",
             "auto-feature, auto-hotfix and auto-validate lack /qa.run; `playbook init --commands` "

@@ -13,6 +13,7 @@ from playbook_supervisor.commands.install.proposals import Proposal, with_check
 from playbook_supervisor.project.settings import config
 
 FILE = config.FILE
+CHANGE = ".playbooks/playbooks/auto-change.yaml"
 MAKE = Proposal(("make", "test"), "Makefile")
 NODE = '{"scripts": {"test": "node --test"}}'
 
@@ -77,7 +78,10 @@ def test_a_command_that_runs_no_tests_is_not_proposed(project: Project) -> None:
     assert not (project.root / FILE).exists()
     assert "`make test` in a clean room: exit 2 in " in done.err
     assert "`make test` in the checkout: exit 2 in " in done.err
-    assert "`make test` ran no tests; add it to .playbooks/config.yaml: " in done.err
+    assert (
+        "auto-change left out: `make test` ran no tests; "
+        '`playbook init --check "PROGRAM ARGUMENT"` adds the check\n'
+    ) in done.err
 
 
 def test_without_a_person_and_without_yes_nothing_is_run(project: Project) -> None:
@@ -237,8 +241,8 @@ def test_a_project_without_tests_is_told_how_to_add_them(project: Project) -> No
     assert not (project.root / FILE).exists()
     (line,) = [line for line in done.err.splitlines() if "the tests" in line]
     assert line == (
-        "no file names a command that runs the tests; add it to .playbooks/config.yaml: "
-        "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`, and try it with `playbook prove test`"
+        "auto-change left out: no file names a command that runs the tests; "
+        '`playbook init --check "PROGRAM ARGUMENT"` adds the check'
     )
 
 
@@ -248,17 +252,89 @@ def test_a_person_at_a_terminal_is_asked(tested: Project) -> None:
         terminal.until("`make test` in a clean room: exit 0 in ")
         terminal.until("test: {run: [make, test], room: clean}")
         terminal.type("n\n")
+        terminal.until("Install auto-change now? It begins only once there is a check `test`.")
+        terminal.type("\n")
         terminal.until("Write these files?")
         terminal.type("\n")
         assert terminal.end() == 0
     assert not (tested.root / FILE).exists()
+    assert not (tested.root / CHANGE).exists()
+
+
+def test_the_playbook_can_be_had_without_the_check(tested: Project) -> None:
     with Terminal(tested, "init") as terminal:
         terminal.until("Add `test: ")
-        terminal.type("\n")
+        terminal.type("n\n")
+        terminal.until("Install auto-change now?")
+        terminal.type("y\n")
         terminal.until("Write these files?")
         terminal.type("\n")
+        terminal.until("; `playbook init --check")
+        assert terminal.end() == 0
+    assert not (tested.root / FILE).exists()
+    assert (tested.root / CHANGE).exists()
+
+
+def test_an_answer_that_is_neither_yes_nor_no_is_asked_again(tested: Project) -> None:
+    with Terminal(tested, "init") as terminal:
+        terminal.until("Add `test: ")
+        for said in ("?", "maybe"):
+            terminal.type(f"{said}\n")
+            terminal.until("Answer y or n; Enter means y. y lets playbooks prove their work by it")
+            terminal.until("Add `test: ")
+        terminal.type("\n")
+        terminal.until("Write these files?")
+        terminal.type("yes\n")
         assert terminal.end() == 0
     assert argv(tested) == ("make", "test")
+
+
+def test_the_end_of_the_input_is_no_answer(tested: Project) -> None:
+    with Terminal(tested, "init") as terminal:
+        terminal.until("Add `test: ")
+        terminal.type("\x04")
+        terminal.until("the input ended without an answer [PB-ARG-USAGE]")
+        assert terminal.end() == 1
+    assert not (tested.root / ".playbooks/install.yaml").exists()
+
+
+def test_what_came_to_nothing_is_tried_again_only_if_files_changed(project: Project) -> None:
+    makefile(project, "exit 2")
+    again = project.playbook("init", "--yes")
+    assert "nothing to do" in again.err
+    assert "`make test` ran no tests, and no file has changed since" in again.err
+    assert "trying" not in again.err
+    makefile(project, "true")
+    assert argv(project) == ("make", "test")
+
+
+@pytest.mark.parametrize(
+    "before", ["", "checks:\n  lint: {run: [make, lint]}\n  test: {run: [tox], room: here}\n"]
+)
+def test_a_person_can_name_the_command(tested: Project, before: str) -> None:
+    if before:
+        tested.write(FILE, before)
+    done = tested.playbook("init", "--yes", "--check", "make --silent test")
+    assert done.code == 0, done.err
+    assert argv(tested) == ("make", "--silent", "test")
+    assert ("lint" in config.load(tested.root).checks) == bool(before)
+    again = tested.playbook("init", "--yes", "--check", "make --silent test")
+    assert "nothing to do" in again.err
+    assert "trying" not in again.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nowhere --at-all", "`nowhere --at-all` runs no tests: cannot start 'nowhere'"),
+        ("make test && true", "is not one program with its arguments"),
+        ("make 'test", "is not one program with its arguments"),
+    ],
+)
+def test_a_command_that_does_not_run_is_refused(tested: Project, line: str, said: str) -> None:
+    done = tested.playbook("init", "--yes", "--check", line)
+    assert (done.code, said in done.err) == (1, True), done.err
+    assert not (tested.root / ".playbooks/install.yaml").exists()
 
 
 def test_update_does_not_touch_the_settings(tested: Project) -> None:

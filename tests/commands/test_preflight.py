@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.hook_calls import Hooked
-from support.scratch_project import Project
+from support.scratch_project import Project, remote
 
 from playbook_supervisor.errors import PlaybookError
 
@@ -236,3 +236,94 @@ def test_steps_before_the_first_are_not_looked_at(project: Project) -> None:
     agent = project.script("default: {say: done}\n")
     assert project.playbook("run", "trial", "--agent", agent).code == 1
     assert project.playbook("run", "trial", "--agent", agent, "--from", "last").code == 0
+
+
+# ── what only the remote and the forge can say ───────────────────────────────────────────────
+
+
+def ready_to_push(project: Project) -> str:
+    """A committed project with a remote, and a playbook that ends with a pull request."""
+    assert project.playbook("init", "--yes", "--no-hooks").code == 0
+    written(project, "pr", extra=f"{TITLE}, approval: required")
+    project.commit("trial")
+    remote(project)
+    return project.script("default: {say: done}\n")
+
+
+def said(project: Project, *commands: tuple[str, ...]) -> list[str]:
+    return [done.out + done.err for done in (project.playbook(*each) for each in commands)]
+
+
+def begins(agent: str) -> list[tuple[str, ...]]:
+    return [("run", "trial", "--agent", agent), ("start", "trial", "--branch", "other")]
+
+
+def looks(agent: str) -> list[tuple[str, ...]]:
+    return [("run", "trial", "--dry-run", "--agent", agent), ("doctor",)]
+
+
+def test_a_remote_that_refuses_is_told_before_anything_runs(project: Project) -> None:
+    project.gh("open")
+    agent = ready_to_push(project)
+    project.git("remote", "set-url", "origin", "/nowhere/project.git")
+    for shown in said(project, *begins(agent)):
+        assert "last needs to push to origin, which refuses it: " in shown
+        assert "Correct the remote's address or your rights to push." in shown
+
+
+def test_what_only_looks_runs_no_program_of_the_repository(project: Project) -> None:
+    """A push would: an agent can write the settings that name its transport."""
+    project.gh("open")
+    agent = ready_to_push(project)
+    ran = project.root.with_name("ran")
+    project.git("config", "remote.origin.receivepack", f"touch {ran};")
+    said(project, *looks(agent))
+    assert not ran.exists()
+    said(project, *begins(agent))
+    assert ran.exists()
+
+
+def test_a_gh_that_is_logged_out_is_told_before_anything_runs(project: Project) -> None:
+    project.gh("logged out")
+    agent = ready_to_push(project)
+    for shown in said(project, *looks(agent), *begins(agent)):
+        assert "needs gh to be logged in: " in shown
+        assert "Run `gh auth login`." in shown
+
+
+def test_a_remote_that_takes_the_push_is_not_told_of_and_not_changed(project: Project) -> None:
+    project.gh("open")
+    agent = ready_to_push(project)
+    before = project.git("ls-remote", "origin")
+    assert "last needs to push" not in project.playbook("run", "trial", "--agent", agent).err
+    assert project.git("ls-remote", "origin") == before
+
+
+def test_a_playbook_that_pushes_nothing_asks_no_network(project: Project) -> None:
+    written(project, "/qa.plan")
+    project.git("remote", "add", "origin", "/nowhere/project.git")
+    project.gh("logged out")
+    agent = project.script("default: {say: done}\n")
+    assert "needs" not in project.playbook("run", "trial", "--agent", agent).err
+
+
+def test_the_program_of_a_check_that_is_not_here(project: Project) -> None:
+    settings = "checks: {test: {run: [no-such-runner]}}\n"
+    written(project, "/qa.plan", settings=settings, extra=", skip_if: [{command_succeeds: test}]")
+    agent = project.script("default: {say: done}\n")
+    for options in ((), ("--dry-run",)):
+        done = project.playbook("run", "trial", "--agent", agent, *options)
+        assert "last needs the check test, whose program no-such-runner is not here" in (
+            done.out + done.err
+        )
+
+
+def test_init_says_what_its_playbooks_need(project: Project) -> None:
+    without(project, "gh")
+    project.write("Makefile", "test:\n\ttrue\n")
+    done = project.playbook("init", "--yes", "--check", "git --version")
+    assert (
+        "auto-change: pr needs gh, which is not on PATH here. Install it, or put it on PATH.\n"
+        "auto-change: pr needs a remote to push to, and the repository has none. "
+        "Add one: `git remote add origin ADDRESS`.\n"
+    ) in done.err

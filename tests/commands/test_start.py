@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 from support.scratch_project import FEATURE, Project
+from support.stand_in_forge import Forge
 
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import worktree
@@ -32,6 +33,12 @@ NEW = "014-new-thing"
 def start(project: Project, *words: str, base: str = "", branch: str = "") -> StartResult:
     playbook, *args = words or ("auto-feature", "014")
     return starting.start(playbook, args, cwd=project.root, base=base, branch=branch)
+
+
+@pytest.fixture(autouse=True)
+def _forge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gh` is here and logged in."""
+    Forge(tmp_path / "forge", monkeypatch)
 
 
 def store(root: Path) -> DiskStore:

@@ -24,6 +24,8 @@ argv = sys.argv[1:]
 stdin = sys.stdin.read() if "--body-file=-" in argv else ""
 options = dict(word[2:].split("=", 1) for word in argv if word.startswith("--") and "=" in word)
 state["calls"].append(argv)
+if argv[0] == "auth":
+    sys.exit()
 (kind, verb), failure = argv[:2], state["failures"].pop(0) if state["failures"] else None
 listed = state[kind]
 
@@ -66,6 +68,7 @@ class Forge:
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
+        self.folder = folder
         self._state = folder / "state.json"
         self._state.write_text(
             json.dumps({"pr": [], "issue": [], "calls": [], "failures": [], "views": []})

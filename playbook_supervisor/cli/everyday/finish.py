@@ -54,7 +54,8 @@ def _confirmed(plan: finishing.FinishPlan) -> bool:
             where=str(plan.root),
             guidance="Run it in a terminal of your own.",
         )
-    return output.confirmed(f"Discard this and remove {plan.root}?", default=False)
+    meaning = "y removes what is named above, n leaves everything."
+    return output.confirmed(f"Discard this and remove {plan.root}?", meaning, default=False)
 
 
 def _lines(finished: finishing.FinishResult, here: Path) -> Iterator[str]:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.install import init as install
-from playbook_supervisor.commands.install.proposals import Proposal
+from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install.proposals import TEST, Proposal, given
 from playbook_supervisor.commands.install.shipped import CHANGE
-from playbook_supervisor.commands.install.survey import Survey
-from playbook_supervisor.commands.install.trials import Outcome, Trial, trials
+from playbook_supervisor.commands.install.survey import Survey, needs
+from playbook_supervisor.commands.install.trials import Outcome, Trial, settle, settled, trials
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace as changed
 
+_WRITE = "y writes what is listed above, n writes nothing."
+_ADD = f"y lets playbooks prove their work by it, n adds no check `{TEST}`."
 _UNSUPERVISED = (
     "A model that follows such a prompt judges conditions and writes the journal itself."
 )
@@ -48,6 +53,9 @@ _UNSUPERVISED = (
     help="Leave .claude/settings.json alone. The choice is remembered.",
 )
 @click.option(
+    "--check", metavar="COMMAND", default="", help="The command of the check `test`; it is tried."
+)
+@click.option(
     "--no-check", is_flag=True, help="Do not run the project's tests, and add no check for them."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
@@ -58,6 +66,7 @@ def init(
     replace: bool,
     restore: tuple[str, ...],
     no_hooks: bool | None,
+    check: str,
     no_check: bool,
     dry_run: bool,
 ) -> int:
@@ -67,7 +76,7 @@ def init(
     Installs the playbooks whose commands the project has. Finds out how the project runs its tests,
     tries it, and adds what works to .playbooks/config.yaml as the check `test`. Files that are not
     ours are not overwritten unless you say so, deleted files stay deleted, and other settings are
-    not changed. Running it again writes nothing.
+    not changed. Running it again writes nothing, and tries the tests again only if files changed.
 
     \b
     Examples:
@@ -75,24 +84,30 @@ def init(
       playbook init --dry-run
       playbook init --yes --commands
       playbook init --yes --replace
+      playbook init --yes --check "make test"
       playbook init --yes --no-check
       playbook init --restore .playbooks/playbooks/auto-speckit.yaml
     """
     choices = install.Choices(no_hooks, replace, commands, restore)
     plan = install.plan(choices=choices)
-    found, tried = install.look(plan), tuple[Trial, ...]()
+    found = install.look(plan)
     asks = output.is_interactive() and not (yes or dry_run)
+    if check and no_check:
+        raise click.UsageError("--check and --no-check exclude each other")
     if asks:
         choices = _asked(choices, found)
-    if found.proposals and not no_check:
-        writes = asks or (yes and not dry_run)
-        tried = trials(plan.root, found.proposals, _trying) if writes else ()
-        choices = changed(choices, check=_check(found, tried, asks=asks))
+    tests = _Tests(plan.root, found, runs=asks or (yes and not dry_run))
+    if check:
+        choices = changed(choices, check=tests.given(check))
+    elif not no_check:
+        choices = changed(choices, check=tests.proposed(asks=asks))
+        if tests.declined:
+            choices = _asked_without_check(choices, found)
     plan = install.plan(choices=choices)
     found = install.look(plan)
     output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
     if dry_run:
-        output.inform(*_without_tests(found, tried), *_remarks(found))
+        output.inform(*_remarks(found, tests.why))
         return 0
     changes = bool(plan.changes)
     if changes and not yes:
@@ -102,13 +117,13 @@ def init(
                 "there is no terminal to ask at",
                 guidance="Run `playbook init --yes`; `--dry-run` only shows the plan.",
             )
-        if not output.confirmed("Write these files?", default=True):
+        if not output.confirmed("Write these files?", _WRITE, default=True):
             output.inform("nothing was written")
             return 1
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
-    output.inform(*_without_tests(found, tried), *_next_steps(found, fresh=changes))
-    output.inform(*_remarks(found))
+    output.inform(*_next_steps(found, fresh=changes), *_remarks(found, tests.why))
+    output.inform(*needs(found, plan.root))
     return 0
 
 
@@ -118,12 +133,25 @@ def _asked(choices: install.Choices, found: Survey) -> install.Choices:
         output.inform(f"{_not_ours(found)}: {files}")
         if found.unsupervised:
             output.inform(_UNSUPERVISED)
-        answer = output.confirmed("Replace them? The old ones are kept as *.old.", default=True)
+        question = "Replace them? The old ones are kept as *.old."
+        answer = output.confirmed(question, "y installs ours, n keeps these.", default=True)
         choices = changed(choices, replace=answer)
     if found.completing:
         output.inform(f"{_lacking(found, set(found.offered).__contains__)}.")
-        answer = output.confirmed("Install ours?", default=True)
+        meaning = "y adds these commands and the playbooks, n leaves both out."
+        answer = output.confirmed("Install ours?", meaning, default=True)
         choices = changed(choices, commands=answer)
+    return choices
+
+
+def _asked_without_check(choices: install.Choices, found: Survey) -> install.Choices:
+    """A person may want a playbook before its check is there."""
+    for name in found.waiting:
+        question = f"Install {name} now? It begins only once there is a check `{TEST}`."
+        meaning = "y installs it, n leaves it out."
+        if output.confirmed(question, meaning, default=False):
+            restored = (*choices.restore, shipped.playbook_file(name))
+            choices = changed(choices, restore=restored)
     return choices
 
 
@@ -136,18 +164,55 @@ def _trying(proposal: Proposal) -> None:
     output.inform(f"trying {_command(proposal.run)} {proposal.where}, as {source} says{after}")
 
 
-def _check(found: Survey, tried: Sequence[Trial], *, asks: bool) -> Proposal | None:
-    """The check to add: the best that was tried, or without trials the first."""
-    if not tried:
-        return found.proposals[0]
-    best = tried[0]
-    output.inform(*_results(tried))
-    if best.outcome is Outcome.NO_TESTS:
+class _Tests:
+    """The check to add. `why` says why there is none, where the settings have no checks."""
+
+    def __init__(self, root: Path, found: Survey, *, runs: bool) -> None:
+        self._root, self._found, self._runs = root, found, runs
+        self.declined, self.why = False, "no check for the tests was added"
+        if not found.proposals:
+            self.why = "no file names a command that runs the tests"
+
+    def proposed(self, *, asks: bool) -> Proposal | None:
+        """The best that was tried, or without trials the first."""
+        proposals = self._found.proposals
+        if not (proposals and self._runs):
+            return next(iter(proposals), None)
+        if said := settled(self._root, proposals):
+            self.why = f"{said}, and no file has changed since"
+            return None
+        best = self._tried(proposals)
+        if best.outcome is Outcome.NO_TESTS:
+            self.why = f"{_command(best.proposal.run)} ran no tests"
+        else:
+            question = f"Add `{printable(best.proposal.line)}` to the checks in {config.FILE}?"
+            self.declined = asks and not output.confirmed(question, _ADD, default=True)
+            if not self.declined:
+                return best.proposal
+        settle(self._root, proposals, self.why)
         return None
-    question = f"Add `{printable(best.proposal.line)}` to the checks in .playbooks/config.yaml?"
-    if asks and not output.confirmed(question, default=True):
-        return None
-    return best.proposal
+
+    def given(self, line: str) -> Proposal | None:
+        """The command that a person gave; None if it is the check already."""
+        proposals = given(self._root, line)
+        defined = config.load(self._root).checks.get(TEST)
+        if defined is not None and defined.argv in [each.run for each in proposals]:
+            return None
+        if not self._runs:
+            return proposals[0]
+        best = self._tried(proposals)
+        if best.outcome is Outcome.NO_TESTS:
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                f"{_command(best.proposal.run)} runs no tests: {printable(best.said)}",
+                guidance="Correct --check; nothing was written.",
+            )
+        return best.proposal
+
+    def _tried(self, proposals: Sequence[Proposal]) -> Trial:
+        tried = trials(self._root, proposals, _trying)
+        output.inform(*_results(tried))
+        return tried[0]
 
 
 def _results(tried: Sequence[Trial]) -> Iterator[str]:
@@ -174,7 +239,7 @@ def _command(argv: Sequence[str]) -> str:
 def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
     if not found.runnable:
         if CHANGE in found.unproved:
-            yield f"next: add the check, then run `playbook init` again: {CHANGE} needs it"
+            yield f"next: add the check; {CHANGE} needs it"
         else:
             yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
         return
@@ -191,24 +256,12 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
         yield f"or, inside Claude Code: /playbook.run {run}"
 
 
-def _without_tests(found: Survey, tried: Sequence[Trial]) -> Iterator[str]:
-    """The way to add a test command that `init` did not find, or that did not work."""
-    if not found.untested:
-        return
-    if tried and tried[0].outcome is Outcome.NO_TESTS:
-        why = f"{_command(tried[0].proposal.run)} ran no tests"
-    elif found.proposals:
-        why = "no check for the tests was added"
-    else:
-        why = "no file names a command that runs the tests"
-    yield (
-        f"{why}; add it to .playbooks/config.yaml: "
-        "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`, and try it with `playbook prove test`"
-    )
-
-
-def _remarks(found: Survey) -> Iterator[str]:
-    """The lacks of the shipped playbooks, and at the end which of our commands are not ours."""
+def _remarks(found: Survey, untested: str) -> Iterator[str]:
+    """What was left out, why, and the command that adds it; `untested` is why there is no check."""
+    if found.untested or found.waiting:
+        left = f"{_and(found.waiting)} left out: " if found.waiting else ""
+        why = untested if found.untested else f"there is no check `{TEST}`"
+        yield f'{left}{why}; `playbook init --check "PROGRAM ARGUMENT"` adds the check'
     ours = set(found.offered)
     if theirs := _lacking(found, lambda command: command not in ours):
         yield f"{theirs}; they come with spec-kit (`specify init --here --integration claude`)"

@@ -8,6 +8,8 @@ from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.drive import drive_and_show
 from playbook_supervisor.commands.driving import driving, resume_token
 
+_SETTINGS = "y takes the project's settings, n keeps those with which the session began."
+
 
 @options.command
 @options.session_argument
@@ -79,7 +81,7 @@ def resume(
             observer=observer,
             prompter=prompter,
             confirm=lambda question: (
-                output.is_interactive() and output.confirmed(question, default=False)
+                output.is_interactive() and output.confirmed(question, _SETTINGS, default=False)
             ),
         ),
         options.level(),

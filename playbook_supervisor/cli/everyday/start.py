@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from playbook_supervisor.agents import registry
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.errors import ArgumentError, StorageError
@@ -17,6 +18,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.system.process import processes
 
 _CLIENT = "claude"
+_PLAYBOOK = (sys.executable, "-P", "-m", "playbook_supervisor")
 
 
 @options.command
@@ -25,8 +27,18 @@ _CLIENT = "claude"
 @click.option(
     "--branch", metavar="NAME", default="", help="The branch. Default: the feature's own."
 )
-@click.option("--exec", "exec_", is_flag=True, help="Open Claude Code in the worktree.")
-def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_: bool) -> int:
+@click.option(
+    "--agent", metavar="AGENT", default="", help="The agent of the session; as for `playbook run`."
+)
+@click.option(
+    "--exec",
+    "exec_",
+    is_flag=True,
+    help="Open Claude Code in the worktree, or run the other agent of --agent there.",
+)
+def start(
+    playbook: str, args: tuple[str, ...], *, base: str, branch: str, agent: str, exec_: bool
+) -> int:
     """Create a session in a worktree of its own.
 
     Use it to work on a second feature beside the first. It refuses before it creates anything:
@@ -40,10 +52,12 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
       playbook start auto-feature 014 --base develop
       playbook start auto-validate 013 --branch review-013
       playbook start auto-feature 014 --exec
+      playbook start auto-feature 014 --agent exec:./my-agent --exec
     """
-    if exec_:
+    client = exec_ and registry.is_default(agent)
+    if client:
         _require_client()
-    started = starting.start(playbook, args, base=base, branch=branch, client=exec_)
+    started = starting.start(playbook, args, base=base, branch=branch, client=client, agent=agent)
     output.show_notices(started.notices)
     folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
     lines = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
@@ -53,7 +67,9 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
     output.inform(*map(printable, _notes(started, client=exec_)))
     if exec_:
         sys.stdout.flush()
-        processes.replace_process([_CLIENT, started.typed], cwd=started.root)
+        run = [*_PLAYBOOK, *shlex.split(started.headless)[1:]]
+        program = [_CLIENT, started.typed] if client else run
+        processes.replace_process(program, cwd=started.root)
     return 0
 
 

@@ -77,9 +77,10 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
     names = _names(metrics.steps)
     if metrics.steps:
         yield Sheet(("step", *head), _times(names, metrics.steps))
-    if metrics.commands:
-        commands = [_name(each.name) for each in metrics.commands]
-        yield Sheet(("command", *head), _times(commands, metrics.commands))
+    used_once = [step.command for step in metrics.steps if not step.items]
+    shared = [each for each in metrics.commands if used_once.count(each.name) != 1]
+    if shared:  # the figures of the others are those of their steps
+        yield Sheet(("command", *head), _times([_name(each.name) for each in shared], shared))
     used = ("USD", "tokens in", "tokens out")
     used_by = [
         (name, each)

@@ -29,7 +29,7 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _QUESTION = (Resolution.ANSWER, Resolution.ABORT)
 _POLL = 0.25  # seconds between two checks whether the gate was answered elsewhere
-_IN_WORDS = "Words of yours may stand before or after the choice: `fixed the test, continue`."
+_IN_WORDS = "Words of your own may stand beside the choice: `fixed the test, continue`."
 _LONGEST = 65_536  # bytes of one line
 _INDENT = 3  # columns before a line of the context, and the last one
 _OTHER_ROWS = 4  # an empty one, the title, the question's first one, the prompt

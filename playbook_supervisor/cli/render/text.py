@@ -21,6 +21,7 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.project.expressions.references import shown
 from playbook_supervisor.sessions.steps.step_runs import is_round
+from playbook_supervisor.sessions.steps.step_runs import waited_ms as waited_ms
 from playbook_supervisor.sessions.store.snapshot import arg_values
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ RECOVERED = "recovered: its files show that it had finished before its driver di
 _GUIDANCE = 2_000  # characters: it may hold a command to copy
 NOTABLE = 100
 """Milliseconds; a shorter time at a gate is not shown."""
+_LONG = 1000  # ms at a gate; a shorter time is not in a line of the log
 _CENT = 0.01  # USD
 _PULL_REQUEST = r"https?://[^\s\"'<>()]+/(?:pull|pulls|pull-requests|merge_requests)/[0-9]+"
 
@@ -114,8 +116,10 @@ def _settled(event: Event) -> str:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
         cause = one_line(entry.human_response, _LINE) or "".join(entry.evidence[-1:])
     else:
-        lasted = (entry.completed_at or entry.latest) - entry.started_at
-        words += [f"{lasted / 1000:.1f}s", entry.decision]
+        waited = waited_ms((entry,))
+        worked = (entry.completed_at or entry.latest) - entry.started_at - waited
+        words += [f"{worked / 1000:.1f}s", entry.decision]
+        words += [f"({duration(waited)} at a gate)"] if waited >= _LONG else []
         # If an answer settled the attempt, its gate has shown the error.
         shows_error = entry.status is EntryStatus.FAILED and not _by_answer(entry)
         cause = entry.error if shows_error else ""
@@ -266,25 +270,6 @@ def not_begun(entries: Sequence[Entry], playbook: Playbook | None) -> list[str]:
     """The steps without an attempt."""
     begun = {base_of(entry.step_id) for entry in entries}
     return [step.id for step in playbook.steps if step.id not in begun] if playbook else []
-
-
-def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
-    """The time that gates waited for a human, in ms; with `now` an open gate counts until then.
-
-    Time in which several were open counts once.
-    """
-    spans = sorted(
-        (gate.opened_at, closed)
-        for entry in entries
-        for gate in entry.gates
-        if gate.by != "autonomous"
-        and (closed := gate.answered_at if entry.settled or gate.answered_at else now) is not None
-    )
-    waited, until = 0, 0
-    for opened, closed in spans:
-        waited += max(closed - max(opened, until), 0)
-        until = max(until, closed)
-    return waited
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

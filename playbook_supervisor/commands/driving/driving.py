@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -13,6 +14,7 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.driving import protocol
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.drivers import budget, clearance, driver_lock, gate_answer, own_agents
 from playbook_supervisor.drivers.claude_code import authorization, gates, permissions
 from playbook_supervisor.drivers.claude_code.context import DirectiveDetails
@@ -40,6 +42,7 @@ from playbook_supervisor.sessions.files.manifest import NO_DRIVER, SESSION_ID, D
 from playbook_supervisor.sessions.files.principal import NO_ONE, Principal
 from playbook_supervisor.sessions.publication import publishing
 from playbook_supervisor.sessions.store import creation, selection, settings_in_force
+from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.store.snapshot import Snapshot, running
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
@@ -142,6 +145,7 @@ def run(
             store.checkout, "run --from" if start else "run --mode autonomous"
         )
     request = creation.prepare(store, reference, args, start=start)
+    drive = as_started(drive, store, request)
     children = request.tightened_children
     agent = agent_for(request.tightened, drive.agent, request.config, root, children)
     require_executable(request, root, start=start, machine=root)
@@ -154,7 +158,8 @@ def run(
     driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or Observer()
-    for warning in request.warnings:
+    needs = preflight(request.all_playbooks, root, request.config, start, push=True)
+    for warning in dict.fromkeys((*request.warnings, *needs)):
         observer.on_notice(warning)
     tree = SessionTree(store, session_id)
     config = _told_settings(tree, observer)
@@ -430,6 +435,17 @@ def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> Dri
     for notice in snapshot.notices:
         observer.on_notice(notice)
     return DriveResult(snapshot, status.value)
+
+
+def as_started(drive: DriveOptions, store: DiskStore, request: RunRequest) -> DriveOptions:
+    """With the agent that `start` was given, if this is its session and no other agent is named."""
+    if drive.agent:
+        return drive
+    with suppress(StateError):  # `creation.begin` tells of it
+        if pending := creation.pending_session(store, request):
+            kept = store.manifest(pending).driver.agent
+            return replace(drive, agent=registry.with_absolute_path(kept, store.checkout.root))
+    return drive
 
 
 def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:

@@ -10,7 +10,8 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving.driving import DriveOptions
+from playbook_supervisor.commands.driving.driving import DriveOptions, as_started
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable
@@ -114,6 +115,7 @@ def plan(
     store = locate.store(cwd)
     root = store.checkout.root
     request = creation.prepare(store, reference, args, start=start)
+    drive = as_started(drive, store, request)
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
     with _noting(refusals):
@@ -123,6 +125,7 @@ def plan(
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)
     phases = _phases(store, request, start)
+    needs = preflight(request.all_playbooks, root, request.config, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
         playbook=request.tightened,
@@ -136,7 +139,7 @@ def plan(
         phases=phases,
         adopts=pending,
         missing=(*_missing(phases), *held_up),
-        warnings=(*request.warnings, *_unprovable(phases)),
+        warnings=tuple(dict.fromkeys((*request.warnings, *needs, *_unprovable(phases)))),
         refusals=tuple(refusals),
     )
 

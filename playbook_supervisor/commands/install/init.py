@@ -16,7 +16,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import changes, shipped
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
-from playbook_supervisor.commands.install.proposals import Proposal, check_change, is_open
+from playbook_supervisor.commands.install.proposals import Proposal, check_change
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.drivers.claude_code.marker import SCRIPT
 from playbook_supervisor.errors import ArgumentError
@@ -95,7 +95,7 @@ class _Plan:
     def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
         previous, choices = self._previous, self._choices
         files = [change for path in self._wanted() for change in self._changes(path)]
-        if choices.check and is_open(self._root):
+        if choices.check:
             files.append(check_change(self._root, choices.check))
         recorded = {file.action.path: file.recorded for file in files if file.recorded}
         without = self._without

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor.commands.install import changes
 from playbook_supervisor.commands.install.changes import Action, FileChange
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import ArgumentError, StorageError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.formats.yaml_writer import Block, flow, pair
 from playbook_supervisor.project.settings import config
@@ -31,6 +33,7 @@ TEST = "test"
 """The name of the check."""
 
 _HEADER = "# The settings of this project; `playbook schema config` describes every key.\n"
+_SHELL = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})  # words that only a shell reads
 _LARGEST = 1 << 20
 _NO_WATCHER = {"CI": "1"}
 """Without it, several of Node's test runners watch the files and never end."""
@@ -90,6 +93,21 @@ def proposals(root: Path) -> tuple[Proposal, ...]:
     return tuple(detect(root)) if is_open(root) else ()
 
 
+def given(root: Path, line: str) -> tuple[Proposal, ...]:
+    """The checks to try for a command that a person gave. ArgumentError PB-ARG-USAGE."""
+    try:
+        argv = tuple(shlex.split(line))
+    except ValueError:  # a quotation mark is open
+        argv = ()
+    if not argv or not _SHELL.isdisjoint(argv):
+        raise ArgumentError(
+            "PB-ARG-USAGE",
+            f"--check: {first_line(line, 80)!r} is not one program with its arguments",
+            guidance='Checks run without a shell: `--check "make test"`. Put more in a script.',
+        )
+    return tuple(_ways(_Files(root), Proposal(argv, "--check")))
+
+
 def is_open(root: Path) -> bool:
     """True if the settings do not have `checks`."""
     settings = load(config.text(root) or b"", config.FILE).data
@@ -107,12 +125,16 @@ def check_change(root: Path, proposal: Proposal) -> FileChange:
 
 
 def with_check(text: bytes, proposal: Proposal) -> bytes:
-    """The settings with the check; everything that is there stays as it is, comments too."""
+    """The settings with the check `test`; all else that is there stays as it is, comments too."""
     checks = Block({TEST: proposal.settings})
-    if isinstance(load(text, config.FILE).data, dict):
+    if isinstance(settings := load(text, config.FILE).data, dict):
         from playbook_supervisor.formats.yaml_edit import edit_mapping  # ruamel.yaml is heavy
 
-        return edit_mapping(text, {}, {"checks": checks})
+        before = settings.get("checks")
+        if not before or not isinstance(before, dict):
+            return edit_mapping(text, {}, {"checks": checks})
+        after = {**before, TEST: proposal.settings}
+        return edit_mapping(text, {"checks": before}, {"checks": after})
     above = text.decode() if text.strip() else _HEADER
     return (above.rstrip("\n") + "\n\n" + pair("checks", checks, 0)).encode()
 
@@ -191,10 +213,14 @@ def detect(root: Path) -> Iterator[Proposal]:
     """
     files = _Files(root)
     named = next((found for rule in _RULES for found in rule(files)), None)
-    if named is None:
-        return
+    if named is not None:
+        yield from _ways(files, named)
+
+
+def _ways(files: _Files, named: Proposal) -> Iterator[Proposal]:
     named = replace(named, report=_REPORTS.get(named.run[0], ""))
-    if named.run[0] == _PYTHON and (setup := _virtual_environment(files, named.run[2])):
+    runner = named.run[2] if named.run[:2] == (_PYTHON, "-m") and len(named.run) > 2 else ""
+    if runner and (setup := _virtual_environment(files, runner)):
         yield replace(named, run=(_VENV, *named.run[1:]), setup=setup)
     elif setup := tuple(dict.fromkeys(_SETUPS[name] for name in files.all(*_SETUPS))):
         yield replace(named, setup=setup)

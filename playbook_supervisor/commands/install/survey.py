@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.proposals import TEST, Proposal, is_open, proposals
 from playbook_supervisor.errors import ArgumentError
@@ -60,6 +61,15 @@ class Survey:
         )
 
     @property
+    def waiting(self) -> tuple[str, ...]:
+        """The shipped playbooks that lack only a check, and are therefore not installed."""
+        return tuple(
+            name
+            for name, missing in self.lacking.items()
+            if not missing and name in self.unproved and name not in self.installed
+        )
+
+    @property
     def runnable(self) -> str:
         """The first playbook that fits and is installed, or empty: a person may have deleted it."""
         return next((name for name in self.fitting if name in self.installed), "")
@@ -104,6 +114,17 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
             for name, missing in lacking.items()
         ),
     )
+
+
+def needs(found: Survey, root: Path) -> tuple[str, ...]:
+    """What the installed playbooks need and do not find here; nobody is asked over the network."""
+    ready = [name for name in found.fitting if name in found.installed]
+    settings = config.load(root)
+    said: dict[str, list[str]] = {}
+    for name in ready:
+        for sentence in preflight([_shipped(name)], root, settings, forge=False):
+            said.setdefault(sentence, []).append(name)
+    return tuple(f"{', '.join(names)}: {sentence}" for sentence, names in said.items())
 
 
 def foreign_commands(root: Path) -> dict[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.proposals import Proposal
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, some
@@ -24,12 +26,19 @@ from playbook_supervisor.project.settings.checks import (
 from playbook_supervisor.project.settings.config import CLEAN
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
+from playbook_supervisor.system.disk.files import (
+    digest,
+    ensure_folder,
+    read_bytes,
+    write_atomically,
+)
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.tree import tree_id
 from playbook_supervisor.system.git.tree_objects import TreeObjects
 
 _LONGEST = 600.0  # seconds for each program of a trial
 _NAMED = 3  # failing tests that are named
+_SETTLED = 10_000  # bytes of the record of a trial
 _SAID = 80  # characters of a message
 
 
@@ -66,6 +75,35 @@ def trials(
         if made[-1].outcome is Outcome.PASSED:
             break
     return tuple(sorted(made, key=lambda each: -each.outcome))
+
+
+def settled(root: Path, proposals: Sequence[Proposal]) -> str:
+    """Why no check came of the same proposals before; empty if what they run has changed since."""
+    try:
+        inputs, _, why = read_bytes(_record(root), limit=_SETTLED).decode().partition("\n")
+        return why if inputs == _inputs(root, proposals) else ""
+    except (FileNotFoundError, PlaybookError, UnicodeDecodeError):
+        return ""
+
+
+def settle(root: Path, proposals: Sequence[Proposal], why: str) -> None:
+    """Remember on this machine why no check came of these proposals."""
+    with suppress(PlaybookError):  # then they are tried again
+        content, record = f"{_inputs(root, proposals)}\n{why}".encode(), _record(root)
+        ensure_folder(record.parent)
+        write_atomically(record, content, durable=False)
+
+
+def _record(root: Path) -> Path:
+    return checkout.find(root).runtime / "init-trials"
+
+
+def _inputs(root: Path, proposals: Sequence[Proposal]) -> str:
+    """A digest of the proposals and of all files but those that `init` writes."""
+    entries = TreeObjects(checkout.find(root)).entries(tree_id(root))
+    written = (".playbooks/", ".claude/", *shipped.files(root))
+    files = sorted(item for item in entries.items() if not item[0].startswith(written))
+    return digest(repr((proposals, files)).encode())
 
 
 def _tried(root: Path, proposal: Proposal) -> Trial:

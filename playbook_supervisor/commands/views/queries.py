@@ -25,11 +25,12 @@ from playbook_supervisor.errors import (
     StorageError,
 )
 from playbook_supervisor.formats.file_changes import Changes
-from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.formats.sanitize import counted, first_line, some, suggestion
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
+from playbook_supervisor.project import commit_files
 from playbook_supervisor.project.conditions import conditions, features
 from playbook_supervisor.project.conditions.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.project.conditions.features import Feature
@@ -38,6 +39,7 @@ from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.child_playbooks import Children
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
 from playbook_supervisor.project.playbooks.schema import read_playbook
+from playbook_supervisor.project.playbooks.step_needs import pushes
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects, tightened
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
@@ -52,11 +54,14 @@ from playbook_supervisor.sessions.files.manifest import (
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.sessions.store.selection import open_here
+from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.system.disk.files import write_atomically
-from playbook_supervisor.system.git import checkout, git_history
+from playbook_supervisor.system.git import checkout, git_history, git_process
 from playbook_supervisor.system.git.checkout import NOW
 from playbook_supervisor.system.git.git_diff import changes_of
 from playbook_supervisor.system.git.git_process import branches
+
+_NAMED = 3  # files that are not committed
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
 
@@ -368,3 +373,22 @@ def _feature(store: DiskStore, given: str, session_id: str, settings: Config) ->
     feature = store.manifest(session_id).feature if session_id else ""
     current = features.current(root, store.checkout.branch, settings)
     return Feature(feature) if feature else current
+
+
+# ── the end of a session ────────────────────────────────────────────────────────────────────────
+
+
+def left_to_do(snapshot: Snapshot) -> Iterator[str]:
+    """What a completed session has left to a person: files to commit, and commits to push."""
+    store, session_id = snapshot.store, snapshot.session_id
+    root = store.checkout.root
+    with suppress(PlaybookError):  # what git does not tell is no reason to fail at the end
+        before = session_changes.before(store, session_id)
+        if files := commit_files.taken(root, ("**",), "", before).files:
+            named = some(files, _NAMED, 60)
+            yield f"not committed: {counted(len(files), 'file')} of this session: {named}"
+    if any(map(pushes, snapshot.state.playbook.steps)):
+        with suppress(PlaybookError):
+            ahead = int(git_process.ask(root, "rev-list", "--count", "@{upstream}..HEAD"))
+            if ahead:
+                yield f"not pushed: {counted(ahead, 'commit')}; `git push` does it"

@@ -24,7 +24,7 @@ from playbook_supervisor.commands.worktrees.merge_detection import (
 from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
 from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.drivers.claude_code import authorization
-from playbook_supervisor.errors import GitError, StateError
+from playbook_supervisor.errors import CODES, GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import replace
@@ -48,6 +48,7 @@ from playbook_supervisor.system.git import (
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.git.git_unattended import UNDER_WAY
 
+_NOT_MERGED = "not merged into"
 _REMOVED = "removed"
 _STILL = "what was written of session {} is not what was read again"
 
@@ -119,12 +120,16 @@ def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
 
 
 def _unfinished(plan: FinishPlan, obstacles: Sequence[str]) -> GitError:
-    guidance = "Resolve what the message lists, then try again; --force discards no journal."
+    guidance = ""
+    if any(each.startswith(_NOT_MERGED) for each in obstacles):
+        guidance = f"`git fetch` brings a merge at the forge. {CODES['PB-GIT-UNFINISHED']}"
+    if plan.unsafe:
+        guidance = "Resolve what the message lists, then try again; --force discards no journal."
     return GitError(
         "PB-GIT-UNFINISHED",
         f"session {plan.session_id} cannot be finished: {counted(len(obstacles), 'obstacle')}",
         where=str(plan.root),
-        guidance=guidance if plan.unsafe else "",
+        guidance=guidance,
         details=tuple(obstacles),
     )
 
@@ -369,7 +374,7 @@ def _unmerged(main: Path, targets: MergeTargets, commit: str) -> Iterator[str]:
         return
     target = targets.targets[0]
     for line in merge_detection.missing_commits(main, commit, target) or (commit[:7],):
-        yield f"not merged into {target.name}: {line}"
+        yield f"{_NOT_MERGED} {target.name}: {line}"
 
 
 # ── abort --clean: a session that came to nothing ─────────────────────────────────────────────

@@ -12,11 +12,13 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.driving.preflight import preflight
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.commands.worktrees.worktree import (
@@ -43,6 +45,7 @@ from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.child_playbooks import Children
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.slash_commands import CommandIndex
+from playbook_supervisor.sessions.files.manifest import Driver
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
@@ -82,11 +85,16 @@ def start(
     base: str = "",
     branch: str = "",
     client: bool = False,
+    agent: str = "",
     cwd: Path | None = None,
 ) -> StartResult:
-    """Create a pending session in a new worktree and branch; nothing remains after an error."""
+    """Create a pending session in a new worktree and branch; nothing remains after an error.
+
+    `agent` is what `--agent` takes; `run` and `resume` in the worktree use it.
+    """
     store = locate.store(cwd)
     here = store.checkout
+    agent = registry.with_portable_path(agent, here.root)
     reference = _from_top_level(here.root, reference)
     with ExitStack() as cleanup:
         cleanup.enter_context(_exiting_on_signals())
@@ -95,14 +103,17 @@ def start(
             worktree.require_clean(here.root)
             from_base = worktree.base(here.root, base)
             session_id = cleanup.enter_context(_reserved_id(store))
-            run, on_branch, in_client = _check(
-                store, reference, args, from_base, session_id, named=branch, client=client
-            )
+            asked = _Asked(branch, agent, client=client)
+            run, on_branch, in_client = _check(store, reference, args, from_base, session_id, asked)
+            if agent:
+                there = registry.with_absolute_path(agent, here.root)
+                registry.choose(there, run.config, here.root)
             path = worktree.path(here, config.load(here.root).worktrees, session_id)
             plan = _plan(session_id, path, on_branch, from_base)
             cleanup.enter_context(worktree.created(here, plan))
         words = _words(reference, run)
-        notices += (*run.warnings, *_begin(store, plan, words, from_base))
+        notices += (*run.warnings, *_begin(store, plan, words, from_base, agent))
+    needs = preflight(run.all_playbooks, here.root, run.config, push=True)
     arguments = shlex.join(words)
     return StartResult(
         session_id,
@@ -111,8 +122,8 @@ def start(
         from_base,
         typed=f"/playbook.run {arguments}" if in_client else "",
         headless=f"playbook run {arguments}",
-        own_agent=not registry.is_default(run.config.agent),
-        notices=notices,
+        own_agent=not registry.is_default(agent or run.config.agent),
+        notices=tuple(dict.fromkeys((*notices, *needs))),
     )
 
 
@@ -145,20 +156,27 @@ def _exiting_on_signals() -> AbstractContextManager[None]:
 # ── before anything is created ───────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The branch and the agent that a person named, and whether Claude Code is to be opened."""
+
+    branch: str
+    agent: str
+    client: bool
+
+
 def _check(
     store: DiskStore,
     reference: str,
     given: Sequence[str],
     base: Base,
     session_id: str,
-    *,
-    named: str,
-    client: bool,
+    asked: _Asked,
 ) -> tuple[RunRequest, Branch, bool]:
     """The run, its branch, and whether Claude Code has the commands for it.
 
-    The feature determines the branch, unless one is `named`. If that branch exists, everything is
-    checked at its tip instead of at the base.
+    The feature determines the branch, unless a person names one. If that branch exists,
+    everything is checked at its tip instead of at the base.
     """
 
     def ready(preflight: _Preflight, branch: Branch) -> tuple[RunRequest, Branch, bool]:
@@ -166,19 +184,20 @@ def _check(
         preflight.require(run, branch.name)
         return run, branch, preflight.runs_in_client(run)
 
-    root = store.checkout.root
+    root, named = store.checkout.root, asked.branch
+    looks = partial(_Preflight, store, agent=asked.agent, client=asked.client)
     extra = [reference] if _is_path(reference) else []
     heads = worktree.heads(root)
     tip = _tip(named, heads[named]) if named in heads else base
     with _exported(root, tip.commit, extra) as tree:
-        preflight = _Preflight(store, tree, tip, own_tip=tip is not base, client=client)
+        preflight = looks(tree, tip, own_tip=tip is not base)
         first = preflight.request(reference, given, named or store.checkout.branch)
         branch = worktree.branch(root, first.feature, session_id, base, named)
         if branch.new or branch.commit == tip.commit:
             return ready(preflight, branch)
     with _exported(root, branch.commit, extra) as tree:
         tip = _tip(branch.name, branch.commit)
-        return ready(_Preflight(store, tree, tip, own_tip=True, client=client), branch)
+        return ready(looks(tree, tip, own_tip=True), branch)
 
 
 def _tip(name: str, commit: str) -> Base:
@@ -209,14 +228,14 @@ def _words(reference: str, run: RunRequest) -> list[str]:
 
 
 def _begin(
-    store: DiskStore, plan: WorktreePlan, words: Sequence[str], base: Base
+    store: DiskStore, plan: WorktreePlan, words: Sequence[str], base: Base, agent: str
 ) -> tuple[str, ...]:
     there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
     run = _request_there(there, *words)
     worktree.save(there.runtime(plan.session_id), base)
     creation.point_speckit(root, run)
-    creation.begin(there, run, reserved=plan.session_id)
+    creation.begin(there, run, reserved=plan.session_id, driver=Driver(agent=agent))
     if (root / ".gitmodules").is_file():
         return ("submodules are not checked out there: `git submodule update --init`",)
     return ()
@@ -241,13 +260,14 @@ class _Preflight:
     """The checks of one commit, which is exported to the folder `tree`.
 
     `own_tip`: the commit is the tip of the worktree's own branch, so a new commit there helps.
-    `client`: Claude Code is to drive the session, not the agent in the settings.
+    `client`: Claude Code is to drive the session, not the `agent` or that in the settings.
     """
 
     store: DiskStore
     tree: Path
     base: worktree.Base
     own_tip: bool = False
+    agent: str = ""
     client: bool = False
 
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
@@ -292,7 +312,8 @@ class _Preflight:
 
     def _commands_elsewhere(self) -> bool:
         """True if the session's agent keeps its commands outside `.claude/`."""
-        return not self.client and not registry.is_default(config.load(self.tree).agent)
+        agent = self.agent or config.load(self.tree).agent
+        return not self.client and not registry.is_default(agent)
 
     def _in_checkout(self, reference: str) -> bool:
         try:

@@ -40,6 +40,10 @@ class Lack(Record):
     guidance: str
     fatal: bool
 
+    @property
+    def sentence(self) -> str:
+        return f"{self.message}. {self.guidance}"
+
 
 def named_checks(step: Step) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """The checks that a step's conditions name, with their paths in it, but for what args name."""
@@ -73,16 +77,13 @@ def refused(
 
 def lacking(playbook: Playbook, root: Path, start: str = "") -> Iterator[Lack]:
     """The needs of the steps from `start` on that this machine or the repository does not meet."""
-    ids = [step.id for step in playbook.steps]
-    for index, step in enumerate(playbook.steps):
-        if step.autonomy is Autonomy.SKIP or index < (ids.index(start) if start else 0):
-            continue
+    for index, step in running(playbook, start):
         fatal = not _may_be_left_out(step)
         for program in _PROGRAMS.get(step.namespace, "").split():
             if where_is(program) is None:
                 message = f"{step.id} needs {program}, which is not on PATH here"
                 yield Lack(index, message, "Install it, or put it on PATH.", fatal)
-        if _pushes(step) and not _remotes(root):
+        if pushes(step) and not _remotes(root):
             message = f"{step.id} needs a remote to push to, and the repository has none"
             adds = any(
                 each.namespace == "cli" and _ADDS_REMOTES & set(each.command.split())
@@ -97,9 +98,18 @@ def _may_be_left_out(step: Step) -> bool:
     return bool(asked) or step.error_policy.default.reaction in _TOLERANT
 
 
-def _pushes(step: Step) -> bool:
+def running(playbook: Playbook, start: str = "") -> Iterator[tuple[int, Step]]:
+    """The steps from `start` on that run, with their indexes."""
+    first = [step.id for step in playbook.steps].index(start) if start else 0
+    for index, step in enumerate(playbook.steps):
+        if index >= first and step.autonomy is not Autonomy.SKIP:
+            yield index, step
+
+
+def pushes(step: Step) -> bool:
+    """True if the step pushes its branch; `commit` does so unless it says otherwise."""
     options = json.loads(step.options or "{}")
-    return step.namespace == "pr" or (step.namespace == "commit" and options.get("push") is True)
+    return step.namespace == "pr" or (step.namespace == "commit" and options.get("push", True))
 
 
 def _remotes(root: Path) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 12
+_BRIEF = 140  # characters, for a preview that does not decide
 _ENDS = tuple(".?!…:")
 
 
@@ -76,10 +77,19 @@ def _options(request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def preview(
-    playbook: Playbook, step: Step, values: Mapping[str, str], stdin: str
+    playbook: Playbook, step: Step, values: Mapping[str, str], stdin: str, *, brief: bool = False
 ) -> tuple[str, ...]:
-    """The step's args, options and standard input, at most `MOST_LINES` lines."""
+    """The step's args, options and standard input, at most `MOST_LINES` lines.
+
+    `brief` cuts each of them to two lines of a terminal.
+    """
     lines = list(_lines(playbook, step, values, stdin))
+    if brief:
+        tops = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+        lines = [
+            one_line(" ".join(lines[top:end]), _BRIEF)
+            for top, end in zip(tops, [*tops[1:], len(lines)], strict=True)
+        ]
     if len(lines) > MOST_LINES:
         lines[MOST_LINES - 1 :] = [f"  … {counted(len(lines) - MOST_LINES + 1, 'more line')}"]
     return tuple(lines)

@@ -180,7 +180,8 @@ def _preview(
         folder = store.folder(manifest.session_id)
         stdin = step_data.shown_input(folder, history.runtime, step, history.entries)
     values = playbook.values(manifest.args, step)
-    return preview.preview(playbook, step, values, stdin)
+    about_tools = gate.reason is GateReason.TOOLS  # the tools decide, not what they are used for
+    return preview.preview(playbook, step, values, stdin, brief=about_tools)
 
 
 def _announced(

@@ -15,7 +15,7 @@ from playbook_supervisor.kernel.state import Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Place, Resolution
 from playbook_supervisor.project.settings.config import FILE
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs
+from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs, waited_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 MOST_LINES = 25
+_NOTABLE = 1000  # ms at a gate
 _MOST_ITEMS = 3  # of a loop that are named because they failed
 _MOST_SHORT = 8
 _DEEPEST = 24  # blanks at the beginning of a line
@@ -184,7 +185,9 @@ def _settled(entry: Entry, why: str) -> ContextLine:
     name, mark = entry.step_id if entry.attempt == 1 else entry.id, _MARKS.get(entry.status, "…")
     if entry.status is EntryStatus.SKIPPED or entry.completed_at is None:
         return ContextLine(f"· {why}" if why else "", mark, name)
-    lasted = duration(entry.completed_at - entry.started_at)
+    waited = waited_ms((entry,))
+    lasted = duration(entry.completed_at - entry.started_at - waited)
+    lasted += f" + {duration(waited)} at a gate" if waited >= _NOTABLE else ""
     return ContextLine(f"{lasted} · {why}" if why else lasted, mark, name)
 
 

@@ -6,7 +6,7 @@ attempts they took.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from playbook_supervisor.kernel.model import base_of, item_number
 from playbook_supervisor.kernel.state import UNTIL, Entry
@@ -96,3 +96,22 @@ def steps_settled(entries: Iterable[Entry]) -> int:
         items[step] = max(entry.items, 1)
         done[step] = done.get(step, 0) + (entry.status in _DONE)
     return sum(number >= items[step] for step, number in done.items())
+
+
+def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
+    """The time that gates waited for a human, in ms; with `now` an open gate counts until then.
+
+    Time in which several were open counts once.
+    """
+    spans = sorted(
+        (gate.opened_at, closed)
+        for entry in entries
+        for gate in entry.gates
+        if gate.by != "autonomous"
+        and (closed := gate.answered_at if entry.settled or gate.answered_at else now) is not None
+    )
+    waited, until = 0, 0
+    for opened, closed in spans:
+        waited += max(closed - max(opened, until), 0)
+        until = max(until, closed)
+    return waited

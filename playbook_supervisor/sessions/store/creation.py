@@ -150,7 +150,7 @@ def prepare(
     conditions.require_answerable(_asked(runs), settings)
     for child in children.values():
         conditions.require_answerable(filter(is_known, _asked(child.playbook)), settings)
-    warnings += [lack.message for lack in lacking(runs, here, start) if not lack.fatal]
+    warnings += [lack.sentence for lack in lacking(runs, here, start) if not lack.fatal]
     warnings += _result_exists(runs, start, Workspace(root, feature, branch, settings))
     return RunRequest(
         playbook=playbook,
