@@ -92,7 +92,7 @@ def test_spec_to_pr_while_the_developer_does_something_else(project: Project) ->
     first = project.process("run", name, "013", "--agent", agent)
     assert first.code == 4
     assert "qa_plan_exists" in first.err
-    assert "continue (or retry, accept or abort)" in first.err
+    assert "continue (or retry, accept, back to agreement or abort)" in first.err
     assert "3/6 steps done" in first.err
     assert "all but one test pass" in first.err, "the agent's last line helps to decide"
     assert summary(project.journal())[:3] == [

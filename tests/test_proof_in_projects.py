@@ -96,12 +96,6 @@ CHANGES = (
     ),
     Lie("reviews without a verdict", "review", {}, f"verdict_pass: {REVIEW} "),
     Lie(
-        "finds a fault, and says that all is well",
-        "review",
-        {REVIEW: "verdict: FAIL\n\nsrc: no test for the default.\n"},
-        f"verdict_pass: {REVIEW} says FAIL",
-    ),
-    Lie(
         "mends what it reviews",
         "review",
         {REVIEW: PASS, "CODE": "WRONG"},
@@ -202,6 +196,20 @@ def test_auto_change_catches_an_agent_that(lie: Lie, project: Project, language:
     entry = project.journal()[-1]
     assert (entry["step_id"], entry["decision"]) == (lie.step, "escalated")
     assert entry["trigger"] == "postcondition_fail"
+
+
+def test_a_review_that_finds_a_fault_goes_back_to_the_change_whatever_its_agent_says(
+    project: Project, language: Language
+) -> None:
+    """The agent that changes nothing then is not believed either."""
+    fault = "src: no test for the default."
+    finds = Lie("finds", "review", {REVIEW: f"verdict: FAIL\n\n{fault}\n"}, "")
+    done = change(project, script(project, language, finds))
+    assert done.code == 4, done.err
+    review, again = project.journal()[-2:]
+    assert (review["error"], review["back_to"]) == (f"verdict_pass: {REVIEW} says FAIL", "change")
+    assert "change#2 WAITS FOR A HUMAN" in asked(done)
+    assert again["failing"] == ["changes_made=**"]
 
 
 @pytest.mark.parametrize("lie", FEATURES, ids=lambda lie: lie.name)

@@ -134,7 +134,8 @@ class Probed(Record):
     which the step is repeated, `PB-COND-OUTPUT` for an output of the playbook, which the step that
     settles last answers for, and `PB-COND-WITNESSES` where tests have changed, or what they rest
     on: a person decides about that. `asked` comes with this last code: the digest of what the
-    person is asked about.
+    person is asked about. `blames`: it does not hold because of work that was judged, such as a
+    verdict that is not PASS, and not because the step has left its own undone.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Probed(Record):
     as_waived: bool = True
     code: str = ""
     asked: str = ""
+    blames: bool = False
 
     @property
     def held(self) -> bool:

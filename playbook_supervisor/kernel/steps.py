@@ -193,7 +193,7 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
             error_cause="",
             error_lasts=False,
         )
-    if step.on_fail and (failing or triggers) and _may_go_back(state, step, erred, findings):
+    if step.on_fail and not erred and _goes_back(state, step, failing, findings):
         return settle(replace(entry, back_to=step.on_fail.back_to), EntryStatus.FAILED, at)
     reaction = step.error_policy.handling(*entry.error_codes).reaction
     by_itself = erred or bool(failing)
@@ -249,14 +249,15 @@ def _another_round(state: State, step: Step, failing: list[Probed]) -> bool:
     return UNTIL in codes and codes <= {UNTIL, WITNESSES} and rounds < step.rounds
 
 
-def _may_go_back(state: State, step: Step, erred: bool, findings: list[Finding]) -> bool:
-    """True if the work was judged, by no breaking change, and the step has not sent back too often.
+def _goes_back(state: State, step: Step, failing: list[Probed], findings: list[Finding]) -> bool:
+    """True if all that stands against the step blames the work of an earlier one, and it may.
 
-    The error of a worker, or a breaking change, says nothing about the earlier step.
+    A breaking change is for a person to decide.
     """
     breaking = any(each.trigger is Trigger.AGREEMENT_BREAKING for each in findings)
+    blames = bool(failing or findings) and all(each.blames for each in failing)
     times = step.on_fail.times if step.on_fail else 0
-    return not (erred or breaking) and gates.times_sent_back(state, step) < times
+    return blames and not breaking and gates.times_sent_back(state, step) < times
 
 
 def _only_witnesses(failing: list[Probed]) -> bool:

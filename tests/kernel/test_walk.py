@@ -434,14 +434,15 @@ def every_row() -> Figures:
         for autonomy in (Autonomy.GATE_ALWAYS, Autonomy.GATE_ON_BREAKING):
             figures += walk(book(step(autonomy=autonomy, policy=policy)), FEW, stride=9)
     blocked = replace(ENDINGS["gate"], id="a", parallel_group="g", preconditions=PRE)
-    asked = replace(ENDINGS["asked"], id="b", parallel_group="g")
-    figures += walk(book(blocked, asked), FEWEST, stride=9)
+    beside = replace(ENDINGS["asked"], id="b", parallel_group="g")
+    figures += walk(book(blocked, beside), FEWEST, stride=9)
     for kind in PEOPLE:
         figures += walk(composed((kind,), "."), FEW, stride=9)
     figures += walk(composed(("failed", "failed"), "gg"), ASKING, stride=9)
     figures += walk(composed(("gate",), "."), TESTS_CHANGE, stride=9)
     figures += walk(judged(RETURN, group=""), FEW, stride=9)
-    figures += walk(composed(("done", "asked"), ".."), FEWEST, stride=9)
+    asked = replace(ENDINGS["asked"], id="c")
+    figures += walk(book(*judged(RETURN, group="").steps, asked), FEWEST, stride=9)
     for policy in (ErrorPolicy.STOP, ErrorPolicy.CONTINUE):
         figures += walk(book(step(policy=policy, undo=True)), FEW, stride=9)
     return figures

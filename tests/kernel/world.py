@@ -362,10 +362,11 @@ def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
     probes = product(
         *(
             [
-                Probed(name, answer, f"{name}: {answer}", as_waived, code)
+                Probed(name, answer, f"{name}: {answer}", as_waived, code, blames=blames)
                 for answer in offer.answers
                 for code in (CODES if offer.tests_change and answer != "held" else CODES[:1])
                 for as_waived in (offer.waivers if before and answer != "held" else (True,))
+                for blames in ((False, True) if step.on_fail and answer != "held" else (False,))
             ]
             for name in conditions
         )

@@ -20,7 +20,7 @@ from playbook_supervisor.project.conditions.probes import LaunchRecord, Since
 from playbook_supervisor.project.conditions.probes import Workspace as Workspace
 from playbook_supervisor.project.expressions.requirement import SINCE_LAUNCH, requirement
 from playbook_supervisor.project.settings.checks import find_check
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk.files import Stamp, contained, digest, stamp
 
 TYPE_CHECKING = False
@@ -220,7 +220,9 @@ def probe(
         what = f"{shown!r} is no feature" if shown else "no feature is named"
         return Probed(name, Answer.ERROR, f"{what}: give one, or be on a feature's branch")
     launch = LaunchRecord(since, since_ms, tree, head)
-    return known.probe(required, artifacts(name, workspace), workspace, launch)
+    probed = known.probe(required, artifacts(name, workspace), workspace, launch)
+    fails = probed.answer is Answer.NOT_HELD and not probed.code
+    return replace(probed, blames=True) if fails and known.runs_checks else probed
 
 
 def finding(

@@ -273,8 +273,10 @@ def passes(
         return Probed(
             required.name, Answer.NOT_HELD, f"{stated}; not written since the launch{remark}"
         )
-    answer = Answer.HELD if readings[0].verdict == "PASS" else Answer.NOT_HELD
-    return Probed(required.name, answer, stated + remark)
+    verdict = readings[0].verdict
+    answer = Answer.HELD if verdict == "PASS" else Answer.NOT_HELD
+    blames = bool(verdict) and answer is Answer.NOT_HELD
+    return Probed(required.name, answer, stated + remark, blames=blames)
 
 
 # ── the forge ───────────────────────────────────────────────────────────────────────────────
