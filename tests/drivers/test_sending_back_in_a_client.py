@@ -56,7 +56,7 @@ def test_the_dialog_offers_the_earlier_step_among_the_four_options_that_a_client
     shown = conversation.hook("PreToolUse", **dialog, tool_input={"questions": []})
     (question,) = shown["hookSpecificOutput"]["updatedInput"]["questions"]
     labels = [each["label"] for each in question["options"]]
-    assert labels == ["continue", "accept", "back to change", "abort"]
+    assert labels == ["continue", "retry", "accept", "back to change"]
     answer = {"answers": {question["question"]: "back to change"}}
     due = told(conversation.hook("PostToolUse", **dialog, tool_response=answer))
     assert [step["id"] for step in due["steps"]] == ["change#2"]

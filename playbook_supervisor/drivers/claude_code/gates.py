@@ -117,9 +117,7 @@ def _options(gate: Ask) -> list[tuple[str, str]]:
         meanings = meanings_of(gate.reason)
         named = zip(gate.choices, gate.words, strict=True)
         ways = [(word, meanings[choice]) for choice, word in named]
-        if len(ways) > _MOST_OPTIONS:  # which can still be typed
-            ways = [way for way in ways if way[0] != Resolution.RETRY]
-        return ways
+        return ways[:_MOST_OPTIONS]  # the question names the last one, `abort`, which can be typed
     questions = _mappings(gate.request.get("questions"))
     own = _mappings(questions[0].get("options")) if len(questions) == 1 else []
     shown = [(str(each["label"]), str(each.get("description", ""))) for each in own]
