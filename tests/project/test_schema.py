@@ -404,6 +404,18 @@ def test_a_wrong_version_is_one_error_that_names_all_that_needs_another() -> Non
     assert problem.message == ("`undo` needs version 1.2; so do `title`, `tasks_done`")
 
 
+def test_a_condition_that_is_spelled_as_evidence_spells_it_gets_the_form_of_a_file() -> None:
+    problem = only(with_step(', postconditions: ["changes_made=src/**"]'))
+    assert "is how evidence spells a condition" in problem.message
+    assert problem.guidance == 'Write `changes_made: "src/**"`.'
+
+
+def test_a_namespace_that_is_written_as_a_key_gets_the_form_of_a_command() -> None:
+    problem = only(with_step(", prompt: {text: Do it.}"))
+    assert problem.message == "`prompt` is not a known step key"
+    assert problem.guidance == "Write `command: prompt …`, and what it needs under `with`."
+
+
 def test_version_1_2_needs_no_autonomy_and_no_error_policy() -> None:
     text = "{name: a, description: b, version: '%s', args: [], steps: [{id: one, command: /one}]}"
     playbook, problems, _ = examine((text % "1.2").encode(), "p.yaml")

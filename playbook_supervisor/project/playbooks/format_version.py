@@ -75,6 +75,13 @@ def _too_new(data: Thing, document: Document, version: str) -> Iterator[Problem]
     yield problem_at(document, path, VERSION, message, guidance, key=key)
 
 
+def needs_newest(data: Thing) -> bool:
+    """True if the file says that it is of the newest version, or uses what needs that."""
+    return data.get("version") not in VERSIONS[:-1] or any(
+        _needed(path, word) == NEWEST for path, word, _ in _uses(data)
+    )
+
+
 def _needed(path: Path, word: str) -> str:
     newest = path[-1] in NEWEST_KEYS or word in (_NEWEST_CONDITION, *_NEWEST_WORDS)
     return NEWEST if newest else SECOND

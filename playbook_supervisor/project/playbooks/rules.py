@@ -27,7 +27,12 @@ from playbook_supervisor.project.expressions.requirement import (
     stated_conditions,
 )
 from playbook_supervisor.project.playbooks import reference_rules
-from playbook_supervisor.project.playbooks.format_version import NEWEST, VERSIONS, text_of, things
+from playbook_supervisor.project.playbooks.format_version import (
+    NEWEST,
+    needs_newest,
+    text_of,
+    things,
+)
 from playbook_supervisor.project.playbooks.schema_problems import RULE, SCHEMA
 from playbook_supervisor.records import fields
 
@@ -101,7 +106,7 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
 
 def _undecided(document: Document, data: Thing) -> Iterator[Problem]:
     """Before 1.2 every step has an autonomy and an error policy, its own or the default."""
-    if data.get("version") not in VERSIONS[:-1]:
+    if needs_newest(data):
         return
     defaults = data.get("defaults")
     for index, step in things(data, "steps"):
