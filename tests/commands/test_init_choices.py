@@ -159,7 +159,8 @@ class TestCommandsOfOurNamesThatAreNotOurs:
 
     def test_are_asked_about_at_a_terminal(self, kai: Project) -> None:
         with Terminal(kai, "init") as terminal:
-            terminal.until(f"{NOT_OURS}: {FOREIGN}, {ALSO}")
+            terminal.until(f"{NOT_OURS}:")
+            terminal.until(f"{FOREIGN}, {ALSO}")
             terminal.until("Replace them?")
             terminal.type("n\n")
             terminal.until("Write these files?")

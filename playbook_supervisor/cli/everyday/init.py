@@ -105,7 +105,8 @@ def init(
             choices = _asked_without_check(choices, found)
     plan = install.plan(choices=choices)
     found = install.look(plan)
-    output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
+    rows = text.table([(each.verb, each.path, each.why) for each in plan.actions])
+    output.write(*rows, width=output.terminal_width())
     if dry_run:
         output.inform(*_remarks(found, tests.why))
         return 0
