@@ -24,6 +24,7 @@ from support.first_hour_projects import (
     PYTHON,
     REVIEW,
     Newcomer,
+    begun,
 )
 from support.scratch_project import Project
 from support.stand_in_forge import ADDRESS, Forge
@@ -32,6 +33,8 @@ from playbook_supervisor.project.settings import config
 
 GOLDEN = Path(__file__).parent / "golden/first_hour"
 PULL = f"{ADDRESS}/pull/7"
+NEW: list[Path] = []
+"""The golden screens that this test has written."""
 NEXT = "next: playbook run auto-change"
 THOUGHT = 0.15
 """Seconds before an answer: a shorter wait at a gate is not shown."""
@@ -54,6 +57,12 @@ class Small(Terminal):
         above = screen.scrolled if whole else []
         return ["".join(cell.character for cell in row).rstrip() for row in above] + screen.text
 
+    def end(self) -> int:
+        """The exit code. No line is longer than the terminal, which would break a word."""
+        code = super().end()
+        assert [line for line in self.shown.splitlines() if len(line) > self.columns] == []
+        return code
+
     def answer(self, said: str) -> None:
         time.sleep(THOUGHT)
         self.type(f"{said}\n")
@@ -70,6 +79,8 @@ def folder() -> Iterator[Path]:
     """A short path: it stands on a screen."""
     with tempfile.TemporaryDirectory() as made:
         yield Path(made).resolve()
+    new = [NEW.pop() for _ in list(NEW)]
+    assert new == [], "these were missing and are written: look at them"
 
 
 @pytest.fixture
@@ -77,12 +88,22 @@ def forge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forge:
     return Forge(tmp_path / "forge", monkeypatch)
 
 
+def compare(name: str, lines: list[str], project: Project) -> None:
+    """Compare with the golden screen; keep this one if there is none."""
+    file = GOLDEN / f"{name}.txt"
+    text = timeless("\n".join(lines).replace(str(project.root), "~/greet")) + "\n"
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+        NEW.append(file)
+    assert text == file.read_text("utf-8"), file
+
+
 class Walk:
     """The first hour in one project; its screens are compared if they are `kept`."""
 
     def __init__(self, project: Project, agent: str, *, kept: bool = False) -> None:
         self.project, self._agent, self._kept = project, agent, kept
-        self.new: list[Path] = []
 
     def init(self) -> None:
         with Small(self.project, "init") as terminal:
@@ -125,17 +146,8 @@ class Walk:
             self._keep("show", terminal, whole=True)
 
     def _keep(self, name: str, terminal: Small, *, whole: bool = False) -> None:
-        """Compare the screen, or `whole` what was written; keep it if there is none yet."""
-        lines, file = terminal.text(whole=whole), GOLDEN / f"{name}.txt"
-        assert [line for line in terminal.shown.splitlines() if len(line) > terminal.columns] == []
-        text = timeless("\n".join(lines).replace(str(self.project.root), "~/greet"))
-        if not self._kept:
-            return
-        if not file.exists():
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(f"{text}\n", "utf-8")
-            self.new.append(file)
-        assert text == file.read_text("utf-8").removesuffix("\n"), file
+        if self._kept:
+            compare(name, terminal.text(whole=whole), self.project)
 
 
 LONG = [
@@ -155,7 +167,6 @@ def test_from_an_empty_folder_to_a_pull_request(
     walk.dry_run()
     walk.run("auto-change", CHANGE)
     walk.show()
-    assert walk.new == [], "they were missing and are written: look at them"
 
     steps = [(each["step_id"], each["status"]) for each in project.journal()]
     assert steps == [
@@ -201,3 +212,49 @@ def test_a_worktree_is_removed_after_the_merge(folder: Path, home: Path, forge: 
     assert (done.code, root.exists()) == (0, False), done.err
     assert project.git("branch", "--list", BRANCH) == ""
     assert project.read(MAKE.code) == MAKE.right
+
+
+def init(project: Project, *options: str, screen: str = "") -> str:
+    """What `init` shows at a terminal where it asks only whether to write."""
+    with Small(project, "init", *options) as terminal:
+        terminal.asked("Write these files?")
+        terminal.answer("y")
+        assert terminal.end() == 0
+        if screen:
+            compare(screen, terminal.text(whole=True), project)
+        return terminal.shown
+
+
+def can_begin(project: Project) -> bool:
+    return project.playbook("run", "auto-change", CHANGE, "--dry-run").code == 0
+
+
+def test_without_tests_init_says_what_is_left_out_and_how_to_add_it(
+    folder: Path, home: Path, forge: Forge
+) -> None:
+    project = begun(folder / "greet", home, {"README.md": "# Greet\n"})
+    shown = init(project, screen="init-without-tests")
+    assert "Add `test:" not in shown
+    assert not can_begin(project)
+    for path, text in MAKE.files.items():
+        project.write(path, text)
+    assert NEXT in init(project, "--check", "make test")
+    project.commit("Test, and set up playbooks")
+    assert can_begin(project)
+
+
+def test_a_command_that_does_not_run_is_not_proposed_and_another_one_mends_it(
+    folder: Path, home: Path, forge: Forge
+) -> None:
+    broken = MAKE.files["Makefile"].replace("@sh tests", "@no-such-program tests")
+    project = begun(folder / "greet", home, {**MAKE.files, "Makefile": broken})
+    shown = init(project, screen="init-wrong-tests")
+    assert "Add `test:" not in shown
+    assert not can_begin(project)
+    project.write("Makefile", broken + MAKE.files["Makefile"].replace("test:", "check:", 1))
+    with Small(project, "init", "--check", "make chekc") as terminal:
+        assert terminal.end() == 1
+        assert "`make chekc` runs no tests" in terminal.shown
+    assert NEXT in init(project, "--check", "make check")
+    assert config.load(project.root).checks["test"].argv == ("make", "check")
+    assert can_begin(project)

@@ -20,6 +20,8 @@ _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _FIXED = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_QUOTED = re.compile(r"`[^`]+`")
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def write(*lines: str, quotes: bool = True, width: int = 0) -> None:
@@ -111,21 +113,21 @@ def _columns(stream: TextIO) -> int:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """What continues a line is indented further. A line with a word that is too long is left."""
+    """What continues a line is indented further. No command in backquotes is broken, since people
+    copy it, and a line with a word that is too long is left as it is."""
     if not width:
         return text
     return "\n".join(piece for line in text.split("\n") for piece in _pieces(line, width))
 
 
 def _pieces(line: str, width: int) -> list[str]:
-    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-    longest = max(map(len, line.split(" ")))
-    if len(_STYLE.sub("", line)) <= width or len(indent) + longest > width:
+    if len(_STYLE.sub("", line)) <= width:
         return [line]
     from textwrap import wrap
 
-    return wrap(
-        line,
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    pieces = wrap(
+        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _UNBROKEN), line),
         width,
         subsequent_indent=indent,
         break_long_words=False,
@@ -133,3 +135,6 @@ def _pieces(line: str, width: int) -> list[str]:
         expand_tabs=False,
         replace_whitespace=False,
     )
+    if any(len(piece) > width for piece in pieces):
+        return [line]
+    return [piece.replace(_UNBROKEN, " ") for piece in pieces]
