@@ -224,7 +224,7 @@ class TestTheCommandsThatAreMissing:
             terminal.type("\n")
             terminal.until("Write these files?")
             terminal.type("\n")
-            terminal.until("first: commit the installed files")
+            terminal.until("first: commit and push the installed files")
             terminal.until('next: playbook run auto-change "WHAT TO CHANGE"')
             assert terminal.end() == 0
             assert "Install ours?" not in terminal.shown

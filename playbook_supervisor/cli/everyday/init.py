@@ -251,7 +251,7 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
         how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
         yield f"first: write the specification of a feature ({how})"
     if is_change and fresh:
-        yield "first: commit the installed files, or they become part of the change"
+        yield "first: commit and push the installed files, or they become part of the change"
     yield f"next: playbook run {run}"
     if found.inside:
         yield f"or, inside Claude Code: /playbook.run {run}"
