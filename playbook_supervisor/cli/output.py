@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _FIXED = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_QUOTED = re.compile(r"`[^`]+`")
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def write(*lines: str, quotes: bool = True) -> None:
+def write(*lines: str, quotes: bool = True, width: int = 0) -> None:
     """Write lines of data to stdout. A model may read them: none may look like a directive.
 
-    Without `quotes` they are ours, or have been made harmless already.
+    Without `quotes` they are ours, or have been made harmless already. They are wrapped between
+    words at this `width`, 0 is none.
     """
-    sys.stdout.writelines(f"{defused(line) if quotes else line}\n" for line in lines)
+    wrapped = (_wrapped(line, width) for line in lines)
+    sys.stdout.writelines(f"{defused(line) if quotes else line}\n" for line in wrapped)
 
 
 def write_json(shape: Mapping[str, object]) -> None:
@@ -36,9 +42,10 @@ def write_json(shape: Mapping[str, object]) -> None:
 
 
 def inform(*lines: str) -> None:
-    """Write lines for the user to stderr."""
+    """Write lines for the user to stderr; a terminal gets them wrapped between words."""
     sys.stdout.flush()
-    sys.stderr.writelines(f"{defused(line)}\n" for line in lines)
+    width = _columns(sys.stderr)
+    sys.stderr.writelines(f"{defused(_wrapped(line, width))}\n" for line in lines)
     sys.stderr.flush()
 
 
@@ -53,8 +60,9 @@ def confirmed(question: str, meaning: str, *, default: bool) -> bool:
     ArgumentError PB-ARG-USAGE at the end of the input.
     """
     sys.stdout.flush()
+    asked = f"{question} [{'Y/n' if default else 'y/N'}]"
     while True:
-        sys.stderr.write(f"{question} [{'Y/n' if default else 'y/N'}] ")
+        sys.stderr.write(f"{_wrapped(asked, _columns(sys.stderr))} ")
         sys.stderr.flush()
         line = sys.stdin.readline()
         answer = line.strip().casefold()
@@ -78,10 +86,7 @@ def wants_colour() -> bool:
 
 def terminal_width() -> int:
     """The columns of the terminal on stdout; 0 if stdout is not a terminal or has no size."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 0
+    return _columns(sys.stdout)
 
 
 def is_interactive() -> bool:
@@ -98,3 +103,38 @@ def bell(notice: str) -> str:
     """The sequence that rings a terminal, with the notice in both notations (OSC 9 and 777)."""
     text = first_line(notice).replace(";", ",")
     return f"\a\x1b]9;{text}\a\x1b]777;notify;playbook;{text}\a"
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
+def _wrapped(text: str, width: int) -> str:
+    """What continues a line is indented further. No command in backquotes is broken, since people
+    copy it, and a line with a word that is too long is left as it is."""
+    if not width:
+        return text
+    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line, width))
+
+
+def _pieces(line: str, width: int) -> list[str]:
+    if len(_STYLE.sub("", line)) <= width:
+        return [line]
+    from textwrap import wrap
+
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    pieces = wrap(
+        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _UNBROKEN), line),
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        expand_tabs=False,
+        replace_whitespace=False,
+    )
+    if any(len(piece) > width for piece in pieces):
+        return [line]
+    return [piece.replace(_UNBROKEN, " ") for piece in pieces]

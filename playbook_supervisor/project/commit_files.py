@@ -30,6 +30,7 @@ TAKING = (COMMIT, PR)
 ALSO = "uncommitted"
 """The word of a step that takes what was there before the session as well."""
 _MOST_NAMED, _MOST_LEFT = 12, 3  # files
+_MOST_PUBLISHED = 6  # files; the gate tells below what the session has changed
 _UNFINISHED = f":(exclude,top,glob)**/{TEMPORARY}*"
 _CHANGED = ("diff", "--name-only", "--no-renames", "--no-ext-diff", "-z")
 _NEW = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
@@ -121,14 +122,16 @@ def announced(
         if namespace == COMMIT:
             patterns = tuple(map(str, options.get("paths", ())))
             return tuple(taken(root, patterns, also, before).lines)
-        return tuple(_listed("publishes", published(root, str(options.get("base", "")))))
+        files = published(root, str(options.get("base", "")))
+        return tuple(_listed("publishes", files, most=_MOST_PUBLISHED))
     except PlaybookError as error:
         said = f"which files it takes is not known: {error.message}. {error.guidance}"
         return (said.removesuffix(". "),)
 
 
 def published(root: Path, base: str) -> tuple[str, ...]:
-    """The files that HEAD has changed since it left `base`, or the default branch. GitError."""
+    """The files that HEAD has changed since it left `base`, or the default branch, those whose
+    path begins with a dot last. GitError."""
     name = base or git_process.default_branch(root)
     references = (f"refs/remotes/origin/{name}", f"refs/heads/{name}")
     commit = next(filter(None, (git_process.commit_of(root, each) for each in references)), "")
@@ -137,7 +140,7 @@ def published(root: Path, base: str) -> tuple[str, ...]:
         raise GitError("PB-GIT-FAILED", message, guidance="`git fetch` brings it.")
     since = f"{commit}...HEAD"
     listed = git_process.ask(root, *_CHANGED, since, "--", git_process.SESSIONS)
-    return tuple(_split(listed))
+    return tuple(sorted(_split(listed), key=lambda path: (path.startswith("."), path)))
 
 
 def _some(paths: Sequence[str], what: str) -> str:
@@ -145,13 +148,15 @@ def _some(paths: Sequence[str], what: str) -> str:
     return f"{counted(len(paths), 'file')} {what}: {some(paths, _MOST_LEFT, 60)}"
 
 
-def _listed(verb: str, files: Sequence[str], whole: Sequence[str] = ()) -> Iterator[str]:
+def _listed(
+    verb: str, files: Sequence[str], whole: Sequence[str] = (), most: int = _MOST_NAMED
+) -> Iterator[str]:
     yield f"{verb} {counted(len(files), 'file') if files else 'no files'}{':' if files else ''}"
-    for path in files[:_MOST_NAMED]:
+    for path in files[:most]:
         note = " (not committed before the session either: all of it)" if path in whole else ""
         yield f"  {first_line(path, 100)}{note}"
-    if len(files) > _MOST_NAMED:
-        yield f"  … and {len(files) - _MOST_NAMED} more"
+    if len(files) > most:
+        yield f"  … and {len(files) - most} more"
 
 
 def _matching(root: Path, patterns: Sequence[str], now: str) -> set[str]:

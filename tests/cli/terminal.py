@@ -30,13 +30,14 @@ AT_ITS_START = ("LANG", "LC_", "PYTHON")
 
 
 class Terminal:
-    """`playbook ARGS` on a terminal of 100 columns; `shown` is the whole output."""
+    """`playbook ARGS` on a terminal of `columns` and `lines`; `shown` is the whole output."""
 
     program = USUAL
+    columns, lines = 100, 30
 
     def __init__(self, project: Project, *args: str, **env: str) -> None:
         self._ours, theirs = pty.openpty()
-        size = struct.pack("HHHH", 30, 100, 0, 0)
+        size = struct.pack("HHHH", self.lines, self.columns, 0, 0)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
         own = {**project.env, **env}
         env = {**project.environment, "TERM": "xterm-256color", **env}

@@ -159,7 +159,8 @@ class TestCommandsOfOurNamesThatAreNotOurs:
 
     def test_are_asked_about_at_a_terminal(self, kai: Project) -> None:
         with Terminal(kai, "init") as terminal:
-            terminal.until(f"{NOT_OURS}: {FOREIGN}, {ALSO}")
+            terminal.until(f"{NOT_OURS}:")
+            terminal.until(f"{FOREIGN}, {ALSO}")
             terminal.until("Replace them?")
             terminal.type("n\n")
             terminal.until("Write these files?")
@@ -223,7 +224,7 @@ class TestTheCommandsThatAreMissing:
             terminal.type("\n")
             terminal.until("Write these files?")
             terminal.type("\n")
-            terminal.until("first: commit the installed files")
+            terminal.until("first: commit and push the installed files")
             terminal.until('next: playbook run auto-change "WHAT TO CHANGE"')
             assert terminal.end() == 0
             assert "Install ours?" not in terminal.shown

@@ -153,16 +153,17 @@ def alike(shown: str, printed: str) -> bool:
     """Whether a document shows what was printed, but for what is never twice the same."""
     pattern = "".join(
         "(?:.*\n)*?" if line.strip() == ANY_LINES else f"{_line(line)}\n"
-        for line in _timeless(shown).splitlines()
+        for line in timeless(shown).splitlines()
     )
-    return re.fullmatch(pattern, f"{_timeless(printed)}\n" if printed.strip() else "") is not None
+    return re.fullmatch(pattern, f"{timeless(printed)}\n" if printed.strip() else "") is not None
 
 
 def _line(shown: str) -> str:
     return ".*".join(re.escape(piece) for piece in shown.split(ANY_LINES))
 
 
-def _timeless(text: str) -> str:
+def timeless(text: str) -> str:
+    """The text with a word for each time, duration, id and hash."""
     for pattern, name in _VARIABLE:
         text = pattern.sub(name, text)
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())

@@ -105,7 +105,8 @@ def init(
             choices = _asked_without_check(choices, found)
     plan = install.plan(choices=choices)
     found = install.look(plan)
-    output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
+    rows = text.table([(each.verb, each.path, each.why) for each in plan.actions])
+    output.write(*rows, width=output.terminal_width())
     if dry_run:
         output.inform(*_remarks(found, tests.why))
         return 0
@@ -250,7 +251,7 @@ def _next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
         how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
         yield f"first: write the specification of a feature ({how})"
     if is_change and fresh:
-        yield "first: commit the installed files, or they become part of the change"
+        yield "first: commit and push the installed files, or they become part of the change"
     yield f"next: playbook run {run}"
     if found.inside:
         yield f"or, inside Claude Code: /playbook.run {run}"

@@ -55,6 +55,6 @@ def run(
         output.write_json(plan.as_json(planned))
         return planned.exit_code
     colour, width = output.wants_colour(), output.terminal_width()
-    output.write(*plan.lines(planned, colour=colour, width=width))
+    output.write(*plan.lines(planned, colour=colour, width=width), width=width)
     output.inform(plan.verdict(planned))
     return planned.exit_code

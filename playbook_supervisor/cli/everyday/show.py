@@ -53,7 +53,8 @@ def show(named: str, *, session: str, html: str, all: bool, json: bool) -> int:
             queries.keep(Path(html), text)
             output.inform(f"written: {html}")
     elif not json:
-        output.write(*sessions.details(shown, now(), every=all))
+        lines = sessions.details(shown, now(), every=all)
+        output.write(*lines, width=output.terminal_width())
     if shown.problem:
         raise shown.problem
     return 0

@@ -179,9 +179,12 @@ def _failing(planned: PlannedStep) -> str:
     """The reaction to a failure; empty if the session just stops."""
     who, step = _who(planned), planned.step
     then = _by_policy(step.error_policy, who)
-    if not step.escalation_triggers or step.error_policy == ErrorPolicy.GATE:
-        return "" if step.error_policy == ErrorPolicy.STOP else then
-    return f"asks {who} on {', '.join(step.escalation_triggers)}; else {then}"
+    if step.escalation_triggers and step.error_policy != ErrorPolicy.GATE:
+        then = f"asks {who} on {', '.join(step.escalation_triggers)}; else {then}"
+    if back := step.on_fail:
+        times = "once" if back.times == 1 else f"up to {back.times} times"
+        return f"goes back to {back.back_to} {times}, then {then}"
+    return "" if then == "stops" else then
 
 
 def _by_policy(policy: ErrorPolicy, who: str) -> str:

@@ -50,6 +50,10 @@ from playbook_supervisor.system.git.git_unattended import UNDER_WAY
 
 _NOT_MERGED = "not merged into"
 _REMOVED = "removed"
+_IN_THE_CHECKOUT = (
+    "It ran in the checkout itself. Once its work is merged, switch to another branch and remove "
+    "its own with `git branch -d`."
+)
 _STILL = "what was written of session {} is not what was read again"
 
 
@@ -270,6 +274,7 @@ def _plan_without_worktree(
             "PB-STATE-NO-WORKTREE",
             f"session {session_id} has no worktree of its own to remove",
             where=str(main),
+            guidance=_IN_THE_CHECKOUT if root == main else "",
         )
     targets = _targets(main, branch, "")
     taken = {each.branch for each in gitpython.worktrees(main) if each.path.exists()}
