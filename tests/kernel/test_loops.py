@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, replay, require_known
-from playbook_supervisor.kernel.model import Loop, Step, item_number
+from playbook_supervisor.kernel.model import Loop, OnFail, Step, item_number
 from playbook_supervisor.kernel.phases import failures, steps_done
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
@@ -53,6 +53,25 @@ def run(scene: Scene) -> None:
     """What is launched returns, and is judged."""
     scene.returned()
     scene.checked()
+
+
+def test_all_items_run_again_where_a_later_step_sends_back_to_their_loop() -> None:
+    """Also if there are fewer by now, or more."""
+    judge = step("judge", pre=(), policy=ErrorPolicy.GATE, on_fail=OnFail("build", times=0))
+    scene = Scene(book(BUILD, judge))
+    scene.lists(2)
+    run(scene)
+    scene.checked()
+    run(scene)
+    scene.worked()
+    scene.checked(judge=missing(*judge.postconditions))
+    scene.says("back")
+    assert scene.check.id == "before:build#1.0"
+    scene.lists(1)
+    assert runs(scene) == ("build[1]#2",)
+    run(scene)
+    assert asks(scene) == ("judge#2",)
+    assert replay(scene.playbook, scene.journal) == scene.state
 
 
 # ── items ─────────────────────────────────────────────────────────────────────────────────

@@ -156,6 +156,16 @@ def test_anything_outside_the_grammar_is_an_error_with_its_column(
     assert caught.value.column == column
 
 
+@pytest.mark.parametrize(
+    ("expression", "column"),
+    [("$a.approved", 1), ("$task2", 1), ("!$tas.k", 2), ("$task.kind == x", 15), ("$task[x]", 6)],
+)
+def test_a_where_asks_about_the_item_and_nothing_else(expression: str, column: int) -> None:
+    with pytest.raises(WhenError) as caught:
+        parse(expression, "task")
+    assert caught.value.column == column
+
+
 @given(st.text(max_size=40) | st.text('$a.json[0]!= "x\\', max_size=30))
 def test_no_text_does_more_than_parse_or_fail_at_one_of_its_columns(text: str) -> None:
     try:
