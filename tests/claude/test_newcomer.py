@@ -123,9 +123,11 @@ def told(client: Client) -> str:
 
 def test_init_names_what_spec_kit_alone_can_do(project: Project) -> None:
     said = initialised(project)
-    assert said.splitlines()[2:] == [
+    assert said.splitlines()[1:] == [
         "next: playbook run auto-speckit 013",
         "or, inside Claude Code: /playbook.run auto-speckit 013",
+        "auto-change left out: no file names a command that runs the tests; "
+        '`playbook init --check "PROGRAM ARGUMENT"` adds the check',
         "auto-feature, auto-hotfix, auto-intake and auto-validate lack /agreement.create, "
         "/agreement.check, /qa.plan, /qa.run and /feature.pr; `playbook init --commands` "
         "installs them",
