@@ -372,7 +372,7 @@ class TestHeadless:
         clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
         assert clinic.findings()["headless"].state == "fine"
 
-    def test_nobody_is_asked(self, clinic: Clinic) -> None:
+    def test_no_person_is_asked(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="auto")
         clinic.project.write(".playbooks/config.yaml", "permissions: fail\n")
         said = "every shell command of a worker is denied (`permissions: fail`)"

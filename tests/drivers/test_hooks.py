@@ -580,7 +580,7 @@ class TestTheScriptOfTheHooks:
         unbound.project.write(settings.FILE, json.dumps(entries))
         assert unbound.types("/playbook.run two 013").snapshot is not None
 
-    def test_may_be_edited_by_nobody_meanwhile(self, installed: Hooked) -> None:
+    def test_may_not_be_edited_meanwhile(self, installed: Hooked) -> None:
         installed.types("/playbook.run two 013")
         file = str(installed.project.root / SCRIPT)
         assert "stays as it is" in denied(by_a_worker(installed, "Write", file_path=file))

@@ -117,7 +117,7 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
 
 
 def needs(found: Survey, root: Path) -> tuple[str, ...]:
-    """What the installed playbooks need and do not find here; nobody is asked over the network."""
+    """What the installed playbooks need and do not find here, without a look at the network."""
     ready = [name for name in found.fitting if name in found.installed]
     settings = config.load(root)
     said: dict[str, list[str]] = {}
