@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.gate import gate_text
 from playbook_supervisor.sessions.gate.gate_context import gate_context
 from playbook_supervisor.sessions.steps.attempt_log import last_lines
-from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs
+from playbook_supervisor.sessions.steps.step_runs import StepRun, step_runs, waited_ms
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 _LAST_LINES = 15
@@ -167,6 +167,6 @@ def _step(run: StepRun) -> tuple[str, ...]:
 
 
 def _spent(entries: Sequence[Entry]) -> str:
-    waited = text.waited_ms(entries)
+    waited = waited_ms(entries)
     at_gates = f"{text.duration(waited)} of it at a gate" if waited >= text.NOTABLE else ""
     return ", ".join(part for part in (at_gates, text.cost(entries)) if part)

@@ -18,7 +18,6 @@ from support.hypothesis_strategies import entries, manifests, playbooks
 from support.scratch_project import FEATURE, Project
 
 from playbook_supervisor.cli.render.html import chart, page
-from playbook_supervisor.cli.render.text import waited_ms
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.commands.views.queries import SessionView
 from playbook_supervisor.errors import StateError
@@ -35,6 +34,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.project.policies.session_policy import Policy
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import Manifest
+from playbook_supervisor.sessions.steps.step_runs import waited_ms
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.git import checkout
 

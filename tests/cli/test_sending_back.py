@@ -153,3 +153,50 @@ def test_a_session_that_was_sent_back_goes_on_in_a_clone(reviewed: Project) -> N
     agent = clone.script(SCRIPT.replace("VERDICT", "PASS"))
     assert clone.playbook("resume", "--agent", agent).code == 4
     assert ids(clone)[2] == ("change#2", "done")
+
+
+AGAIN = """\
+name: again
+description: List, build each, ask, and judge
+version: "1.2"
+args: []
+defaults: {error_policy: stop}
+steps:
+  - {id: list, command: cli ./list, output: json}
+  - id: build
+    command: cli ./build {{part}}
+    for_each: {in: $list.json, as: part}
+    error_policy: continue
+  - {id: look, command: checkpoint, with: {message: Is it right?}}
+  - {id: tell, command: cli cat, stdin: $build.failed, when: $build.failed}
+  - {id: send, command: cli echo sent, when: $look.approved}
+  - id: judge
+    command: cli echo judged
+    postconditions: [{command_succeeds: cli test -f second}]
+    on_fail: {back_to: list, times: 1}
+"""
+
+
+def test_what_counts_is_what_ran_since_the_step_that_was_sent_back_to(project: Project) -> None:
+    """The list is another one, what failed of the old one is gone, and so is what was approved."""
+    lists = '#!/bin/sh\nif [ -f first ]; then touch second; echo \'["c", "d"]\'; else touch first; '
+    project.write("list", lists + 'echo \'["a", "b", "bad"]\'; fi\n').chmod(0o755)
+    project.write("build", '#!/bin/sh\necho "built $1"; [ "$1" != bad ]\n').chmod(0o755)
+    project.write(".playbooks/playbooks/again.yaml", AGAIN)
+    project.commit("Begin")
+    assert project.playbook("run", "again").code == 4
+    project.playbook("answer", "continue")
+    assert project.playbook("resume").code == 4
+    entries = {entry["step_id"]: entry for entry in project.journal()[1:7]}
+    assert "build[3] (bad)" in entries["tell"]["output"]
+    assert entries["send"]["output"] == "sent"
+    project.playbook("answer", "skip")
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
+    latest = {entry["step_id"]: entry for entry in project.journal()[8:]}
+    assert [latest[f"build[{n}]"]["output"] for n in (1, 2)] == ["built c", "built d"]
+    assert "build[3]" not in latest
+    assert (latest["tell"]["status"], latest["send"]["status"]) == ("skipped", "skipped")
+    assert "build" in project.playbook("show").out
+    assert "2/2 items" in project.playbook("show").out
+    assert project.playbook("audit").code == 0

@@ -26,7 +26,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 from playbook_supervisor.project.expressions.references import interpolate, names
 from playbook_supervisor.sessions.files.manifest import Manifest
 from playbook_supervisor.sessions.gate import gate_text
-from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, step_runs
+from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, step_runs, waited_ms
 from playbook_supervisor.system.disk import templates
 
 _FOLDER = "pages"
@@ -195,7 +195,7 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
         yield "Duration", text.duration(max(head.completed_at - head.started_at, 0))
     else:
         yield "Open for", text.duration(max(now - head.started_at, 0))
-    if waited := text.waited_ms(entries, now):
+    if waited := waited_ms(entries, now):
         yield "At gates", text.duration(waited)
     if head.branch:
         yield "Branch", head.branch

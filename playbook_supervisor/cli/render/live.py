@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, EntryStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.gate import gate_text
-from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round
+from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, waited_ms
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 RowTone = Literal["done", "failed", "skipped", "waits", "works", "due"]
@@ -231,7 +231,7 @@ def _row(step: Step, run: StepRun, seen: _Seen, within: str) -> Row:
     if entry.settled:
         mark, tone = _MARKS[entry.status]
         # Without the time at gates, as it was counted while the step ran.
-        worked = (entry.completed_at or entry.latest) - entry.started_at - text.waited_ms((entry,))
+        worked = (entry.completed_at or entry.latest) - entry.started_at - waited_ms((entry,))
         skipped = entry.status is EntryStatus.SKIPPED
         rounds = f"{len(run.rounds) + 1} rounds · " if run.rounds and not skipped else ""
         words = rounds + gate_text.reason(entry)

@@ -20,8 +20,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
 )
 from playbook_supervisor.project.expressions.references import shown
-from playbook_supervisor.sessions.steps.step_runs import is_round
-from playbook_supervisor.sessions.steps.step_runs import waited_ms as waited_ms
+from playbook_supervisor.sessions.steps.step_runs import is_round, waited_ms
 from playbook_supervisor.sessions.store.snapshot import arg_values
 
 TYPE_CHECKING = False

@@ -178,7 +178,8 @@ def _preview(
     step, stdin = playbook.step(entry.step_id), ""
     if step.stdin and history.runtime is not None:
         folder = store.folder(manifest.session_id)
-        stdin = step_data.shown_input(folder, history.runtime, step, history.entries)
+        entries = step_data.standing(playbook, history.entries)
+        stdin = step_data.shown_input(folder, history.runtime, step, entries)
     values = playbook.values(manifest.args, step)
     about_tools = gate.reason is GateReason.TOOLS  # the tools decide, not what they are used for
     return preview.preview(playbook, step, values, stdin, brief=about_tools)

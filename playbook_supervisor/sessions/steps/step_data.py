@@ -35,7 +35,7 @@ from playbook_supervisor.system.process.capture import Capture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from playbook_supervisor.kernel.state import Entry, Event
@@ -171,7 +171,7 @@ def input_of(opened: OpenSession, step: Step) -> str:
         return ""
     step_id, what = output_reference(step.stdin)
     if what == FAILED:
-        return _listed(_failed(entries_of(opened), step_id))
+        return _listed(_failed(_standing(opened), step_id))
     text = _text(data_of(opened, step_id), what)
     if text is None:
         raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
@@ -230,7 +230,7 @@ def facts(opened: OpenSession) -> Facts:
             return found.stdout
         if what in (JSON, "stdout"):
             raise LookupError(f"${step_id}.{what} is not there: {step_id} left none")
-        entries = [each for each in entries_of(opened) if base_of(each.step_id) == step_id]
+        entries = [each for each in _standing(opened) if base_of(each.step_id) == step_id]
         if not entries:
             raise LookupError(f"{step_id} has not run")
         if what == FAILED:
@@ -261,12 +261,35 @@ def entries_of(opened: OpenSession) -> tuple[Entry, ...]:
     return local_state.journal_entries(opened.text.data, source, opened.private, opened.runtime)
 
 
+def standing(playbook: Playbook, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Those of a whole journal that count: without those of steps that ran again, since a later one
+    sent back."""
+
+    def phase(entry: Entry) -> int:
+        return playbook.phase_of[base_of(entry.step_id)]
+
+    kept: list[Entry] = []
+    target = -1
+    for entry in entries:
+        if phase(entry) <= target:
+            kept, target = [each for each in kept if phase(each) < target], -1
+        kept.append(entry)
+        if entry.back_to:
+            named = playbook.phase_of[entry.back_to]
+            target = named if target < 0 else min(target, named)
+    return tuple(kept)
+
+
+def _standing(opened: OpenSession) -> tuple[Entry, ...]:
+    return standing(opened.playbook, entries_of(opened))
+
+
 def data_of(opened: OpenSession, step_id: str) -> StepData | None:
     """The output kept of a step's last attempt, or of a loop's items; None without one.
     StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError."""
     found = output_files.kept(opened.folder, opened.runtime, step_id)
     if opened.playbook.step(step_id).for_each:
-        return _of_loop(found, step_id, entries_of(opened))
+        return _of_loop(found, step_id, _standing(opened))
     return _of(found, opened.state.last_attempt(step_id))
 
 
@@ -286,7 +309,7 @@ def _passed_over(opened: OpenSession, loop: Loop, item: Step, found: Any) -> str
         return loop_items.passed_over(loop, found)
     source = loop.source.removeprefix("$").partition(".")[0]
     number = item_number(item.id)
-    last = last_entries(entries_of(opened)).get(item_id(source, number))
+    last = last_entries(_standing(opened)).get(item_id(source, number))
     why = f"{last.id} {last.status}" if last else "it is null"
     error = f": {first_line(last.error, _LONGEST_ERROR)}" if last and last.error else ""
     return f"item {number} of {loop.source} has no value, {why}{error}"
@@ -301,9 +324,14 @@ def bind_items(opened: OpenSession) -> None:
     args = playbook.values(opened.manifest.args)
     lists: dict[str, list[Any]] = {}
     known: dict[str, Step] = {}
+    passes = 0
 
     def bind(item: Step) -> Step:
         """The step of an item; as it is if its list is lost, so that nothing it needs is known."""
+        nonlocal passes
+        if passes != (passes := len(opened.state.past.sent_back)):  # the lists may be others now
+            lists.clear()
+            known.clear()
         if item.id not in known:
             name = base_of(item.id)
             loop = playbook.step(name).for_each

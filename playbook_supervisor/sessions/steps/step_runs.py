@@ -32,12 +32,13 @@ class StepRun(Record):
 
     @property
     def total(self) -> int:
-        return self.entries[0].items
+        return self.last.items
 
     @property
     def items(self) -> Mapping[str, Entry]:
         """The last attempt at each item that was tried."""
-        return {entry.step_id: entry for entry in self.entries}
+        counting = (each for each in self.entries if item_number(each.step_id) <= self.total)
+        return {entry.step_id: entry for entry in counting}
 
     @property
     def done(self) -> int:
