@@ -186,6 +186,16 @@ class Undisturbed:
         return reply
 
 
+def freed_by(deed: Undisturbed, *mine: Call) -> Disobedient:
+    """It makes these calls itself, once the worker has done its deed and returned."""
+
+    def main(request: Request) -> Reply | None:
+        deed.main(request)
+        return [*mine] if request.called("Agent") and request.notifications else None
+
+    return Disobedient(main, deed.worker)
+
+
 def bash(command: str) -> Call:
     return call("Bash", command=command, description="a command")
 

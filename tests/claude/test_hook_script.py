@@ -11,8 +11,8 @@ from support.scratch_project import Project
 
 from claude import playbooks
 from claude.conftest import Start
-from claude.model import Reply, Request, call
-from claude.scripts import FREE, Disobedient, Undisturbed, bash, executed, obey, steps
+from claude.model import call
+from claude.scripts import FREE, Undisturbed, bash, executed, freed_by, obey, steps
 
 REMOVED = "os.remove(name)"
 EMPTIED = "open(name, 'w')"
@@ -47,11 +47,7 @@ def test_stops_the_conversation_when_a_worker_takes_it_away(
         bash("touch mine"),
     ]
 
-    def main(request: Request) -> Reply | None:
-        sabotage.main(request)
-        return mine if request.called("Agent") and request.notifications else None
-
-    client = start(Disobedient(main, sabotage.worker))
+    client = start(freed_by(sabotage, *mine))
     client.run("/playbook.run straight 013", *FREE)
     assert not (project.root / "mine").exists()
     assert executed(client) == ["speckit.plan"]

@@ -10,8 +10,8 @@ from support.scratch_project import Project
 
 from claude import playbooks
 from claude.conftest import Start
-from claude.model import Reply, Request, call
-from claude.scripts import FREE, Disobedient, Undisturbed, bash, executed
+from claude.model import call
+from claude.scripts import FREE, Undisturbed, bash, executed, freed_by
 
 
 @pytest.fixture
@@ -33,11 +33,7 @@ def test_the_conversation_writes_no_file_and_starts_no_agent(
         bash("touch mine"),
     ]
 
-    def main(request: Request) -> Reply | None:
-        deed.main(request)
-        return mine if request.called("Agent") and request.notifications else None
-
-    client = start(Disobedient(main, deed.worker))
+    client = start(freed_by(deed, *mine))
     done = client.run("/playbook.run straight 013", *FREE)
     assert (project.root / "gone").exists()
     assert not (project.root / "mine").exists()
