@@ -47,11 +47,13 @@ class Leash:
         outlives: bool,
         deadline: float | None,
         grace: float,
+        isolates: bool,
     ) -> None:
         """Start it. `lock` is inherited; `stdin` is a descriptor, or bytes that are fed later.
 
-        `grace` is the seconds between SIGTERM and SIGKILL, and `deadline` when all has ended, on
-        the clock of `leash_process.now`.
+        It only `isolates` others, which are asked to end before it is ended. `grace` is the seconds
+        between SIGTERM and SIGKILL, and `deadline` when all has ended, on the clock of
+        `leash_process.now`.
         OSError if that is impossible, ValueError if a text cannot be given to a program.
         """
         self.returncode: int | None = None
@@ -65,7 +67,9 @@ class Leash:
         self._turn = threading.Lock()
         words = [os.fsencode(word) for word in argv] or [b""]
         variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
-        request = marshal.dumps((words, os.fsencode(cwd), variables, outlives, grace, deadline))
+        request = marshal.dumps(
+            (words, os.fsencode(cwd), variables, outlives, grace, deadline, isolates)
+        )
         with ExitStack() as theirs, ExitStack() as ours:
             if isinstance(stdin, int):
                 given = stdin
@@ -167,6 +171,7 @@ def start(
     outlives: bool,
     deadline: float | None,
     grace: float,
+    isolates: bool = False,
 ) -> Leash:
     """Start a worker on a leash; they alone keep the lock on the worker file.
 
@@ -183,6 +188,7 @@ def start(
             outlives=outlives,
             deadline=deadline,
             grace=grace,
+            isolates=isolates,
         )
         with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
             os.write(lock, worker_record(leash.pid))

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import NoReturn
 
-    Request = tuple[list[bytes], bytes, dict[bytes, bytes], bool, float, float | None]
+    Request = tuple[list[bytes], bytes, dict[bytes, bytes], bool, float, float | None, bool]
     """The worker's argv, folder and environment, whether it may outlive its runner, its grace in
     seconds between SIGTERM and SIGKILL, and its deadline. All have ended at the deadline, and are
-    asked to end so many seconds earlier."""
+    asked to end so many seconds earlier. At last, whether the worker only isolates others: it
+    takes them along when it ends, so it is not asked to."""
 
 GRACE = 2.0  # seconds between asking processes to end and ending them
 PATIENCE = 5.0  # seconds to wait for a SIGKILL to take effect
@@ -44,6 +45,8 @@ _SWEEP = 0.05  # seconds between two sweeps of processes that do not end
 _GLANCE = 1.0  # seconds between two looks at a deadline: `select` does not count suspended time
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
+_SET_NO_NEW_PRIVS = 38
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT, _ABSTRACT_SOCKETS = 444, 446, 1
 _DESCRIPTORS = 6  # that a leash gets: the standard three, the worker file, control and report
 _MOST = 4_096  # descriptors that a runner has open
 _INVALID = 22  # EINVAL
@@ -111,7 +114,8 @@ class _Leash:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         _prctl(_SET_CHILD_SUBREAPER)
-        argv, folder, environment, self.outlives, self.grace, self.deadline = self.request()
+        argv, folder, environment, self.outlives, *_ = request = self.request()
+        self.grace, self.deadline, self.isolates = request[4:]
         if not self.outlives:  # a server that is killed takes its leashes along
             _prctl(_SET_PDEATHSIG, signal.SIGTERM)
             if os.getppid() != self.server:
@@ -169,6 +173,8 @@ class _Leash:
                         os._exit(1)
                 for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, not by others
                     signal.signal(ignored, signal.SIG_DFL)
+                if self.isolates:
+                    _leave_abstract_sockets()
                 os.chdir(folder)
                 os.execvpe(argv[0], argv, environment)  # noqa: S606 - no shell is involved
             except OSError as error:
@@ -260,6 +266,8 @@ class _Leash:
     def signal(self, number: int) -> None:
         descendants = _descendants()
         for pid in descendants:
+            if self.isolates and number != _signals().SIGKILL and pid == self.worker:
+                continue
             self.named.setdefault(pid, _name(pid))
             _unless((ProcessLookupError, PermissionError), os.kill, pid, number)
         if not _adopts():
@@ -321,6 +329,23 @@ def _prctl(option: int, value: int = 1) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _leave_abstract_sockets() -> None:
+    """Reach no socket without a path that was there before (Landlock, Linux 6.12; else nothing).
+
+    They belong to the network's namespace, which programs in isolation may share.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        system = ctypes.CDLL(None).syscall
+        rules = (ctypes.c_uint64 * 3)(0, 0, _ABSTRACT_SOCKETS)
+        ruleset = system(_LANDLOCK_CREATE, rules, ctypes.sizeof(rules), 0)
+        if ruleset >= 0:
+            _prctl(_SET_NO_NEW_PRIVS)
+            system(_LANDLOCK_RESTRICT, ruleset, 0)
+            os.close(ruleset)
 
 
 def _adopts() -> bool:

@@ -42,9 +42,28 @@ from playbook_supervisor.system.process.process_groups import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Literal, NoReturn
+    from typing import Literal, NoReturn, Protocol
 
+    from playbook_supervisor.errors import PolicyError
     from playbook_supervisor.system.process.leash import Leash
+
+    class Isolation(Protocol):
+        """What keeps powers from a program; `system.isolation.sandbox` is it."""
+
+        def command(
+            self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
+        ) -> tuple[Sequence[str], Mapping[str, str]]:
+            """What to start in its place. StorageError PB-IO-PROGRAM if it cannot start."""
+
+        def status(self, returned: int) -> int:
+            """The program's exit status; negative if a signal has ended it."""
+
+        def unprotected(self) -> Mapping[Path, str]:
+            """What nothing protects while the program runs."""
+
+        def removed(self, before: Mapping[Path, str]) -> PolicyError | None:
+            """Move away what has changed there; the error that says so, if anything has."""
+
 
 NOTICE = 10.0  # seconds before its deadline that a child is asked to end
 _DRAIN = 0.5  # seconds to go on reading after the leader has ended, if others hold its pipes
@@ -135,6 +154,8 @@ class Worker:
     With a `deadline` on the clock of `leash_process.now`, which only a child on a leash can have,
     all of them have ended by then unless it is put off (`prolong`), even if we are stopped. The
     child is asked to end `notice` seconds before, the others after half of that time.
+
+    With an `isolation`, the child runs in it.
     """
 
     def __init__(
@@ -151,6 +172,7 @@ class Worker:
         wall: float | None = None,
         idle: float | None = None,
         cap: int = 1_000_000,
+        isolation: Isolation | None = None,
     ) -> None:
         self._stopped_by: Literal["", "wall", "idle", "stop"] = ""
         self._wall, self._idle, self._cap = wall, idle, cap
@@ -162,6 +184,11 @@ class Worker:
         self._reader_time = 0.0  # seconds that the reader of lines() spent
         self._started = time.monotonic()
         environment = os.environ if env is None else env
+        self._isolation = isolation
+        self._unprotected: Mapping[Path, str] = {}
+        if isolation is not None:
+            argv, environment = isolation.command(argv, cwd, environment)
+            self._unprotected = isolation.unprotected()
         if worker_file is None:
             self._process = spawn(argv, cwd, environment, stdin=stdin)
         else:
@@ -176,6 +203,7 @@ class Worker:
                 outlives=outlives,
                 deadline=deadline,
                 grace=leash_process.GRACE if deadline is None else notice,
+                isolates=isolation is not None,
             )
 
     @property
@@ -186,7 +214,8 @@ class Worker:
     def returncode(self) -> int | None:
         """None while it runs; negative if a signal ended it, or its leash."""
         reported = self._leash.returncode if self._leash else None
-        return self._process.poll() if reported is None else reported
+        found = self._process.poll() if reported is None else reported
+        return found if found is None or self._isolation is None else self._isolation.status(found)
 
     @property
     def stopped_by(self) -> Literal["", "wall", "idle", "stop", "deadline"]:
@@ -222,8 +251,10 @@ class Worker:
 
         `on_error` is called with the lines of its standard error. Ends with the child. A line of
         more than `cap` bytes is cut there and marked. If the reader stops early, the group is
-        ended.
+        ended. At its end PolicyError PB-POLICY-ISOLATION if it wrote what git or the client would
+        read as settings.
         """
+        planted: PolicyError | None = None
         shown = (self._stdout, self._stderr) if on_error else (self._stdout,)
         try:
             for lines in self._read({capture: LineSplitter(self._cap) for capture in shown}):
@@ -246,6 +277,10 @@ class Worker:
                     kill_worker(self._worker_file)
                 with suppress(OSError):
                     self._worker_file.unlink()
+            if self._isolation is not None:
+                planted = self._isolation.removed(self._unprotected)
+        if planted is not None:
+            raise planted
 
     def extend(self, seconds: float) -> None:
         """Give it so many more seconds of run time."""

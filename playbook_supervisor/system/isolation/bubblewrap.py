@@ -1,0 +1,190 @@
+"""Linux: a profile as arguments of bubblewrap, which makes namespaces for one program.
+
+The disk is read-only but for what a profile lists. A mount protects a path, not its parents, which
+could be renamed; so each folder between a writable place and what is protected in it is a mount of
+its own, which is busy. What does not exist cannot be protected by a mount: `sandbox` looks for it
+afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.system.process.child_process import read_outputs
+
+if TYPE_CHECKING:
+    from playbook_supervisor.system.isolation.profiles import Profile
+
+NAME = "bwrap"
+_ALONE = (
+    *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+    *("--unshare-cgroup-try", "--cap-drop", "ALL"),
+)
+_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+_OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+"""In /proc: root could write there even without capabilities, and some reach the whole machine."""
+_RESOLVER = Path("/etc/resolv.conf")
+_COPIES = Path("/run/playbook")
+_COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
+_LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
+_SECONDS, _MOST = 10.0, 1 << 16  # of a trial
+_CURE = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
+_FORBIDDEN = (
+    "The system forbids user namespaces. On Ubuntu, allow them to bwrap with an AppArmor profile; "
+    "elsewhere, look at the sysctls `user.max_user_namespaces` and `kernel.unprivileged_userns_clone`."
+)
+
+
+@cache
+def problem() -> tuple[str, str]:
+    """Why bubblewrap does not work here, and what helps; both empty if it works."""
+    if which(NAME) is None:
+        return "bubblewrap (bwrap) is not installed", _CURE
+    argv = [NAME, *_ALONE, *_SYSTEM, "--", "true"]
+    try:
+        ((status, _, stderr),) = read_outputs([argv], os.environ, timeout=_SECONDS, cap=_MOST)
+    except (PlaybookError, OSError) as error:  # TimeoutError is an OSError
+        return f"bubblewrap does not start: {error}", ""
+    if status == 0:
+        return "", ""
+    said = first_line(stderr.decode("utf-8", "replace").removeprefix("bwrap: "), 200)
+    return f"bubblewrap does not work here: {said}", _FORBIDDEN
+
+
+def arguments(profile: Profile, argv: Iterable[str], folder: Path) -> list[str]:
+    """The command that runs `argv` under the profile, in that folder inside."""
+    words = [NAME, *_ALONE, *_SYSTEM]
+    for name in _OF_KERNEL:
+        words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    if profile.network != "as_is":
+        words.append("--unshare-net")
+    mounts = _Mounts(profile)
+    for place, (kind, source) in sorted(mounts.all.items(), key=lambda each: len(each[0].parts)):
+        words += [kind, source, str(place)] if source else [kind, str(place)]
+    command = list(argv)
+    for number, file in enumerate(mounts.copied):
+        kept = str(_COPIES / str(number))
+        words += ["--ro-bind", str(file), kept]
+        command = ["sh", "-c", _COPY, "sh", kept, str(file), *command]
+    words += ["--setenv", "PLAYBOOK_ISOLATION", NAME]
+    return [*words, "--chdir", str(folder), "--", *command]
+
+
+class _Mounts:
+    """What is mounted where: the option of bubblewrap, and its source; a later one replaces."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.all: dict[Path, tuple[str, str]] = {}
+        self.profile = profile
+        self.copied = [file for file in profile.copied if file.is_file()]
+        private = dict(profile.private)
+        self.kept = {*profile.writable, *private}
+        self.hidden = {form for path in profile.hidden for form in (path, _real(path))}
+        self._open_home()
+        for path in sorted(self.hidden):
+            if path not in self.all and path not in self.kept and not _below(path, private):
+                self._hide(path)
+        for path in _sockets():
+            if not _below(path, (*self.hidden, *profile.writable)):
+                self._hide(path)
+        for path in (*profile.shown, _real(_RESOLVER)):
+            if _below(path, (*self.hidden, *private)) and path.exists():
+                self.all[path] = ("--ro-bind", str(path))
+        for path in profile.writable:
+            if path.exists():
+                self.all[path] = ("--bind", str(path))
+        for place, folder in private.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            self.all[place] = ("--bind", str(folder))
+        for place, folder in profile.lent:
+            self.all[place] = ("--ro-bind", str(folder))
+        for path in profile.protected:
+            self._protect(path)
+
+    def _open_home(self) -> None:
+        """The home, where anything may be made that is gone afterwards, with all that was there."""
+        home = self.profile.home
+        self.opened = {home}
+        for path in self.kept:
+            between = [folder for folder in path.parents if home in folder.parents]
+            if all(_is_folder(folder) for folder in between) and not _below(
+                path, (self.profile.folder, *self._repository())
+            ):
+                self.opened.update(between)
+        for folder in sorted(self.opened):
+            self.all[folder] = ("--tmpfs", "")
+            for entry in sorted(_entries(folder)):
+                self._show(entry)
+
+    def _repository(self) -> tuple[Path, ...]:
+        return tuple(path for path in self.profile.writable if path.name == ".git")
+
+    def _show(self, entry: Path) -> None:
+        if entry in self.opened or entry in self.hidden or entry in self.copied:
+            return
+        mode = entry.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            self.all[entry] = ("--symlink", os.readlink(entry))  # noqa: PTH115 - as it is
+        elif stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+            self.all[entry] = ("--ro-bind", str(entry))
+
+    def _hide(self, path: Path) -> None:
+        if path.parent in self.opened or path.is_symlink():
+            return  # it was left out; what a link leads to is hidden itself
+        if path.is_dir():
+            self.all[path] = ("--tmpfs", "")
+        elif path.exists():
+            self.all[path] = ("--ro-bind", os.devnull)
+
+    def _protect(self, path: Path) -> None:
+        """Make it read-only, and each folder above it busy."""
+        if not path.exists() or path.is_symlink():
+            return
+        writable = [each for each in self.profile.writable if each in path.parents]
+        if path in self.profile.writable or not writable:
+            return
+        top = min(writable, key=lambda each: len(each.parts))
+        for folder in path.parents:
+            if folder == top:
+                break
+            self.all.setdefault(folder, ("--bind", str(folder)))
+        self.all[path] = ("--ro-bind", str(path))
+
+
+def _sockets() -> Iterator[Path]:
+    """The sockets in the file system at which something listens."""
+    try:
+        lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()[1:]
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(maxsplit=7)
+        if len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & _LISTENING:
+            yield Path(fields[7])
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _below(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path == folder or folder in path.parents for folder in folders)

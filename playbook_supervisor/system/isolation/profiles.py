@@ -1,0 +1,242 @@
+"""What a program in isolation may write, see and reach, as data; other modules enforce it.
+
+The rule is that nothing may be written. A profile lists what may be, what is not even there, and
+what stays protected inside of what may be written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.system.disk import user_state
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from playbook_supervisor.system.git.checkout import Checkout
+
+    Network = Literal["as_is", "proxy", "none"]
+
+HIDDEN = (".ssh", ".aws", ".gnupg", ".azure", ".kube", ".docker", ".pgpass", ".config/gcloud")
+"""In the home: keys, and what leads to other machines. `gh` and git's own remain, to push."""
+
+CACHES = (
+    *(".cache", ".npm", ".yarn/berry", ".bun/install/cache", ".cargo/registry", ".cargo/git"),
+    *("go/pkg", ".gradle/caches", ".m2/repository", ".nuget/packages", ".ivy2/cache"),
+    *(".local/share/pnpm/store", ".bundle/cache"),
+)
+"""In the home: caches of package managers. What an agent puts there must not reach a check, nor
+the person, so isolated programs have their own."""
+
+CLIENT_STATE = (
+    *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots"),
+    *("file-history", "paste-cache", "debug", "statsig", "telemetry", "history.jsonl"),
+    *(".credentials.json", "cache", "backups", "teams", "ide"),
+)
+"""In `~/.claude`: what the client writes itself. Its settings, hooks, commands and plug-ins, which
+a person's own conversations read, are not among it."""
+
+OBJECTS = ".git/objects/base"
+"""In a clean room: where the objects of the checkout's repository stand."""
+
+_BINARIES = frozenset({"bin", ".bin"})
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
+_GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
+_GIT_OBJECTS = ("objects/info/alternates",)
+_MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
+_CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
+_PLAYBOOKS = ".playbooks"
+_DROPPED = (
+    *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "TMUX"),
+    *("TMUX_PANE", "STY", "XDG_RUNTIME_DIR", "PLAYBOOK_FLEET"),
+)
+"""Variables that lead to sockets which are not there, or to the fleet's database."""
+
+
+class Profile(Record):
+    """What a program may do; paths are absolute.
+
+    `home` is the user's, `folder` the one where it works. `writable` stays as it is, `protected` is
+    read-only inside of it. `hidden` is not there; `shown` is, read-only, although it lies in what
+    is hidden. `private` and `lent` are pairs: a place, and the folder that stands there, which only
+    the former may write. `copied` are files whose changes are dropped. `hosts` are those that
+    `network: proxy` lets through.
+    """
+
+    home: Path
+    folder: Path
+    writable: tuple[Path, ...] = ()
+    protected: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    private: tuple[tuple[Path, Path], ...] = ()
+    lent: tuple[tuple[Path, Path], ...] = ()
+    copied: tuple[Path, ...] = ()
+    network: Network = "as_is"
+    hosts: tuple[str, ...] = ()
+
+
+class Wishes(Record):
+    """What the settings add, as they write it: paths may begin with `~` or be relative to the
+    checkout. `hosts` are `HOST` or `HOST:PORT`, with `*.` for all below one."""
+
+    write: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    network: Network = "as_is"
+    hosts: tuple[str, ...] = ()
+
+
+def of_agent(here: Checkout, wishes: Wishes, *, outputs: Iterable[str] = ()) -> Profile:
+    """The profile of an agent or of a program of a step, which works in the checkout.
+
+    `outputs` are the paths below `.playbooks/` that the step is to write.
+    """
+    protected = (*git_protected(here), *(here.root / path for path in _CLIENT))
+    return _with_wishes(
+        Profile(
+            home=home(),
+            folder=here.root,
+            writable=(
+                *(here.root, here.common_dir, here.git_dir),
+                *(here.root / path for path in outputs),
+                *(_client_folder() / name for name in CLIENT_STATE),
+            ),
+            protected=(*protected, here.root / _PLAYBOOKS),
+            hidden=(*_hidden_in_home(), *TEMPORARY),
+            shown=tuple(_programs()),
+            private=tuple(_caches("agents", here)),
+            copied=(_client_folder().with_name(".claude.json"),),
+        ),
+        here,
+        wishes,
+    )
+
+
+def of_check(
+    here: Checkout, wishes: Wishes, room: Path | None = None, temporary: Path | None = None
+) -> Profile:
+    """The profile of a check. It works in its clean room, which stands at the checkout's place, or
+    without one in the checkout itself. `temporary` is its own folder for temporary files."""
+    agent = of_agent(here, wishes)
+    client = {_client_folder() / name for name in CLIENT_STATE}
+    profile = replace(
+        agent,
+        writable=tuple(each for each in agent.writable if each not in client),
+        private=tuple(_caches("checks", here)),
+        copied=(),
+    )
+    if room is None:
+        return profile
+    return replace(
+        profile,
+        writable=(temporary,) if temporary is not None else (),
+        protected=(),
+        private=(*profile.private, (here.root, room)),
+        lent=((here.root / OBJECTS, here.common_dir / "objects"), *_environments(here.root, room)),
+    )
+
+
+def _environments(root: Path, room: Path) -> Iterator[tuple[Path, Path]]:
+    """What programs on PATH need that lies in the checkout and is not in the room: `.venv`."""
+    for program in _programs():
+        if root in program.parents:
+            top = program.parent if program.name in _BINARIES else program
+            top = top if root in top.parents else program
+            if not (room / top.relative_to(root)).exists():
+                yield top, top
+
+
+def environment(given: Mapping[str, str], profile: Profile) -> dict[str, str]:
+    """The environment inside: without what leads to hidden sockets, and with a TMPDIR there."""
+    kept = {name: value for name, value in given.items() if name not in _DROPPED}
+    shown = [*profile.shown, *profile.writable]
+    if (socket := given.get("SSH_AUTH_SOCK")) and _inside(Path(socket), shown):
+        kept["SSH_AUTH_SOCK"] = socket
+    temporary = kept.get("TMPDIR", "")
+    if temporary and not _inside(Path(temporary), profile.writable):
+        kept["TMPDIR"] = os.fspath(TEMPORARY[0])
+    return kept
+
+
+def git_protected(here: Checkout) -> Iterator[Path]:
+    """What git reads as its configuration, and our own local state; some may not exist."""
+    for folder in dict.fromkeys((here.common_dir, here.git_dir)):
+        yield from (folder / name for name in (*_GIT, *_GIT_OBJECTS))
+    if here.git_dir != here.common_dir:
+        yield here.root / ".git"
+    worktrees = here.common_dir / "worktrees"
+    for other in sorted(worktrees.iterdir()) if worktrees.is_dir() else ():
+        if other != here.git_dir:
+            yield other
+    for module in _modules(here.common_dir / "modules"):
+        yield from (module / name for name in _MODULE)
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    """The git directories of submodules, also of nested ones; their names may have slashes."""
+    if not folder.is_dir():
+        return
+    for each in sorted(folder.iterdir()):
+        if (each / "HEAD").is_file():
+            yield each
+            yield from _modules(each / "modules")
+        elif each.is_dir() and not each.is_symlink():
+            yield from _modules(each)
+
+
+def home() -> Path:
+    return Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home may raise
+
+
+def _client_folder() -> Path:
+    return home() / ".claude"
+
+
+def _hidden_in_home() -> Iterator[Path]:
+    top = home()
+    yield from (top / name for name in HIDDEN)
+    yield user_state.path("")
+    yield user_state.cached("")
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    yield (Path(base) if base.startswith("/") else top / ".config") / "playbook" / "fleet"
+
+
+def _caches(whose: str, here: Checkout) -> Iterator[tuple[Path, Path]]:
+    top, kept = home(), user_state.cached("isolated") / here.key / whose
+    for name in CACHES:
+        yield top / name, kept / name
+    if (base := os.environ.get("XDG_CACHE_HOME", "")).startswith("/"):
+        yield Path(base), kept / ".cache"
+
+
+def _programs() -> Iterator[Path]:
+    """Where programs and this interpreter are: they may lie in what is hidden."""
+    folders = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])]
+    folders += os.environ.get("PATH", "").split(os.pathsep)
+    for folder in dict.fromkeys(folders):
+        if folder.startswith("/") and folder != "/":
+            yield Path(folder)
+
+
+def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
+    def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
+        return tuple(here.root / os.path.expandvars(os.path.expanduser(word)) for word in words)
+
+    return replace(
+        profile,
+        writable=(*profile.writable, *paths(wishes.write)),
+        shown=(*profile.shown, *paths(wishes.show)),
+        hidden=(*profile.hidden, *paths(wishes.hide)),
+        network=wishes.network,
+        hosts=wishes.hosts,
+    )
+
+
+def _inside(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path == folder or folder in path.parents for folder in folders)

@@ -1,0 +1,154 @@
+"""One program in isolation: whether that is possible here, how it starts, what it left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shutil import which
+
+from playbook_supervisor.errors import PolicyError, StorageError
+from playbook_supervisor.formats.sanitize import some
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
+from playbook_supervisor.system.isolation.profiles import Profile
+
+MODES = ("none", "auto", "required")
+VARIABLE = "PLAYBOOK_ISOLATION"
+"""In the environment inside: what isolates."""
+
+CODE = "PB-POLICY-ISOLATION"
+_SETTINGS = ".playbooks/config.yaml"
+_SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
+"""Of a program that a signal has ended; bubblewrap reports them as a shell does, as 128 + N."""
+_SHELL = 128
+_READ_ONLY = r"""(?x)
+    (?P<path>/[^\s:'"]+)['"]?:?\ [^\n]{0,80}?[Rr]ead-only\ file\ system
+    | [Rr]ead-only\ file\ system[^\n]{0,40}?['"](?P<quoted>/[^'"\n]+)['"]
+"""
+_REFUSED = ".refused"
+_NAMED = 3
+
+
+class Sandbox(Record):
+    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`."""
+
+    profile: Profile
+    backend: str
+
+    def command(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """What to start instead, and in which environment.
+
+        StorageError PB-IO-PROGRAM if there is no such program, or if it is hidden inside.
+        """
+        variables = profiles.environment(env, self.profile)
+        self._require_program(argv, cwd, variables)
+        folder = self.inside(cwd)
+        variables["PWD"] = str(folder)
+        if self.backend == seatbelt.NAME:
+            return seatbelt.arguments(self.profile, argv), variables
+        return bubblewrap.arguments(self.profile, argv, folder), variables
+
+    def inside(self, path: Path) -> Path:
+        """Where that path of ours is inside."""
+        for place, folder in self.profile.private:
+            if path == folder or folder in path.parents:
+                return place / path.relative_to(folder)
+        return path
+
+    def _require_program(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        program = (*argv, "")[0]
+        found = which(program, path=env.get("PATH")) if "/" not in program else cwd / program
+        if found is None:
+            said = f"cannot start {program!r}: No such file or directory"
+            raise StorageError("PB-IO-PROGRAM", said, cause="No such file or directory")
+        if hidden := self._hidden(Path(os.path.realpath(found))):
+            said = f"cannot start {program!r}: isolation hides {hidden}"
+            raise StorageError("PB-IO-PROGRAM", said, guidance=_line("show", hidden))
+
+    def _hidden(self, path: Path) -> Path | None:
+        seen = (*self.profile.shown, *self.profile.writable, *dict(self.profile.private))
+        if any(each == path or each in path.parents for each in seen):
+            return None
+        found = (each for each in self.profile.hidden if each == path or each in path.parents)
+        return next(found, None)
+
+    def status(self, returned: int) -> int:
+        """The exit status of the program; negative if a signal has ended it."""
+        number = returned - _SHELL
+        return -number if self.backend == bubblewrap.NAME and number in _SIGNALS else returned
+
+    def hint(self, output: str) -> str:
+        """The line of the settings that lets a program do what it complains about; or empty."""
+        for path in self.profile.hidden:
+            if str(path) not in output or path in profiles.TEMPORARY:
+                continue
+            return _line("show", path)
+        if found := re.search(_READ_ONLY, output):
+            path = Path(found["path"] or found["quoted"])
+            if any(each == path or each in path.parents for each in self.profile.protected):
+                return f"Isolation protects {path}: a person can change it outside."
+            return _line("write", path)
+        return ""
+
+    # ── what no mount can protect ───────────────────────────────────────────────────────────
+
+    def unprotected(self) -> dict[Path, str]:
+        """What is to be protected and does not exist, or is a link, with where it leads."""
+        return {
+            path: os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - as it is
+            for path in self.profile.protected
+            if path.is_symlink() or not path.exists()
+        }
+
+    def removed(self, before: Mapping[Path, str]) -> PolicyError | None:
+        """Move away what was made where nothing may be made: git or the client would read it as
+        settings. What was `unprotected` before the program ran; the error that names what was."""
+        planted = []
+        for path, link in before.items():
+            now = os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - as it is
+            if os.path.lexists(path) and (now != link or not link):
+                os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
+                planted.append(str(path))
+        if not planted:
+            return None
+        said = f"it made {some(planted, _NAMED)}, which would be read as settings"
+        cure = f"It was moved to `…{_REFUSED}`; look at it, and remove it."
+        return PolicyError(CODE, said, where=planted[0], guidance=cure)
+
+
+def backend() -> str:
+    return seatbelt.NAME if sys.platform == "darwin" else bubblewrap.NAME
+
+
+def problem() -> tuple[str, str]:
+    """Why programs cannot be isolated on this machine, and what helps; both empty if they can."""
+    found = seatbelt.problem() if sys.platform == "darwin" else bubblewrap.problem()
+    if not found[0] and Path.cwd().anchor and profiles.home() == Path("/"):
+        return "the home is the root of the disk", "Set HOME."
+    return found
+
+
+def in_force(mode: str) -> tuple[str, str]:
+    """What isolates in that mode, empty for nothing, and a notice where `auto` finds nothing.
+
+    PolicyError PB-POLICY-ISOLATION if the mode is `required` and nothing can.
+    """
+    if mode == "none":
+        return "", ""
+    why, cure = problem()
+    if not why:
+        return backend(), ""
+    if mode == "required":
+        raise PolicyError(CODE, f"isolation is required, but {why}", guidance=cure)
+    return "", f"agents run without isolation: {why}"
+
+
+def _line(key: str, path: Path) -> str:
+    home = profiles.home()
+    shown = f"~/{path.relative_to(home)}" if home in path.parents else str(path)
+    return f"To allow it, add `isolation: {{{key}: [{shown}]}}` to {_SETTINGS}."
