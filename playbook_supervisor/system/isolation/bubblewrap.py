@@ -31,6 +31,7 @@ _ALONE = (
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """In /proc: root could write there even without capabilities, and some reach the whole machine."""
+_DEVICES = Path("/dev")
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
@@ -43,10 +44,14 @@ _FORBIDDEN = (
 )
 
 
-@cache
 def problem() -> tuple[str, str]:
     """Why bubblewrap does not work here, and what helps; both empty if it works."""
-    if which(NAME) is None:
+    return _problem(os.environ.get("PATH", os.defpath))
+
+
+@cache
+def _problem(path: str) -> tuple[str, str]:
+    if which(NAME, path=path) is None:
         return "bubblewrap (bwrap) is not installed", _CURE
     argv = [NAME, *_ALONE, *_SYSTEM, "--", "true"]
     try:
@@ -96,7 +101,7 @@ class _Mounts:
             if not _below(path, (*self.hidden, *profile.writable)):
                 self._hide(path)
         for path in (*profile.shown, _real(_RESOLVER)):
-            if _below(path, (*self.hidden, *private)) and path.exists():
+            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():
