@@ -114,7 +114,8 @@ class _Mounts:
         home = self.profile.home
         self.opened = {home}
         for path in self.kept:
-            between = [folder for folder in path.parents if home in folder.parents]
+            above = (folder for folder in path.parents if home in folder.parents)
+            between = [folder for folder in above if os.path.lexists(folder)]
             if all(_is_folder(folder) for folder in between) and not _below(
                 path, (self.profile.folder, *self._repository())
             ):
