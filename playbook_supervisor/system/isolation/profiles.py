@@ -47,6 +47,10 @@ a person's own conversations read, are not among it."""
 OBJECTS = ".git/objects/base"
 """In a clean room: where the objects of the checkout's repository stand."""
 
+_KEYS_OF_MACHINE = (
+    *(Path("/etc/shadow"), Path("/etc/gshadow"), Path("/etc/shadow-"), Path("/etc/gshadow-")),
+    *(Path("/etc/ssl/private"), Path("/etc/krb5.keytab"), Path("/etc/wireguard")),
+)
 _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
@@ -131,7 +135,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
             made=tuple(here.common_dir / name for name in _MADE),
-            hidden=(*_hidden_in_home(), *TEMPORARY),
+            hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
             shown=(*_programs(), *_named_files()),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
@@ -260,6 +264,15 @@ def _hidden_in_home() -> Iterator[Path]:
     yield user_state.cached("")
     base = os.environ.get("XDG_CONFIG_HOME", "")
     yield (Path(base) if base.startswith("/") else top / ".config") / "playbook" / "fleet"
+
+
+def _keys_of_others() -> Iterator[Path]:
+    """What root could read: keys in other homes, and those of the machine."""
+    for other in (Path("/root"), *Path("/home").glob("*")):
+        if other != home() and os.access(other, os.R_OK | os.X_OK):
+            yield from (other / name for name in HIDDEN)
+    yield from (path for path in _KEYS_OF_MACHINE if os.access(path, os.R_OK))
+    yield from Path("/etc/ssh").glob("ssh_host_*_key")
 
 
 def _in_home(names: Iterable[str]) -> Iterator[Path]:
