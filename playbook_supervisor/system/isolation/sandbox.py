@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import which
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
+
+if TYPE_CHECKING:
+    from playbook_supervisor.system.isolation.network_proxy import Proxy
 
 MODES = ("none", "auto", "required")
 VARIABLE = "PLAYBOOK_ISOLATION"
@@ -33,10 +38,24 @@ _NAMED = 3
 
 
 class Sandbox(Record):
-    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`."""
+    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`. Without the
+    `proxy` of `opened`, a profile with `network: proxy` has no network."""
 
     profile: Profile
     backend: str
+    proxy: Proxy | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Sandbox]:
+        """The same for one program, with what has to run outside while it does."""
+        if self.profile.network != "proxy":
+            yield self
+            return
+        from playbook_supervisor.system.isolation.network_proxy import Proxy
+
+        with closing(Proxy(self.profile.hosts)) as proxy:
+            lent = (*self.profile.lent, *proxy.lent())
+            yield replace(self, profile=replace(self.profile, lent=lent), proxy=proxy)
 
     def command(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
@@ -49,8 +68,11 @@ class Sandbox(Record):
         self._require_program(argv, cwd, variables)
         folder = self.inside(cwd)
         variables["PWD"] = str(folder)
+        if self.proxy is not None:
+            argv, variables = self.proxy.command(argv), variables | self.proxy.environment()
         if self.backend == seatbelt.NAME:
-            return seatbelt.arguments(self.profile, argv), variables
+            port = self.proxy.port if self.proxy is not None else None
+            return seatbelt.arguments(self.profile, argv, port), variables
         return bubblewrap.arguments(self.profile, argv, folder), variables
 
     def inside(self, path: Path) -> Path:
@@ -93,7 +115,7 @@ class Sandbox(Record):
             if any(each == path or each in path.parents for each in self.profile.protected):
                 return f"Isolation protects {path}: a person can change it outside."
             return _line("write", path)
-        return ""
+        return self.proxy.hint() if self.proxy is not None else ""
 
     # ── what no mount can protect ───────────────────────────────────────────────────────────
 
