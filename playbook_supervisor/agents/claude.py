@@ -232,6 +232,7 @@ class _Conversation:
                     stdin=self._input.descriptor if self._input else b"",
                     worker_file=self._call.worker_file,
                     outlives=self._call.outlives,
+                    isolation=self._call.isolation,
                     wall=left,
                     idle=self._call.idle,
                     cap=_CAP,

@@ -30,6 +30,7 @@ def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Runni
             stdin=stdin,
             worker_file=call.worker_file,
             outlives=call.outlives,
+            isolation=call.isolation,
             wall=call.wall_left,
             idle=call.idle,
             cap=call.cap,

@@ -193,6 +193,11 @@ def driving(command: Command) -> Command:
             type=click.Choice(["manual", "autonomous"]),
             help="autonomous approves the gates of gate_always and tools without asking.",
         ),
+        click.option(
+            "--isolation",
+            type=click.Choice(["none", "auto", "required"]),
+            help="Whether agents, programs and checks are isolated. Default: the settings.",
+        ),
         _seconds("--timeout", "Longest duration of a step."),
         _seconds("--idle-timeout", "Longest time that a step may print nothing."),
         _seconds(
@@ -228,5 +233,6 @@ def drive_options(values: dict[str, Any]) -> DriveOptions:
         values["agent"],
         values["mode"],
         kill=values.get("kill", False),
+        isolation=values.get("isolation") or "",
         **cast("DriveLimits", limits),
     )

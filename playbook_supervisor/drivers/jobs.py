@@ -32,6 +32,7 @@ from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.kernel.vocabulary import Place as GatePlace
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.expressions import references
+from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.secrets import of_step
 from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.store.session_changes import before
@@ -164,6 +165,7 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         env=tree.environment(snapshot, work),
         worker_file=tree.worker_file(attempt),
         outlives=assignment.outlives,
+        isolation=isolation.of_step(assignment.session.config, tree.root, attempt.step.outputs),
         wall=limits.timeout_seconds,
         idle=limits.idle_timeout_seconds,
         cap=assignment.cap,
@@ -315,6 +317,7 @@ def _prepared(
         idle=limits.idle_timeout_seconds,
         worker_file=worker_file,
         outlives=assignment.outlives,
+        outputs=step.outputs,
         secrets=hidden,
     )
     return registry.find(step.namespace), task, place

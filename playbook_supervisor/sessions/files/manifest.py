@@ -47,18 +47,25 @@ class Waiting(Record):
 class Driver(Record):
     """The driver of a session, which a bare `resume` uses on any machine. `agent` is a value of
     `--agent`, empty for the default one, `limits` are the agent's budget, `wall` and `idle`
-    deadlines in seconds. `start` is where to begin, until the session begins (`--from`)."""
+    deadlines in seconds. `start` is where to begin, until the session begins (`--from`).
+    `isolation` is a value of `--isolation`, empty for the settings' own."""
 
     agent: str = ""
     mode: Mode = Mode.MANUAL
     start: str = ""
     wall: float | None = None
     idle: float | None = None
+    isolation: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def as_mapping(self) -> dict[str, str | float]:
-        words = {"agent": self.agent, "mode": self.mode, "from": self.start}
+        words = {
+            "agent": self.agent,
+            "mode": self.mode,
+            "from": self.start,
+            "isolation": self.isolation,
+        }
         numbers = {"timeout": self.wall, "idle_timeout": self.idle, **self.limits}
         known = {**words, **numbers}
         return {key: value for key, value in known.items() if value not in ("", None)}
@@ -255,6 +262,7 @@ def _read_driver(fields: Fields) -> Driver:
             start=driver.text("from"),
             wall=driver.maybe_decimal("timeout"),
             idle=driver.maybe_decimal("idle_timeout"),
+            isolation=driver.text("isolation"),
             limits={name: limit for name, limit in limits.items() if limit is not None},
         )
     except UnfitError as unfit:

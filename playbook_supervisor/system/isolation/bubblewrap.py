@@ -38,8 +38,8 @@ _LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
 _SECONDS, _MOST = 10.0, 1 << 16  # of a trial
 _CURE = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
 _FORBIDDEN = (
-    "The system forbids user namespaces. On Ubuntu, allow them to bwrap with an AppArmor profile; "
-    "elsewhere, look at the sysctls `user.max_user_namespaces` and `kernel.unprivileged_userns_clone`."
+    "The system forbids user namespaces. On Ubuntu, an AppArmor profile allows them to bwrap; "
+    "elsewhere, look at `sysctl user.max_user_namespaces kernel.unprivileged_userns_clone`."
 )
 
 

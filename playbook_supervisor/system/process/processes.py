@@ -92,14 +92,18 @@ def run(
     stdin: bytes = b"",
     timeout: float | None = None,
     cap: int = 1_000_000,
+    isolation: Isolation | None = None,
 ) -> Completed:
     """Run a short command; after `timeout` seconds, or 128 MB of output, end its whole group.
 
-    `cap` bytes of each output are kept. StorageError PB-IO-PROGRAM if it cannot be started,
-    Interrupted if a person asked to stop. Exit statuses raise nothing; a signal's is negative.
+    It runs in its `isolation`, if there is one. `cap` bytes of each output are kept. StorageError
+    PB-IO-PROGRAM if it cannot be started, Interrupted if a person asked to stop. Exit statuses
+    raise nothing; a signal's is negative.
     """
     with ending_on_signals():
-        worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
+        worker = Worker(
+            argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap, isolation=isolation
+        )
         read = 0
         for line in worker.lines():
             if (read := read + len(line) + 1) > _ENDLESS:
