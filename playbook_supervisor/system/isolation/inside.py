@@ -9,7 +9,7 @@ Arguments: the proxy's Unix socket, the port, the program's argv.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found] - `signal` takes long to import
+import _signal  # type: ignore[import-not-found] # `signal` takes long to import
 import _socket
 import os
 import sys

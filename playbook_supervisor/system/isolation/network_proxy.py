@@ -30,7 +30,7 @@ PORT = 3128
 
 _WEB = (443, 80)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_MOST = 256  # sockets at once, two for each connection
+_MOST = 128  # connections at once
 _HEAD, _END = 1 << 16, b"\r\n\r\n"  # bytes of a request before its body, and what ends them
 _CHUNK = 1 << 16
 _PATIENCE = 30.0  # seconds that a client may be silent before its request is complete
@@ -41,9 +41,9 @@ _CONNECTING = 15.0  # seconds for one address
 _AUTHORITY = r"(?P<authority>(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?)"
 _ENTRY = re.compile(rf"(?P<below>\*\.)?{_AUTHORITY}", re.ASCII)
 _CONNECT = re.compile(rf"CONNECT {_AUTHORITY} HTTP/1\.[01]", re.ASCII)
+_PATH = r"(?P<path>[/?][!-~\x80-\xff]*)?"
 _PLAIN = re.compile(
-    rf"(?P<method>[A-Z]+) (?i:http)://{_AUTHORITY}(?P<path>[/?][!-~\x80-\xff]*)? HTTP/1\.[01]",
-    re.ASCII,
+    rf"(?P<method>(?!CONNECT)[A-Z]+) (?i:http)://{_AUTHORITY}{_PATH} HTTP/1\.[01]", re.ASCII
 )
 _FIELD = re.compile(r"(?P<name>[!#$%&'*+.^`|~\w-]+):[^\r\n\0]*", re.ASCII)
 _OURS = frozenset({"host", "connection", "keep-alive", "proxy-connection", "proxy-authorization"})
@@ -96,14 +96,14 @@ class Proxy:
     def __init__(self, hosts: Iterable[str]) -> None:
         self.refused: dict[str, None] = {}
         self._hosts = Hosts(hosts)
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, socket.socket | None] = {}  # clients and their servers
         self._changing = threading.Lock()
         self._closed = False
         self._woken, self._wake = os.pipe()
         self._folder: Path | None = None
         self.port = PORT
         if sys.platform == "linux":
-            self._folder = Path(tempfile.mkdtemp(prefix="playbook-", dir=TEMPORARY[0]))
+            self._folder = Path(tempfile.mkdtemp(prefix="playbook-proxy-", dir=TEMPORARY[0]))
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(os.fspath(self._folder / SOCKET.name))
             listener.listen(1)
@@ -158,16 +158,19 @@ class Proxy:
         os.close(self._woken)
         with self._changing:
             self._closed = True
-            for each in self._open:
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+            for client, server in self._open.items():
+                _shut(client, server)
 
     def _handed_over(self, hearing: socket.socket, folder: Path) -> socket.socket:
         """The socket that listens inside, from `inside`, before the program runs. OSError or
         IndexError if none comes; afterwards nothing can reach `hearing`."""
-        with hearing, next(self._connections(hearing), hearing) as other:
+        with hearing:
+            other = next(self._connections(hearing), None)
             (folder / SOCKET.name).unlink()
             folder.rmdir()
+        if other is None:
+            raise ConnectionAbortedError
+        with other:
             other.settimeout(_PATIENCE)
             _, descriptors, _, _ = socket.recv_fds(other, 1, 1, _CLOSED_IN_CHILDREN)
         return socket.socket(fileno=descriptors[0])
@@ -180,32 +183,32 @@ class Proxy:
         while self._woken not in dict(poll.poll()):
             yield listener.accept()[0]
 
-    def _keep(self, *sockets: socket.socket) -> None:
-        """Note the sockets of a connection, so that they end with us."""
+    def _keep(self, client: socket.socket, server: socket.socket | None = None) -> None:
+        """Note a connection, so that it ends with us."""
         with self._changing:
-            if self._closed or len(self._open) >= _MOST:
-                raise _Refused(503, f"There are more than {_MOST // 2} connections.")
-            self._open.update(sockets)
+            if self._closed or (server is None and len(self._open) >= _MOST):
+                raise _Refused(503, f"There are {_MOST} connections already.")
+            self._open[client] = server
 
-    def _drop(self, *sockets: socket.socket) -> None:
+    def _drop(self, client: socket.socket, server: socket.socket | None) -> None:
         with self._changing:
-            self._open.difference_update(sockets)
-        for each in sockets:
-            with each, suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+            self._open.pop(client, None)
+        _shut(client, server)
+        for each in (client, server):
+            if each is not None:
+                each.close()
 
     # ── one connection ──────────────────────────────────────────────────────────────────────
 
     def _answer(self, client: socket.socket) -> None:
-        sockets = [client]
+        server = None
         with suppress(OSError):  # one side is gone
             try:
                 client.settimeout(_PATIENCE)
                 self._keep(client)
                 head, body = _head(client)
                 server, first = self._connected(head)
-                sockets.append(server)
-                self._keep(server)
+                self._keep(client, server)
                 client.settimeout(None)
                 if not first:
                     client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -213,7 +216,7 @@ class Proxy:
                 _relay(client, server)
             except _Refused as refused:
                 _refuse(client, refused)
-        self._drop(*sockets)
+        self._drop(client, server)
 
     def _connected(self, head: bytes) -> tuple[socket.socket, bytes]:
         """The server that the request names, and what to send it first: nothing for CONNECT."""
@@ -309,6 +312,14 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
             target.sendall(chunk)
     with suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+
+
+def _shut(*sockets: socket.socket | None) -> None:
+    """End connections, also for threads that wait for them."""
+    for each in sockets:
+        with suppress(OSError):
+            if each is not None:
+                each.shutdown(socket.SHUT_RDWR)
 
 
 def _name(host: str) -> str:
