@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import which
@@ -56,6 +56,10 @@ class Sandbox(Record):
         with closing(Proxy(self.profile.hosts)) as proxy:
             lent = (*self.profile.lent, *proxy.lent())
             yield replace(self, profile=replace(self.profile, lent=lent), proxy=proxy)
+
+    def reaching(self, hosts: Iterable[str]) -> Sandbox:
+        """The same, whose `network: proxy` lets these hosts through, too."""
+        return replace(self, profile=replace(self.profile, hosts=(*self.profile.hosts, *hosts)))
 
     def command(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
