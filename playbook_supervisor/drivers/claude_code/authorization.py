@@ -8,7 +8,6 @@ and its command line cannot be told from the client.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,10 +58,10 @@ def _not_the_client(environment: Mapping[str, str], client: int) -> str:
     """The client calls hooks through the installed script, an agent's commands otherwise."""
     if environment.get("AI_AGENT", "").endswith(_AGENT_SUFFIX):
         return "an agent's shell runs this"
-    below = os.getpid()
+    below = ancestry.caller()
     for above in ancestry.ancestors():
         if above.pid == client:
-            installed = below == os.getpid() or _runs_hook(below)
+            installed = below == ancestry.caller() or _runs_hook(below)
             return "" if installed else "a different shell runs this"
         below = above.pid
     return f"its process {client} has not started this"

@@ -174,7 +174,7 @@ class _Leash:
                 for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, not by others
                     signal.signal(ignored, signal.SIG_DFL)
                 if self.isolates:
-                    _leave_abstract_sockets()
+                    leave_abstract_sockets()
                 os.chdir(folder)
                 os.execvpe(argv[0], argv, environment)  # noqa: S606 - no shell is involved
             except OSError as error:
@@ -331,7 +331,7 @@ def _prctl(option: int, value: int = 1) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _leave_abstract_sockets() -> None:
+def leave_abstract_sockets() -> None:
     """Reach no socket without a path that was there before (Landlock, Linux 6.12; else nothing).
 
     They belong to the network's namespace, which programs in isolation may share.
