@@ -300,6 +300,7 @@ _GUIDANCE: dict[str, str] = {
     # policies
     "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",
     "PB-POLICY-DENIED": "A person may change `allow` and `deny` in .playbooks/config.yaml.",
+    "PB-POLICY-ISOLATION": "`playbook doctor --isolation` says what is isolated here.",
     "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people use --from.",
     "PB-POLICY-TIGHTENS": "Nothing to do: sessions of this playbook run as the policy demands.",
     # files and programs
@@ -334,6 +335,7 @@ LASTING = frozenset(
         "PB-AGENT-OUTPUT",
         "PB-AGENT-PERMISSION",
         "PB-POLICY-DENIED",
+        "PB-POLICY-ISOLATION",
         "PB-STEP-INPUT",
         "PB-STEP-PROGRAM",
     }

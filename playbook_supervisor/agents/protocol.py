@@ -16,6 +16,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.isolation.sandbox import Sandbox
 from playbook_supervisor.system.process.capture import capped, redact
 
 
@@ -74,7 +75,7 @@ class Call:
     `feedback` is what a retry is told about the attempt before it, and empty for a first attempt.
     `env` is added to the parent's environment. `wall` and `idle` are deadlines in seconds, `cap`
     the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked,
-    and ends with the call; with us, too, unless it `outlives` us.
+    and ends with the call; with us, too, unless it `outlives` us. They run in its `isolation`.
     The values in `secrets` never leave the agent. Only an agent that `keeps_budgets` is given a
     `budget`. `log`, if there is one, takes every line of output, safe and without secrets, also
     those beyond the cap; if the agent does not call it, its messages are logged.
@@ -103,6 +104,7 @@ class Call:
     env: Mapping[str, str] = field(default_factory=dict)
     worker_file: Path | None = None
     outlives: bool = False
+    isolation: Sandbox | None = None
     wall: float | None = None
     idle: float | None = None
     cap: int = 1_000_000

@@ -72,7 +72,7 @@ class ScriptAgent:
 
 def _begun(action: ScriptAction, call: Call, reply: str = "") -> Running:
     action = _interpolated(action, call, reply)
-    if not action.needs_a_process:
+    if not action.needs_a_process and call.isolation is None:
         return Running(_perform(action, call), stop=lambda: None)
     running = launch(WORKER, call, action.as_json(), name=NAME)
     return replace(running, messages=_ending(running.messages, action))

@@ -32,6 +32,7 @@ from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.kernel.vocabulary import Place as GatePlace
 from playbook_supervisor.project.commit_files import COMMIT
 from playbook_supervisor.project.expressions import references
+from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.secrets import of_step
 from playbook_supervisor.records import as_mapping, replace
 from playbook_supervisor.sessions.store.session_changes import before
@@ -39,6 +40,7 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import contained
 from playbook_supervisor.system.disk.log_file import put
+from playbook_supervisor.system.git import checkout, git_unattended
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +123,27 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
     may_ask = assignment.session.config.permissions == "ask" and agents.asks(agent)
 
     def run(channels: Channels) -> Outcome:
-        return agents.carry_out(
+        outcome = agents.carry_out(
             agent,
             replace(call, log=channels.log, ask=channels.ask if may_ask else None),
             channels.on_line,
             on_start=lambda running: channels.on_start(running.stop),
             on_notice=channels.on_notice,
         )
+        _follow_pushed(assignment)
+        return outcome
 
     def crashed(error: Exception) -> Outcome:
         message = f"the agent {agent.name} raised {type(error).__name__}: {error}"
         return agents.failed("PB-AGENT-CRASHED", printable(message), name=agent.name)
 
     return Job(run, crashed, call.worker_file)
+
+
+def _follow_pushed(assignment: Assignment) -> None:
+    if assignment.session.config.isolation.mode != "none":
+        with suppress(PlaybookError):
+            git_unattended.follow_pushed(checkout.find(assignment.tree.root))
 
 
 def can_continue(assignment: Assignment, agent: Agent) -> bool:
@@ -164,6 +174,7 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         env=tree.environment(snapshot, work),
         worker_file=tree.worker_file(attempt),
         outlives=assignment.outlives,
+        isolation=isolation.of_step(assignment.session.config, tree.root, attempt.step.outputs),
         wall=limits.timeout_seconds,
         idle=limits.idle_timeout_seconds,
         cap=assignment.cap,
@@ -256,7 +267,9 @@ def executor_job(assignment: Assignment) -> Job:
             return of_error(error)
         context = Context(place, channels.on_line, channels.log, channels.on_notice)
         channels.on_start(context.stop)
-        return carry_out(executor, task, context)
+        outcome = carry_out(executor, task, context)
+        _follow_pushed(assignment)
+        return outcome
 
     return Job(run, _crashed, worker_file)
 
@@ -315,6 +328,7 @@ def _prepared(
         idle=limits.idle_timeout_seconds,
         worker_file=worker_file,
         outlives=assignment.outlives,
+        outputs=step.outputs,
         secrets=hidden,
     )
     return registry.find(step.namespace), task, place

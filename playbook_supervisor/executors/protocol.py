@@ -22,6 +22,7 @@ from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.model import NO_REVIEWERS, Reviewers
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.commit_files import Before
+from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.bounds import admit_program
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.settings.secrets import forms
@@ -111,7 +112,7 @@ class Place:
 
     `env` is added to our environment for its programs. Every process of the task inherits
     `worker_file`, open and locked, and ends with the task; with us, too, unless it `outlives` us.
-    The values in `secrets` are never shown.
+    `outputs` are the files that the step is to write. The values in `secrets` are never shown.
     """
 
     root: Path
@@ -123,6 +124,7 @@ class Place:
     idle: float | None = None
     worker_file: Path | None = None
     outlives: bool = False
+    outputs: tuple[str, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -225,6 +227,7 @@ class Context:
         PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
         """
         place, folder = self.place, cwd or self.cwd
+        isolated = isolation.of_ours if argv[0] in _OURS else isolation.of_step
         asked = {**os.environ, **place.env, **(env or {})}
         ours = argv[0] in _OURS  # `cli git` is admitted by its own executor
         admit_program(place.config, argv, folder, by="us" if ours else "playbook", env=asked)
@@ -238,6 +241,7 @@ class Context:
                 stdin=stdin,
                 worker_file=place.worker_file,
                 outlives=place.outlives,
+                isolation=isolated(place.config, place.root, place.outputs),
                 wall=timeout,
                 idle=place.idle,
                 cap=place.cap,
@@ -256,12 +260,15 @@ class Context:
         timed_out = worker.stopped_by == "wall"
         if self.stopped or (worker.stopped_by and not timed_out):
             raise Stopped
+        if hint := worker.hint:
+            self._on_notice(hint)
         return Completed(
             returncode=worker.returncode or 0,  # never None: lines() ends with the process
             stdout=worker.stdout,
             stderr=worker.stderr,
             timed_out=timed_out,
             truncated=worker.truncated,
+            hint=hint,
         )
 
     def _say(self, text: str) -> None:

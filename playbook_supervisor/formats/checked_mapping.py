@@ -66,6 +66,9 @@ class Section:
                 self.report(name, f"is not {what}", at_key=True)
         return [name for name in self._data if re.match(form, name)]
 
+    def is_text(self, key: str) -> bool:
+        return isinstance(self._data.get(key), str)
+
     def section(self, key: str, keys: Sequence[str] = ()) -> Section:
         return Section(self._problems, self._data.get(key, {}), (*self._path, key), keys)
 

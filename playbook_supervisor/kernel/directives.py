@@ -185,6 +185,7 @@ class Report(Record):
     `passed_over` is evidence, not empty, that the step is not to run: its `when` is false, or all
     its `skip_if` hold. It counts for the `untried` only. `session` is the child session that is to
     do the step's work, where it is one. `item` is what the journal says of the item of a loop.
+    `isolation` is what isolates the step's programs.
     """
 
     conditions: tuple[Probed, ...] = ()
@@ -192,6 +193,7 @@ class Report(Record):
     passed_over: str = ""
     session: str = ""
     item: str = ""
+    isolation: str = ""
 
 
 # ── observations ──────────────────────────────────────────────────────────────────────────

@@ -84,7 +84,11 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         reason, names = GateReason.AGREEMENT_BREAKING, (Trigger.AGREEMENT_BREAKING.value,)
         return gates.open_gate(entry, reason, Place.BEFORE, at, failing=names)
     launched = replace(
-        entry, launched_at=at, waived=merged(entry.waived, waived), session=report.session
+        entry,
+        launched_at=at,
+        waived=merged(entry.waived, waived),
+        session=report.session,
+        isolation=report.isolation,
     )
     if step.is_checkpoint:  # there is nothing to run
         return Event(Change.RETURNED, replace(launched, returned_at=at))

@@ -35,7 +35,8 @@ from playbook_supervisor.kernel import phases
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.settings import isolation
+from playbook_supervisor.project.settings.config import ISOLATION, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files import principal
 from playbook_supervisor.sessions.files.manifest import NO_DRIVER, SESSION_ID, Driver
@@ -57,7 +58,8 @@ class DriveOptions:
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
     turns and tool calls of a step, and the cost of the whole run. `patience` is how many seconds to
-    wait, without a terminal, for the answer to what an agent asks. A resumed session remembers what
+    wait, without a terminal, for the answer to what an agent asks. `isolation` is a mode, empty for
+    that of the settings. A resumed session remembers what
     is left out, except `patience` and the `max_output_bytes` of a step.
     """
 
@@ -69,6 +71,7 @@ class DriveOptions:
     limits: Budget | None = None
     max_output_bytes: int | None = None
     patience: float | None = None
+    isolation: str = ""
 
 
 class DriveLimits(TypedDict, total=False):
@@ -89,12 +92,16 @@ def drive_options(
     mode: Mode | str | None = None,
     *,
     kill: bool = False,
+    isolation: str = "",
     **limits: Unpack[DriveLimits],
 ) -> DriveOptions:
     """The options with these limits, for a person and for a program.
 
-    ArgumentError PB-ARG-USAGE for a limit that there is not, or that is no number above 0.
+    ArgumentError PB-ARG-USAGE for a limit that there is not, or that is no number above 0, and for
+    an unknown mode of isolation.
     """
+    if isolation and isolation not in ISOLATION:
+        raise ArgumentError("PB-ARG-USAGE", f"isolation must be one of {', '.join(ISOLATION)}")
     for name, value in limits.items():
         kind = DriveLimits.__annotations__.get(name, "")
         if not kind:
@@ -112,6 +119,7 @@ def drive_options(
         idle=limits.get("idle_timeout"),
         patience=limits.get("patience"),
         kill=kill,
+        isolation=isolation,
         limits=Budget(
             max_turns=limits.get("max_turns"),
             max_tool_calls=limits.get("max_tool_calls"),
@@ -146,6 +154,7 @@ def run(
         )
     request = creation.prepare(store, reference, args, start=start)
     drive = as_started(drive, store, request)
+    isolation.admit(drive.isolation, request.config)
     children = request.tightened_children
     agent = agent_for(request.tightened, drive.agent, request.config, root, children)
     require_executable(request, root, start=start, machine=root)
@@ -241,6 +250,8 @@ def resume(
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
     config = _told_settings(tree, observer, confirm, accept=accept_config)
+    if drive.isolation and _less(drive.isolation, config.isolation.mode):
+        locate.require_human(store, session_id, "resume --isolation")
     asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
     playbook = tree.look().state.playbook
     if agent := agent_for(playbook, drive.agent, config, tree.root, children):
@@ -394,6 +405,8 @@ def _drive(
     before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
     store, private = tree.store, tree.private
+    if missing := isolation.admit(drive.isolation, config):
+        observer.on_notice(missing)
     observer = _with_absent_people(observer, tree, config)
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
@@ -429,6 +442,10 @@ def _drive(
         return runner.drive(first)
 
 
+def _less(option: str, mode: str) -> bool:
+    return ISOLATION.index(option) < ISOLATION.index(mode)
+
+
 def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> DriveResult:
     """The result for a session that is not driven on."""
     snapshot = tree.close()
@@ -438,13 +455,16 @@ def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> Dri
 
 
 def as_started(drive: DriveOptions, store: DiskStore, request: RunRequest) -> DriveOptions:
-    """With the agent that `start` was given, if this is its session and no other agent is named."""
-    if drive.agent:
+    """With the agent and the isolation that `start` was given, if this is its session and no
+    others are named."""
+    if drive.agent and drive.isolation:
         return drive
     with suppress(StateError):  # `creation.begin` tells of it
         if pending := creation.pending_session(store, request):
-            kept = store.manifest(pending).driver.agent
-            return replace(drive, agent=registry.with_absolute_path(kept, store.checkout.root))
+            kept = store.manifest(pending).driver
+            agent = registry.with_absolute_path(kept.agent, store.checkout.root)
+            isolated = drive.isolation or kept.isolation
+            return replace(drive, agent=drive.agent or agent, isolation=isolated)
     return drive
 
 
@@ -456,6 +476,7 @@ def _as_before(drive: DriveOptions, known: Driver, root: Path) -> DriveOptions:
         mode=drive.mode or known.mode,
         wall=known.wall if drive.wall is None else drive.wall,
         idle=known.idle if drive.idle is None else drive.idle,
+        isolation=drive.isolation or known.isolation,
         limits=budget.merged(drive.limits or budget.NO_LIMITS, known.limits),
     )
 
@@ -483,7 +504,7 @@ def _told_settings(
         return tree.config
     if told:
         observer.on_notice(settings_in_force.kept(told, session_id))
-    return pinned.config
+    return tree.config
 
 
 def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
@@ -494,6 +515,7 @@ def driver_of(drive: DriveOptions, root: Path, start: str = "") -> Driver:
         start=start,
         wall=drive.wall,
         idle=drive.idle,
+        isolation=drive.isolation,
         limits=budget.to_session(drive.limits or budget.NO_LIMITS),
     )
 

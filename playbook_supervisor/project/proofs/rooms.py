@@ -20,6 +20,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.expressions.globs import matches_any
 from playbook_supervisor.project.settings.checks import Checking, CheckRun, duration, run_check
 from playbook_supervisor.project.settings.config import CheckSpec, Config
+from playbook_supervisor.project.settings.isolation import in_force, of_check
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import files
 from playbook_supervisor.system.git.clean_room import clean_room
@@ -27,6 +28,8 @@ from playbook_supervisor.system.git.tree_objects import TreeObjects
 
 if TYPE_CHECKING:
     from playbook_supervisor.system.git.checkout import Checkout
+    from playbook_supervisor.system.git.clean_room import CleanRoom
+    from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 SETUP_INPUTS = (
     *("**/requirements*.txt", "**/pyproject.toml", "**/setup.py", "**/setup.cfg", "**/uv.lock"),
@@ -82,18 +85,19 @@ def run_in_room(
 
     with clean_room(here, spec.name, waiting) as room:
         environment = _environment(room.temporary, checking)
-        prepared_for = _setup_key(spec, tree, here)
+        prepared_for = _setup_key(spec, tree, here, in_force(config))
         if not room.is_prepared(prepared_for):
             room.empty()
         room.lay(tree)
         if spec.setup and not room.is_prepared(prepared_for):
             with room.lent():
                 for argv in spec.setup:
-                    _set_up(replace(spec, argv=argv), room.root, config, checking, environment)
+                    _set_up(replace(spec, argv=argv), here, room, config, checking, environment)
             room.keep_setup(prepared_for)
             room.lay(tree)
         with room.lent():
-            return run_at(spec, room.root, room.temporary, config, checking, reporting, environment)
+            at = (spec, room.root, room.temporary, config, checking, reporting, environment)
+            return run_at(*at, of_check(config, spec, here, room.root, room.temporary))
 
 
 def run_at(
@@ -104,6 +108,7 @@ def run_at(
     checking: Checking,
     reporting: Reporting,
     environment: Mapping[str, str] | None = None,
+    isolation: Sandbox | None = None,
 ) -> tuple[CheckRun, tuple[bytes, ...]]:
     """Run a check in a folder, and read the reports that it has written. Errors of `run_check`."""
     file = temporary / "results.xml"
@@ -111,7 +116,7 @@ def run_at(
         files.remove(left)
     argv = tuple(word.replace(_FILE, str(file)) for word in reporting.argv)
     shown = replace(spec, name=reporting.label or spec.name, argv=argv or spec.argv)
-    run = run_check(shown, root, config, checking, environment)
+    run = run_check(shown, root, config, checking, environment, isolation)
     return run, tuple(_contents((file, *_found(root, reporting.pattern))))
 
 
@@ -130,12 +135,20 @@ def _contents(reports: Iterable[Path]) -> Iterator[bytes]:
 
 
 def _set_up(
-    spec: CheckSpec, root: Path, config: Config, checking: Checking, environment: dict[str, str]
+    spec: CheckSpec,
+    here: Checkout,
+    room: CleanRoom,
+    config: Config,
+    checking: Checking,
+    environment: dict[str, str],
 ) -> None:
     named = replace(spec, name=f"{spec.name} (set-up)")
     what = f"check {spec.name}: its set-up `{first_line(' '.join(spec.argv), 60)}`"
     try:
-        run = run_check(named, root, config, checking, environment)
+        isolation = of_check(
+            config, replace(spec, network="as_is"), here, room.root, room.temporary
+        )
+        run = run_check(named, room.root, config, checking, environment, isolation)
     except StorageError as error:
         raise ConditionError(
             "PB-COND-CHECK", f"{what}: {error.message}", guidance=error.guidance
@@ -151,14 +164,16 @@ def _set_up(
     )
 
 
-def _setup_key(spec: CheckSpec, tree: str, here: Checkout) -> str:
+def _setup_key(spec: CheckSpec, tree: str, here: Checkout, isolated: str) -> str:
     """Stands for all that set-up depends on."""
     if not spec.setup:
         return "none"
     patterns = spec.setup_inputs or SETUP_INPUTS
     found = TreeObjects(here).entries(tree)
     inputs = sorted((path, *each) for path, each in found.items() if matches_any(patterns, path))
-    return files.digest(json.dumps([spec.setup, sorted(spec.env.items()), inputs]).encode())
+    return files.digest(
+        json.dumps([spec.setup, sorted(spec.env.items()), inputs, isolated]).encode()
+    )
 
 
 def _environment(temporary: Path, checking: Checking) -> dict[str, str]:

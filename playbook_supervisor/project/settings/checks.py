@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from playbook_supervisor.project.settings.config import Config
+    from playbook_supervisor.system.process.processes import Isolation
 
     class Proofs(Protocol):
         """Where proofs are kept. Safe to call without a session's lock."""
@@ -190,10 +191,12 @@ def run_check(
     config: Config,
     checking: Checking | None = None,
     environment: Mapping[str, str] | None = None,
+    isolation: Isolation | None = None,
 ) -> CheckRun:
     """Run a check in the folder `root`, to its end or to its deadline.
 
-    Its `env` is added to the environment, ours by default.
+    Its `env` is added to the environment, ours by default. Without an `isolation` it has that of
+    the settings, for the checkout.
 
     PolicyError PB-POLICY-DENIED if the settings do not admit its program; StorageError
     PB-IO-PROGRAM if it cannot be started; Interrupted if a person asked to stop.
@@ -202,6 +205,11 @@ def run_check(
     from playbook_supervisor.system.process.processes import Worker
 
     checking = checking or Checking()
+    if isolation is None and config.isolation.mode != "none":
+        from playbook_supervisor.project.settings.isolation import of_check
+        from playbook_supervisor.system.git import checkout
+
+        isolation = of_check(config, spec, checkout.find(root))
     variables = {**(os.environ if environment is None else environment), **spec.env}
     admit_program(config, spec.argv, root, by="settings", env=variables)
     deadline = min(wall for wall in (spec.timeout_seconds, checking.wall) if wall is not None)
@@ -221,6 +229,7 @@ def run_check(
             cwd=root,
             env=variables,
             worker_file=checking.worker_file,
+            isolation=isolation,
             wall=deadline,
             cap=CAP,
         )
@@ -231,6 +240,8 @@ def run_check(
             worker.stop()
         if worker.stopped_by == "stop":
             raise Interrupted
+    if hint := worker.hint:
+        keep(hint)
     if worker.stopped_by:  # to be ended may take some seconds more
         return CheckRun(None, deadline, telling_line(last), output.text())
     took = time.monotonic() - began

@@ -16,7 +16,7 @@ from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.project.expressions.globs import flaw
 from playbook_supervisor.project.expressions.references import HANDLE, handle, names
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.disk.files import contained, read_bytes
 
 TYPE_CHECKING = False
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Orphans = Literal["end", "wait"]
     Permissions = Literal["ask", "fail"]
     Where = Literal["here", "clean"]
+    Mode = Literal["none", "auto", "required"]
+    Network = Literal["as_is", "proxy", "none"]
 
 FILE = ".playbooks/config.yaml"
 _MISNAMED = ".playbooks/config.yml"
@@ -43,6 +45,8 @@ CHECK_TIMEOUT = 1800.0
 """Seconds that a check may run unless the settings say otherwise."""
 AUTO = "auto"
 """Among the witnesses of a check: those of its runner."""
+ISOLATION: tuple[Mode, ...] = ("none", "auto", "required")
+"""Whether programs are isolated."""
 CLEAN: Where = "clean"
 """The room of a check that does not run in the checkout."""
 
@@ -90,6 +94,19 @@ class Inbox(Record):
     url: str = ""
 
 
+class Isolation(Record):
+    """What is kept from agents, programs of steps and checks. `mode`: whether they are isolated;
+    `auto`: where the machine can. `write` and `show` are places that they may write or see beside
+    the usual ones, `hide` what they may not see. `hosts` are for `network: proxy` alone."""
+
+    mode: Mode = "none"
+    network: Network = "as_is"
+    hosts: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+
+
 class CheckSpec(Record):
     """A program whose exit status proves something; `env` is added to its environment.
 
@@ -98,6 +115,7 @@ class CheckSpec(Record):
     that say what the check expects, and `auto` for those of its runner. `report` is the JUnit XML
     that it writes, a path or a pattern, where its runner is not asked for one. It runs up to
     `tries` times until it passes. `also_here`: what a clean room says must hold in the checkout.
+    `network` is that of its isolation; None for that of agents.
     """
 
     name: str
@@ -111,6 +129,7 @@ class CheckSpec(Record):
     report: str = ""
     tries: int = 1
     also_here: bool = False
+    network: Network | None = None
 
 
 class Config(Record):
@@ -148,6 +167,14 @@ class Config(Record):
     permissions: Permissions = "ask"
     patience: float = 0.0
     fleet: str = ""
+    isolation: Isolation = field(default_factory=Isolation)
+
+    def isolated(self, mode: str) -> Config:
+        """With that mode of isolation, which a run was given; with its own if it is empty."""
+        known = next((each for each in ISOLATION if each == mode), self.isolation.mode)
+        if known == self.isolation.mode:
+            return self
+        return replace(self, isolation=replace(self.isolation, mode=known))
 
     @property
     def notifies_by_url(self) -> bool:
@@ -222,15 +249,17 @@ def _migrated(document: Document, problems: Problems) -> Data:
 _KEYS = (
     *("schema", "agent", "agents", "secrets", "commit_sessions", "push_sessions", "feedback"),
     *("worktrees", "artifacts", "allow", "deny", "checks", "notify", "remind_after", "inbox"),
-    *("orphans", "permissions", "patience", "fleet"),
+    *("orphans", "permissions", "patience", "fleet", "isolation"),
 )
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
 _PERMISSIONS: tuple[Permissions, ...] = ("ask", "fail")
 _WHERE: tuple[Where, ...] = ("here", CLEAN)
+_NETWORKS: tuple[Network, ...] = ("as_is", "proxy", "none")
+_HOST = r"(?:\*\.)?[A-Za-z0-9.-]+(?::[0-9]{1,5})?\Z|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?\Z"
 _CHECK_KEYS = (
     *("run", "timeout_seconds", "env", "room", "setup", "setup_inputs"),
-    *("witnesses", "report", "tries", "also_here"),
+    *("witnesses", "report", "tries", "also_here", "network"),
 )
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
@@ -279,6 +308,7 @@ def _read(top: Section) -> Config:
         permissions=top.choice("permissions", _PERMISSIONS, default.permissions),
         patience=top.seconds("patience", default.patience),
         fleet=_fleet(top, default.fleet),
+        isolation=_isolation(top),
     )
 
 
@@ -306,6 +336,24 @@ def _inbox(section: Section) -> Inbox:
         section.report("url", text)
         url = default.url
     return Inbox(section.switch("resume", default=default.resume), url)
+
+
+def _isolation(top: Section) -> Isolation:
+    """A mode alone, or a section."""
+    if top.is_text("isolation"):
+        return Isolation(top.choice("isolation", ISOLATION, "none"))
+    section = top.section("isolation", ("mode", "network", "hosts", "write", "show", "hide"))
+    hosts = section.lines("hosts") or ()
+    for host in hosts:
+        if host and not re.match(_HOST, host):
+            text = f"`{first_line(host, 60)}` is no `HOST`, `HOST:PORT` or `*.DOMAIN`"
+            section.report("hosts", text)
+    return Isolation(
+        section.choice("mode", ISOLATION, "auto" if section.keys else "none"),
+        section.choice("network", _NETWORKS, "as_is"),
+        hosts,
+        *(section.lines(key) or () for key in ("write", "show", "hide")),
+    )
 
 
 def _fleet(top: Section, default: str) -> str:
@@ -346,6 +394,7 @@ def _check(name: str, section: Section) -> CheckSpec:
         report=_report(section),
         tries=section.above_zero("tries", 1, "a whole number", whole=True),
         also_here=section.switch("also_here", default=False),
+        network=section.maybe("network", _NETWORKS),
     )
     if spec.tries > _MOST_TRIES:
         section.report("tries", f"must be at most {_MOST_TRIES}")

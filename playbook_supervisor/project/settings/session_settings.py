@@ -11,7 +11,14 @@ from pathlib import Path
 
 from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.project.settings import config
-from playbook_supervisor.project.settings.config import Bounds, CheckSpec, Claude, Config, Inbox
+from playbook_supervisor.project.settings.config import (
+    Bounds,
+    CheckSpec,
+    Claude,
+    Config,
+    Inbox,
+    Isolation,
+)
 from playbook_supervisor.records import Record, as_mapping
 
 TYPE_CHECKING = False
@@ -20,7 +27,13 @@ if TYPE_CHECKING:
 
 FILE = "config.yaml"
 _NONE = b"# The project had no settings when this session began: the defaults apply.\n"
-_NESTED = {"claude": Claude, "allow": Bounds, "deny": Bounds, "inbox": Inbox}
+_NESTED = {
+    "claude": Claude,
+    "allow": Bounds,
+    "deny": Bounds,
+    "inbox": Inbox,
+    "isolation": Isolation,
+}
 _KEYS = {
     "agents_exec": "agents",
     "claude": "agents.claude",

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.
 SPECKIT = "/speckit"
+_NOT_ISOLATED = "none"
+_ISOLATED = frozenset({"branch", "cli", "commit", "issue", "mcp", "pr"})
+"""Beside agents: the namespaces of executors that run programs, and only isolated ones."""
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
 _LOOKING_IN_HOOK = 5.0  # seconds that git may take to tell what is there, in a large tree
 
@@ -66,13 +69,15 @@ class EngineOptions(Record):
     conditions start, and for the project's own checks, which may take an hour; a check that it
     cannot wait for is left outstanding. `copies`: keep copies of the files with each change; a long
     drive makes them when it waits. `commits`: commit the session's folder where the settings call
-    for it; git then runs the hooks and filters of the repository."""
+    for it; git then runs the hooks and filters of the repository. `isolation`: what isolates its
+    workers, where it starts them itself; None where the settings say that."""
 
     exports: bool = True
     runs_programs: bool = True
     runs_checks: bool = True
     copies: bool = False
     commits: bool = True
+    isolation: str | None = None
 
 
 DEFAULT_OPTIONS = EngineOptions()
@@ -303,6 +308,7 @@ class SessionEngine:
             self._admit_answer(opened, observation)
         if isinstance(observation, Checked):
             observation = self._with_child_sessions(opened, observation)
+            observation = self._with_isolation(opened, observation)
         if isinstance(observation, Returned):
             from playbook_supervisor.sessions.steps import step_data
 
@@ -356,6 +362,24 @@ class SessionEngine:
             if event.change is Change.LAUNCHED and opened.playbook.step(name).has_child:
                 session = "" if too_deep else self.store.reserve()
                 reports[name] = replace(reports[name], session=session)
+        return replace(checked, reports=reports)
+
+    def _with_isolation(self, opened: OpenSession, checked: Checked) -> Checked:
+        """The answer with what isolates the programs of each step that starts some."""
+        wanted, found = opened.config.isolation.mode, self.options.isolation
+        if wanted == "none" and not found:
+            return checked
+        if found is None:
+            from playbook_supervisor.project.settings.isolation import in_force
+
+            found = in_force(opened.config)
+        found = found or _NOT_ISOLATED
+        phase = opened.state.phase or ()
+        starts = {step.id for step in phase if step.needs_agent or step.namespace in _ISOLATED}
+        reports = {
+            name: replace(report, isolation=found) if name in starts else report
+            for name, report in checked.reports.items()
+        }
         return replace(checked, reports=reports)
 
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:

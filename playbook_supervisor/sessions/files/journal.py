@@ -75,6 +75,7 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         session=entry.session,
         back_to=entry.back_to,
         undone=entry.undone,
+        isolation=entry.isolation,
         agent=dict(entry.agent),
         gates=[_gate_mapping(gate, time) for gate in entry.gates],
     )
@@ -154,6 +155,7 @@ def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
         item=fields.text("item"),
         back_to=fields.text("back_to"),
         undone=fields.text("undone"),
+        isolation=fields.text("isolation"),
     )
 
 

@@ -47,18 +47,25 @@ class Waiting(Record):
 class Driver(Record):
     """The driver of a session, which a bare `resume` uses on any machine. `agent` is a value of
     `--agent`, empty for the default one, `limits` are the agent's budget, `wall` and `idle`
-    deadlines in seconds. `start` is where to begin, until the session begins (`--from`)."""
+    deadlines in seconds. `start` is where to begin, until the session begins (`--from`).
+    `isolation` is a value of `--isolation`, empty for the settings' own."""
 
     agent: str = ""
     mode: Mode = Mode.MANUAL
     start: str = ""
     wall: float | None = None
     idle: float | None = None
+    isolation: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def as_mapping(self) -> dict[str, str | float]:
-        words = {"agent": self.agent, "mode": self.mode, "from": self.start}
+        words = {
+            "agent": self.agent,
+            "mode": self.mode,
+            "from": self.start,
+            "isolation": self.isolation,
+        }
         numbers = {"timeout": self.wall, "idle_timeout": self.idle, **self.limits}
         known = {**words, **numbers}
         return {key: value for key, value in known.items() if value not in ("", None)}
@@ -94,7 +101,8 @@ class Manifest(Record):
     `began_on` is the checkout that began the session (`Checkout.identity`), empty for those and for
     earlier versions. Of a completed session, `failures` counts the steps that failed although the
     run went on, `waived` names the conditions, triggers and error codes that were waived. `parent`
-    is the attempt that a child session works for: `20260219-a7k/release#1`."""
+    is the attempt that a child session works for: `20260219-a7k/release#1`. `isolation` is that of
+    the last attempt that ran programs."""
 
     session_id: str
     playbook: str
@@ -114,6 +122,7 @@ class Manifest(Record):
     failures: int = 0
     waived: tuple[str, ...] = ()
     parent: str = ""
+    isolation: str = ""
 
     @property
     def parent_session(self) -> str:
@@ -161,6 +170,8 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         mapping["began_on"] = manifest.began_on
     if confirmed := [as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed]:
         mapping["confirmed"] = confirmed
+    if manifest.isolation:
+        mapping["isolation"] = manifest.isolation
     mapping |= exceptions(manifest)
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
@@ -224,6 +235,7 @@ def _read(fields: Fields, *, legacy: bool) -> Manifest:
         failures=fields.maybe_integer("failures") or 0,
         waived=fields.texts("waived"),
         parent=_read_parent(fields),
+        isolation=fields.text("isolation"),
     )
 
 
@@ -255,6 +267,7 @@ def _read_driver(fields: Fields) -> Driver:
             start=driver.text("from"),
             wall=driver.maybe_decimal("timeout"),
             idle=driver.maybe_decimal("idle_timeout"),
+            isolation=driver.text("isolation"),
             limits={name: limit for name, limit in limits.items() if limit is not None},
         )
     except UnfitError as unfit:

@@ -85,7 +85,14 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     top, *children = _tree(snapshot)
     store = snapshot.store
     now = store.clock() if store.clock.ahead else None
-    folder = SessionInGit(store.checkout, top, timeout=timeout, children=children, now=now)
+    isolated = None
+    if snapshot.config.isolation.mode != "none":
+        from playbook_supervisor.project.settings.isolation import of_ours
+
+        isolated = of_ours(snapshot.config, store.checkout.root)
+    folder = SessionInGit(
+        store.checkout, top, timeout=timeout, children=children, now=now, isolation=isolated
+    )
     launches, notices, what = snapshot.launches, [], "committed"
     try:
         if made := _commit(folder, snapshot, top, occasion):

@@ -46,6 +46,7 @@ from playbook_supervisor.system.process.processes import Completed, run
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.system.git.git_unattended import Git
+    from playbook_supervisor.system.process.processes import Isolation
 
 SESSION, NAME = "Playbook-Session", "Playbook-Name"  # the trailers that mark such a commit
 
@@ -87,8 +88,9 @@ class SessionInGit:
         timeout: float,
         children: Sequence[str] = (),
         now: int | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
-        self._at, self._session = at, session
+        self._at, self._session, self._isolation = at, session, isolation
         self._dates = {} if now is None else dates(now)
         self._folder = f"{_SESSIONS}/{session}"
         self._folders = (self._folder, *(f"{_SESSIONS}/{child}" for child in children))
@@ -285,6 +287,7 @@ class SessionInGit:
             env={**environment(runs), **self._dates, **(env or {})},
             stdin=stdin,
             timeout=max(self._until - time.monotonic(), _LEAST),
+            isolation=None if runs is Runs.NOTHING else self._isolation,
         )
 
     def _refused(self, code: str, command: str, done: Completed) -> GitError:

@@ -97,7 +97,8 @@ class OpenSession(Record, frozen=False):
 
     @property
     def config(self) -> Config:
-        return self.pinned.config
+        """The settings in force, with the isolation that the run was given."""
+        return self.pinned.config.isolated(self.manifest.driver.isolation)
 
     @property
     def current(self) -> bool:

@@ -21,7 +21,7 @@ from playbook_supervisor.project.expressions import arguments
 from playbook_supervisor.project.expressions.bound_conditions import without_absent_checks
 from playbook_supervisor.project.expressions.references import fill
 from playbook_supervisor.project.settings import secrets, session_settings
-from playbook_supervisor.sessions.files.manifest import Inherited
+from playbook_supervisor.sessions.files.manifest import Driver, Inherited
 from playbook_supervisor.sessions.steps import step_data
 from playbook_supervisor.sessions.steps.output_files import last_speaker
 from playbook_supervisor.sessions.store.snapshot import Snapshot
@@ -71,6 +71,7 @@ def create_missing(
             policy=found.policy,
             session_id=child,
             inherited=Inherited(f"{parent}/{attempt.own_id}", settings),
+            driver=Driver(isolation=manifest.driver.isolation),
         )
     return None
 

@@ -229,7 +229,7 @@ class SessionTree:
 
     @property
     def config(self) -> Config:
-        return self.store.pinned(self.id).config
+        return self.look().config
 
     def worker_file(self, attempt: Attempt) -> Path:
         """The file that every process of the attempt's worker inherits, open and locked."""

@@ -7,13 +7,16 @@ what stays protected inside of what may be written.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk import user_state
+from playbook_supervisor.system.disk.files import read_bytes
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -50,7 +53,9 @@ _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "
 _GIT_OBJECTS = ("objects/info/alternates",)
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
-_PLAYBOOKS = ".playbooks"
+_PLAYBOOKS, _WRITTEN = ".playbooks", ("playbooks", "prompts")
+_ADDRESS = r"(?m)^\s*(?:push)?url\s*=\s*\"?((?:file://)?\.{0,2}/[^\"\n]+?)\"?\s*$"
+_LARGEST = 1 << 20
 _DROPPED = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "TMUX"),
     *("TMUX_PANE", "STY", "XDG_RUNTIME_DIR", "PLAYBOOK_FLEET"),
@@ -61,7 +66,8 @@ _DROPPED = (
 class Profile(Record):
     """What a program may do; paths are absolute.
 
-    `home` is the user's, `folder` the one where it works. `writable` stays as it is, `protected` is
+    `home` is the user's, `folder` the one where it works. What is made in a folder that is `opened`
+    is gone afterwards. `writable` stays as it is, `protected` is
     read-only inside of it. `hidden` is not there; `shown` is, read-only, although it lies in what
     is hidden. `private` and `lent` are pairs: a place, and the folder that stands there, which only
     the former may write. `copied` are files whose changes are dropped. `hosts` are those that
@@ -70,6 +76,7 @@ class Profile(Record):
 
     home: Path
     folder: Path
+    opened: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
@@ -92,19 +99,25 @@ class Wishes(Record):
     hosts: tuple[str, ...] = ()
 
 
-def of_agent(here: Checkout, wishes: Wishes, *, outputs: Iterable[str] = ()) -> Profile:
+def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Profile:
     """The profile of an agent or of a program of a step, which works in the checkout.
 
-    `outputs` are the paths below `.playbooks/` that the step is to write.
+    `outputs` are the paths that the step is to write; those below `.playbooks/` are not protected.
     """
-    protected = (*git_protected(here), *(here.root / path for path in _CLIENT))
+    remotes = tuple(_local_remotes(here))
+    protected = (
+        *git_protected(here),
+        *(remote / name for remote in remotes for name in (*_GIT, *_GIT_OBJECTS)),
+        *(here.root / path for path in _CLIENT),
+    )
     return _with_wishes(
         Profile(
             home=home(),
             folder=here.root,
+            opened=(home(), _client_folder()),
             writable=(
-                *(here.root, here.common_dir, here.git_dir),
-                *(here.root / path for path in outputs),
+                *(here.root, here.common_dir, here.git_dir, *remotes),
+                *_outputs(here.root, outputs),
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
@@ -140,6 +153,21 @@ def of_check(
         private=(*profile.private, (here.root, room)),
         lent=((here.root / OBJECTS, here.common_dir / "objects"), *_environments(here.root, room)),
     )
+
+
+def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
+    """What a step may write below `.playbooks/`: a file that is there, or the folder of one."""
+    for path in (root / output for output in outputs):
+        below = path.relative_to(root).parts
+        if len(below) > 2 and below[0] == _PLAYBOOKS and below[1] in _WRITTEN:
+            yield path if path.is_file() else path.parent
+
+
+def with_keys(profile: Profile) -> Profile:
+    """The profile with the keys of the home, and the agent that holds them."""
+    keys = (*_in_home(HIDDEN), *map(Path, filter(None, [os.environ.get("SSH_AUTH_SOCK")])))
+    hidden = tuple(each for each in profile.hidden if each not in keys)
+    return replace(profile, hidden=hidden, shown=(*profile.shown, *keys))
 
 
 def _environments(root: Path, room: Path) -> Iterator[tuple[Path, Path]]:
@@ -178,6 +206,20 @@ def git_protected(here: Checkout) -> Iterator[Path]:
         yield from (module / name for name in _MODULE)
 
 
+def _local_remotes(here: Checkout) -> Iterator[Path]:
+    """The repositories on this machine that git pushes to."""
+    try:
+        text = read_bytes(here.common_dir / "config", limit=_LARGEST).decode("utf-8", "replace")
+    except (OSError, PlaybookError):
+        return
+    for address in re.findall(_ADDRESS, text):
+        path = here.root / address.removeprefix("file://")
+        if (path / "HEAD").is_file():
+            yield path.resolve()
+        elif (path / ".git" / "HEAD").is_file():
+            yield (path / ".git").resolve()
+
+
 def _modules(folder: Path) -> Iterator[Path]:
     """The git directories of submodules, also of nested ones; their names may have slashes."""
     if not folder.is_dir():
@@ -200,11 +242,16 @@ def _client_folder() -> Path:
 
 def _hidden_in_home() -> Iterator[Path]:
     top = home()
-    yield from (top / name for name in HIDDEN)
+    yield from _in_home(HIDDEN)
     yield user_state.path("")
     yield user_state.cached("")
     base = os.environ.get("XDG_CONFIG_HOME", "")
     yield (Path(base) if base.startswith("/") else top / ".config") / "playbook" / "fleet"
+
+
+def _in_home(names: Iterable[str]) -> Iterator[Path]:
+    top = home()
+    return (top / name for name in names)
 
 
 def _caches(whose: str, here: Checkout) -> Iterator[tuple[Path, Path]]:
@@ -226,7 +273,8 @@ def _programs() -> Iterator[Path]:
 
 def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
-        return tuple(here.root / os.path.expandvars(os.path.expanduser(word)) for word in words)
+        known = (os.path.expandvars(word) for word in words)
+        return tuple(here.root / os.path.expanduser(word) for word in known)  # noqa: PTH111
 
     return replace(
         profile,

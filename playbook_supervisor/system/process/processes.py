@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         def status(self, returned: int) -> int:
             """The program's exit status; negative if a signal has ended it."""
 
+        def hint(self, output: str) -> str:
+            """The setting that would let a program do what it complains about, or nothing."""
+
         def unprotected(self) -> Mapping[Path, str]:
             """What nothing protects while the program runs."""
 
@@ -71,13 +74,15 @@ _CHUNK, _ENDLESS = 1 << 16, 1 << 27  # bytes read at once, and printed by a shor
 
 
 class Completed(Record):
-    """The result of a short command; `truncated` if either output was cut, with a mark there."""
+    """The result of a short command; `truncated` if either output was cut, with a mark there.
+    `hint` says which setting of its isolation it may have failed for."""
 
     returncode: int
     stdout: str
     stderr: str
     timed_out: bool
     truncated: bool
+    hint: str = ""
 
 
 def run(
@@ -88,14 +93,18 @@ def run(
     stdin: bytes = b"",
     timeout: float | None = None,
     cap: int = 1_000_000,
+    isolation: Isolation | None = None,
 ) -> Completed:
     """Run a short command; after `timeout` seconds, or 128 MB of output, end its whole group.
 
-    `cap` bytes of each output are kept. StorageError PB-IO-PROGRAM if it cannot be started,
-    Interrupted if a person asked to stop. Exit statuses raise nothing; a signal's is negative.
+    It runs in its `isolation`, if there is one. `cap` bytes of each output are kept. StorageError
+    PB-IO-PROGRAM if it cannot be started, Interrupted if a person asked to stop. Exit statuses
+    raise nothing; a signal's is negative.
     """
     with ending_on_signals():
-        worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
+        worker = Worker(
+            argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap, isolation=isolation
+        )
         read = 0
         for line in worker.lines():
             if (read := read + len(line) + 1) > _ENDLESS:
@@ -241,6 +250,13 @@ class Worker:
     @property
     def stderr(self) -> str:
         return self._stderr.text()
+
+    @property
+    def hint(self) -> str:
+        """If it failed: the setting of its isolation that it may have failed for, or nothing."""
+        if self._isolation is None or not self.returncode:
+            return ""
+        return self._isolation.hint(f"{self.stderr}\n{self.stdout}")
 
     @property
     def truncated(self) -> bool:

@@ -1,0 +1,95 @@
+"""The isolation that the settings ask for: of a step's programs, of git and gh, of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.git import checkout, git_process
+from playbook_supervisor.system.isolation import profiles, sandbox
+from playbook_supervisor.system.isolation.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.settings.config import CheckSpec, Config, Network
+    from playbook_supervisor.system.git.checkout import Checkout
+    from playbook_supervisor.system.isolation.profiles import Profile
+
+
+def of_step(config: Config, root: Path, outputs: Iterable[str] = ()) -> Sandbox | None:
+    """The isolation of an agent or of a program of a step; None if nothing isolates it.
+
+    `outputs` are the paths that the step is to write. PolicyError PB-POLICY-ISOLATION if it is
+    required and this machine cannot.
+    """
+    if config.isolation.mode == "none":
+        return None
+    here = checkout.find(root)
+    return _sandbox(config, profiles.of_agent(here, _wishes(config), outputs))
+
+
+def of_ours(config: Config, root: Path, outputs: Iterable[str] = ()) -> Sandbox | None:
+    """The isolation of `git` and `gh` that we run for a step: the hooks of the repository run in
+    it. Keys are there unless such a hook is, which an agent may have written or may steer."""
+    if config.isolation.mode == "none":
+        return None
+    here = checkout.find(root)
+    profile = replace(profiles.of_agent(here, _wishes(config), outputs), network="as_is")
+    return _sandbox(config, profile if _has_hooks(here) else profiles.with_keys(profile))
+
+
+def of_check(
+    config: Config,
+    spec: CheckSpec,
+    here: Checkout,
+    room: Path | None = None,
+    temporary: Path | None = None,
+) -> Sandbox | None:
+    """The isolation of a check, in its clean room or in the checkout."""
+    if config.isolation.mode == "none":
+        return None
+    wishes = _wishes(config, spec.network)
+    return _sandbox(config, profiles.of_check(here, wishes, room, temporary))
+
+
+def in_force(config: Config) -> str:
+    """What isolates on this machine, empty for nothing. Errors as `of_step`."""
+    return sandbox.in_force(config.isolation.mode)[0]
+
+
+def admit(option: str, config: Config) -> str:
+    """Before anything begins: a notice where nothing isolates although `auto` asks for it.
+
+    `option` is that of `--isolation`, or empty. ArgumentError PB-ARG-USAGE if it asks for less than
+    the settings require; PolicyError PB-POLICY-ISOLATION if what is required cannot be.
+    """
+    if option not in ("", "required") and config.isolation.mode == "required":
+        said = f"--isolation {option}: the settings require isolation"
+        raise ArgumentError("PB-ARG-USAGE", said, guidance="A person may change the settings.")
+    return sandbox.in_force(config.isolated(option).isolation.mode)[1]
+
+
+def _sandbox(config: Config, profile: Profile) -> Sandbox | None:
+    backend, _ = sandbox.in_force(config.isolation.mode)
+    return Sandbox(profile, backend) if backend else None
+
+
+def _wishes(config: Config, network: Network | None = None) -> profiles.Wishes:
+    asked = config.isolation
+    reached = asked.network if network is None else network
+    return profiles.Wishes(asked.write, asked.show, asked.hide, reached, asked.hosts)
+
+
+def _has_hooks(here: Checkout) -> bool:
+    folder = here.common_dir / "hooks"
+    try:
+        told = git_process.ask(here.root, "config", "--type=path", "core.hooksPath").strip()
+        folder = here.root / told
+    except PlaybookError:  # it is not set
+        pass
+    try:
+        return any(each.suffix != ".sample" for each in folder.iterdir())
+    except OSError:
+        return False
