@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,20 +20,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.project.settings import isolation
+from playbook_supervisor.project.settings.config import load
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import write_atomically
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
-from playbook_supervisor.system.isolation import profiles, sandbox
-from playbook_supervisor.system.isolation.profiles import Profile, Wishes
-from playbook_supervisor.system.isolation.sandbox import Sandbox
-from playbook_supervisor.system.process import ancestry
+from playbook_supervisor.system.isolation import profiles
+from playbook_supervisor.system.isolation.profiles import Profile
+from playbook_supervisor.system.process import ancestry, leash_process
 from playbook_supervisor.system.process.broker import Broker, Request, become
 from playbook_supervisor.system.process.forwarding import VARIABLE
 
 _CLIENT = "claude"
 _SETTINGS = ".claude.json"
 _PID, _PROJECT = "CLAUDE_PID", "CLAUDE_PROJECT_DIR"
+_PREFIX = "CLAUDE_CODE_SHELL_PREFIX"
 _TAKEN = frozenset(
     {
         *("AI_AGENT", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID"),
@@ -41,7 +44,9 @@ _TAKEN = frozenset(
     }
 )
 """Variables that a caller inside may set: they lead to no program and to no file of ours."""
-_READS = "--output"
+_FILES = ("--html", "--output")
+"""Options that name a file: outside, it could be one that the caller cannot reach."""
+
 _ONCE = (
     *("hasCompletedOnboarding", "lastOnboardingVersion", "theme", "oauthAccount"),
     "customApiKeyResponses",
@@ -67,19 +72,20 @@ def start(
         said = f"cannot start {_CLIENT!r}: it is not on PATH"
         raise StorageError("PB-IO-PROGRAM", said, guidance="Install Claude Code.")
     here = checkout.find(cwd)
-    mode, wishes = _wanted(here)
-    backend, why = sandbox.in_force(mode)
-    if not backend:
-        if why:
-            notice(why)
+    config = load(here.root)
+    if missing := isolation.admit("", config):
+        notice(missing)
+    isolated = isolation.of_step(config, here.root)
+    if isolated is None:
         become([_CLIENT, *words])
     with TemporaryDirectory(prefix="playbook-", dir="/tmp") as folder:
         kept = Path(folder) / _SETTINGS
-        isolated = Sandbox(_profile(here, wishes, Path(folder) / "broker", kept), backend)
+        door = Path(folder) / "broker"
+        isolated = replace(isolated, profile=_of_client(isolated.profile, door, kept))
         before = isolated.unprotected()
-        broker = Broker(partial(_answer, here, carry_out))
-        broker.listen(socket_of := Path(folder) / "broker/socket")
-        env = {**os.environ, VARIABLE: str(socket_of)}
+        broker = Broker(partial(_answer, here, carry_out), isolated.backend)
+        broker.listen(door / "socket")
+        env = {_PREFIX: _shell(door), **os.environ, VARIABLE: str(door / "socket")}
         status = broker.run(*isolated.command([_CLIENT, *words], cwd, env), warm)
         _keep_choices(kept, here.root)
     if planted := isolated.removed(before):
@@ -87,26 +93,31 @@ def start(
     return status
 
 
-def _wanted(here: Checkout) -> tuple[str, Wishes]:
-    del here
-    return "auto", Wishes()
-
-
-def _profile(here: Checkout, wishes: Wishes, broker: Path, kept: Path) -> Profile:
-    """An agent's profile. The client's own settings are a copy, of which little is kept."""
-    broker.mkdir()
+def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
+    """An agent's profile for the client, with the folder of the broker's socket. The client's own
+    settings are a copy, of which little is kept."""
+    door.mkdir()
     settings = profiles.home() / _SETTINGS
     kept.write_bytes(settings.read_bytes() if settings.is_file() else b"{}")
     for name in profiles.CLIENT_STATE:
         if not Path(name).suffix:
             (profiles.home() / ".claude" / name).mkdir(parents=True, exist_ok=True)
-    profile = profiles.of_agent(here, wishes)
     return replace(
         profile,
         copied=(),
         private=(*profile.private, (settings, kept)),
-        lent=(*profile.lent, (broker, broker)),
+        lent=(*profile.lent, (door, door)),
     )
+
+
+def _shell(door: Path) -> str:
+    """The program with which the client starts each shell. It takes from them the power to trace
+    the client, and so to speak in its name."""
+    program = door / "shell"
+    words = [sys.executable, "-I", "-S", leash_process.__file__]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$1"\n', "utf-8")
+    program.chmod(0o755)
+    return str(program)
 
 
 # ── what is done for programs inside ────────────────────────────────────────────────────────
@@ -124,8 +135,10 @@ def _answer(here: Checkout, carry_out: Callable[[list[str]], int], request: Requ
         if request.sender != int(environment.get(_PID, "0")):
             sys.stderr.write("playbook hook: this input is not from Claude Code\n")
             return 1
-    elif any(word.startswith(_READS) for word in argv):  # we could read what its caller cannot
-        sys.stderr.write(f"playbook {argv[0]}: {_READS} cannot be used in isolation\n")
+    elif any(word.startswith(_FILES) for word in argv):
+        sys.stderr.write(
+            f"playbook {argv[0]}: {' and '.join(_FILES)} cannot be used in isolation\n"
+        )
         return 1
     return carry_out(argv)
 

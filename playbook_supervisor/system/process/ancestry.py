@@ -29,23 +29,22 @@ class Process(Record):
     born: str
 
 
-_asking: list[Process] = []
-"""The process that this one acts for, if it acts for another."""
+_acts_for: list[tuple[int, str]] = []
 
 
-def act_for(caller: Process) -> None:
-    """From now on, this process decides as if it was that one, which has asked it for something."""
-    _asking[:] = [caller]
-
-
-def acts_for_another() -> bool:
-    """True if a process in isolation has asked this one, which is outside."""
-    return bool(_asking)
+def act_for(pid: int, isolation: str) -> None:
+    """From now on, decide as if this was that process, which is isolated by that and has asked."""
+    _acts_for[:] = [(pid, isolation)]
 
 
 def caller() -> int:
     """The process that asks: this one, or the one that it acts for."""
-    return _asking[0].pid if _asking else os.getpid()
+    return _acts_for[0][0] if _acts_for else os.getpid()
+
+
+def isolation() -> str:
+    """What isolates the process that this one acts for; empty if it acts for itself."""
+    return _acts_for[0][1] if _acts_for else ""
 
 
 def process(pid: int) -> Process | None:
@@ -86,7 +85,7 @@ def lives(pid: int, born: str) -> bool:
 
 def has_terminal() -> bool:
     """True if this process has a controlling terminal, where a person may sit."""
-    if _asking:
+    if _acts_for:
         return False
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))

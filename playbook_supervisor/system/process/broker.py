@@ -52,10 +52,11 @@ Answer = Callable[[Request], int]
 class Broker:
     """One program in isolation, in our terminal, and the requests from inside.
 
-    `answer` is called in a process of its own without a terminal.
+    `answer` is called in a process of its own without a terminal. `isolation` says what isolates.
     """
 
     answer: Answer
+    isolation: str
     _socket: socket.socket = field(init=False)
     _program: int = field(default=0, init=False)
     _working: dict[int, tuple[int, socket.socket]] = field(default_factory=dict, init=False)
@@ -152,7 +153,7 @@ class Broker:
                 other.close()  # its caller waits for its end
             request = _received(connection, caller)
             if request is not None:
-                ancestry.act_for(caller)
+                ancestry.act_for(caller.pid, self.isolation)
                 connection.send(bytes([self.answer(request) & 0xFF]))
         finally:
             os._exit(0)
@@ -227,8 +228,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> int:
         reason = told.read()
     if reason:
         os.waitpid(child, 0)
-        error = OSError(int(reason), os.strerror(int(reason)))
-        raise not_startable(argv, Path.cwd(), error)
+        raise not_startable(argv, Path.cwd(), OSError(int(reason), os.strerror(int(reason))))
     return child
 
 

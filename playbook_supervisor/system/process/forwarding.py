@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 VARIABLE = "PLAYBOOK_BROKER"
 """In the environment inside: the broker's socket."""
 
-COMMANDS = frozenset({"begin", "hook", "next", "report"})
-"""Those that write. What only reads is done inside, where it can read no more than its caller."""
+COMMANDS = frozenset({"begin", "hook", "next", "report", "show", "status"})
+"""Those that write, or tell which processes run. Others are done inside, where they can read and
+start no more than their caller."""
 
 SIZE = 4  # bytes of a descriptor's number, and of the length before a request
 LARGEST = 1 << 20  # bytes of a request; the payload of a hook is read from its standard input

@@ -50,6 +50,7 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT, _ABSTRACT_SOCKETS = 444, 446, 1
 _DESCRIPTORS = 6  # that a leash gets: the standard three, the worker file, control and report
 _MOST = 4_096  # descriptors that a runner has open
 _INVALID = 22  # EINVAL
+_SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 def now() -> float:
@@ -362,5 +363,21 @@ def _group_lives(group: int) -> bool:
     return True
 
 
+def _run_apart(command: str) -> NoReturn:
+    """Be the shell that is to run this command, unable to trace what was there before (Landlock).
+
+    A client calls it for each of its shells, by the shell above or in its place.
+    """
+    shell = os.readlink(f"/proc/{os.getppid()}/exe")
+    if os.path.basename(shell) not in _SHELLS:
+        shell = os.environ.get("SHELL", "")
+    if os.path.basename(shell) not in _SHELLS:
+        shell = "/bin/sh"
+    leave_abstract_sockets()
+    os.execv(shell, [shell, "-c", command])  # noqa: S606 - the command is a shell's
+
+
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        _run_apart(sys.argv[1])
     _serve()
