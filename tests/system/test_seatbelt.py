@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from playbook_supervisor.records import replace
 from playbook_supervisor.system.isolation import seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
 from playbook_supervisor.system.isolation.sandbox import Sandbox
