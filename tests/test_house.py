@@ -65,6 +65,7 @@ STARTS_LIKE = ("exec", "spawn", "posix_spawn")
 STARTERS = {
     "system/process/processes.py",
     "system/process/child_process.py",
+    "system/process/inside_process.py",
     "system/process/leash_process.py",
 }
 WRITES = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}

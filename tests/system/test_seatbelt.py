@@ -16,7 +16,7 @@ from playbook_supervisor.system.isolation.sandbox import Sandbox
 if TYPE_CHECKING:
     from playbook_supervisor.system.isolation.profiles import Network
 
-HOME, CHECKOUT, KEPT = Path("/Users/me"), Path("/Users/me/code"), Path("/Users/me/.state/kept")
+HOME, CHECKOUT, KEPT = Path("/srv/me"), Path("/srv/me/code"), Path("/srv/me/.state/kept")
 PROFILE = Profile(
     home=HOME,
     folder=CHECKOUT,
@@ -56,16 +56,16 @@ def decides(profile: Profile, path: Path, deed: str) -> str:
 @pytest.mark.parametrize(
     ("path", "verdict"),
     [
-        ("/Users/me/code/src/a.py", "allow"),
-        ("/Users/me/.bashrc", "deny"),
+        ("/srv/me/code/src/a.py", "allow"),
+        ("/srv/me/.bashrc", "deny"),
         ("/etc/hosts", "deny"),
-        ("/Users/me/code/.git/index", "allow"),
-        ("/Users/me/code/.git/config", "deny"),
-        ("/Users/me/code/.playbooks/config.yaml", "deny"),
-        ("/Users/me/code/.playbooks/out/report.md", "allow"),
-        ("/Users/me/.ssh/known_hosts", "deny"),
-        ("/Users/me/.state/kept/.npm/x", "allow"),
-        ("/Users/me/.npm/x", "deny"),
+        ("/srv/me/code/.git/index", "allow"),
+        ("/srv/me/code/.git/config", "deny"),
+        ("/srv/me/code/.playbooks/config.yaml", "deny"),
+        ("/srv/me/code/.playbooks/out/report.md", "allow"),
+        ("/srv/me/.ssh/known_hosts", "deny"),
+        ("/srv/me/.state/kept/.npm/x", "allow"),
+        ("/srv/me/.npm/x", "deny"),
         ("/dev/null", "allow"),
     ],
 )
@@ -76,11 +76,11 @@ def test_a_path_is_written_where_the_deepest_rule_allows_it(path: str, verdict: 
 @pytest.mark.parametrize(
     ("path", "verdict"),
     [
-        ("/Users/me/.ssh/id_ed25519", "deny"),
-        ("/Users/me/.ssh/known_hosts", "allow"),
-        ("/Users/me/code/.env", "deny"),
-        ("/Users/me/.state/room", "deny"),
-        ("/Users/me/.state/kept/.npm/x", "allow"),
+        ("/srv/me/.ssh/id_ed25519", "deny"),
+        ("/srv/me/.ssh/known_hosts", "allow"),
+        ("/srv/me/code/.env", "deny"),
+        ("/srv/me/.state/room", "deny"),
+        ("/srv/me/.state/kept/.npm/x", "allow"),
     ],
 )
 def test_a_path_is_read_where_the_deepest_rule_allows_it(path: str, verdict: str) -> None:

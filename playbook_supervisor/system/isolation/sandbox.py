@@ -7,13 +7,14 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
@@ -55,6 +56,7 @@ class Sandbox:
         with ExitStack() as stack:
             running = self
             if self.profile.network == "proxy":
+                # takes 5 ms, and few profiles have one
                 from playbook_supervisor.system.isolation.network_proxy import Proxy
 
                 proxy = stack.enter_context(closing(Proxy(self.profile.hosts)))

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ def problem() -> tuple[str, str]:
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """For the temporary files of one program."""
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="playbook-") as folder:
         yield Path(folder)
 
