@@ -109,7 +109,8 @@ class _Mounts:
             if path.exists():
                 self.all[path] = ("--bind", str(path))
         for place, folder in private.items():
-            folder.mkdir(parents=True, exist_ok=True)
+            if not folder.exists():  # it may be a file
+                folder.mkdir(parents=True)
             self.all[place] = ("--bind", str(folder))
         for place, folder in profile.lent:
             self.all[place] = ("--ro-bind", str(folder))
