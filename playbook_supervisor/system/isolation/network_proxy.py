@@ -170,8 +170,8 @@ class Proxy:
                 _shut(client, server)
 
     def _handed_over(self, hearing: socket.socket, folder: Path) -> socket.socket:
-        """The socket that `inside_process` hands over before the program runs. OSError or IndexError
-        if none comes. Afterwards nothing can reach `hearing`."""
+        """The socket that `inside_process` hands over before the program runs. Later, nothing can
+        reach `hearing`. OSError or IndexError if no socket comes."""
         with hearing:
             other = next(self._connections(hearing), None)
             (folder / SOCKET.name).unlink()
