@@ -34,6 +34,7 @@ SHAPES = (
     "check",
     "probe",
     "prove",
+    "isolation",
     "audit",
     "metrics",
     "update",

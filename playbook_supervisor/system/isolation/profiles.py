@@ -268,16 +268,18 @@ def _programs() -> Iterator[Path]:
             yield Path(folder)
 
 
-def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
-    def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
-        known = (os.path.expandvars(word) for word in words)
-        return tuple(here.root / os.path.expanduser(word) for word in known)  # noqa: PTH111
+def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
+    """The paths that the settings of that checkout mean."""
+    known = (os.path.expandvars(word) for word in words)
+    return tuple(root / os.path.expanduser(word) for word in known)  # noqa: PTH111
 
+
+def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     return replace(
         profile,
-        writable=(*profile.writable, *paths(wishes.write)),
-        shown=(*profile.shown, *paths(wishes.show)),
-        hidden=(*profile.hidden, *paths(wishes.hide)),
+        writable=(*profile.writable, *wished(here.root, wishes.write)),
+        shown=(*profile.shown, *wished(here.root, wishes.show)),
+        hidden=(*profile.hidden, *wished(here.root, wishes.hide)),
         network=wishes.network,
         hosts=wishes.hosts,
     )
