@@ -33,12 +33,13 @@ from playbook_supervisor.agents.process import (
     environment,
     left_behind,
     not_started,
+    of_policy,
     put_off,
     whole_output,
 )
 from playbook_supervisor.agents.protocol import Budget, Call, Message, Running
 from playbook_supervisor.agents.requests import Asker
-from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.records import replace
@@ -176,7 +177,10 @@ class _Conversation:
 
     def messages(self) -> Generator[Message, None, None]:
         try:
-            outcome = yield from self._carry_out()
+            try:
+                outcome = yield from self._carry_out()
+            except PolicyError as error:
+                outcome = of_policy(error, NAME)
             weighed = self._call.budget.max_tokens is not None
             agent = self._account.as_journaled(NAME, weighed=weighed)
             yield Message(outcome=replace(outcome, agent=agent))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from playbook_supervisor.agents.protocol import Call, Message, Running, failed
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, PolicyError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.process.capture import bad_end, capped, redact
@@ -47,6 +47,11 @@ def not_started(error: PlaybookError, name: str) -> Outcome:
     return failed("PB-AGENT-FAILED", message, name=name, guidance=error.guidance, cause=error.cause)
 
 
+def of_policy(error: PolicyError, name: str) -> Outcome:
+    """The outcome of a call that made what its isolation cannot keep it from making."""
+    return failed(error.code, error.message, name=name, guidance=error.guidance)
+
+
 def put_off(name: str) -> Outcome:
     """The outcome of a call that ended because a person did not decide at once."""
     message = f"{name} was put off until a person decides"
@@ -74,8 +79,12 @@ def environment(call: Call) -> dict[str, str]:
 def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
     output = OutputMessages(call)
     try:
-        for line in worker.lines():
-            yield from output.messages(line)
+        try:
+            for line in worker.lines():
+                yield from output.messages(line)
+        except PolicyError as error:
+            yield Message(outcome=of_policy(error, name))
+            return
         output.log(worker.stderr)
         yield from left_behind(worker)
         yield Message(outcome=_ended(worker, call, name))
@@ -149,4 +158,5 @@ def badly_ended(worker: Worker, call: Call, name: str, output: str = "") -> Outc
     status = worker.returncode or 0
     code = "PB-AGENT-CRASHED" if status < 0 else "PB-AGENT-FAILED"
     message, cause = bad_end(name, status, (worker.stderr, worker.stdout), call.secrets)
-    return failed(code, message, name=name, cause=cause, output=output)
+    hint = worker.hint
+    return failed(code, message, name=name, guidance=hint, cause=cause, output=output)

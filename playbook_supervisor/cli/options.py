@@ -178,6 +178,15 @@ def _number(name: str, words: str) -> Callable[[Command], Command]:
     return click.option(name, metavar="N", type=click.IntRange(min=1), help=words)
 
 
+def isolation(command: Command) -> Command:
+    """`--isolation`; None for the settings' own."""
+    return click.option(
+        "--isolation",
+        type=click.Choice(["none", "auto", "required"]),
+        help="Whether agents, programs and checks are isolated. Default: the settings.",
+    )(command)
+
+
 def driving(command: Command) -> Command:
     """The options of `run` and `resume` that `drive_options` reads."""
     options = (
@@ -193,11 +202,7 @@ def driving(command: Command) -> Command:
             type=click.Choice(["manual", "autonomous"]),
             help="autonomous approves the gates of gate_always and tools without asking.",
         ),
-        click.option(
-            "--isolation",
-            type=click.Choice(["none", "auto", "required"]),
-            help="Whether agents, programs and checks are isolated. Default: the settings.",
-        ),
+        isolation,
         _seconds("--timeout", "Longest duration of a step."),
         _seconds("--idle-timeout", "Longest time that a step may print nothing."),
         _seconds(

@@ -40,6 +40,7 @@ from playbook_supervisor.sessions.store.snapshot import Snapshot, arg_values
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import contained
 from playbook_supervisor.system.disk.log_file import put
+from playbook_supervisor.system.git import checkout, git_unattended
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +123,27 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
     may_ask = assignment.session.config.permissions == "ask" and agents.asks(agent)
 
     def run(channels: Channels) -> Outcome:
-        return agents.carry_out(
+        outcome = agents.carry_out(
             agent,
             replace(call, log=channels.log, ask=channels.ask if may_ask else None),
             channels.on_line,
             on_start=lambda running: channels.on_start(running.stop),
             on_notice=channels.on_notice,
         )
+        _follow_pushed(assignment)
+        return outcome
 
     def crashed(error: Exception) -> Outcome:
         message = f"the agent {agent.name} raised {type(error).__name__}: {error}"
         return agents.failed("PB-AGENT-CRASHED", printable(message), name=agent.name)
 
     return Job(run, crashed, call.worker_file)
+
+
+def _follow_pushed(assignment: Assignment) -> None:
+    if assignment.session.config.isolation.mode != "none":
+        with suppress(PlaybookError):
+            git_unattended.follow_pushed(checkout.find(assignment.tree.root))
 
 
 def can_continue(assignment: Assignment, agent: Agent) -> bool:
@@ -258,7 +267,9 @@ def executor_job(assignment: Assignment) -> Job:
             return of_error(error)
         context = Context(place, channels.on_line, channels.log, channels.on_notice)
         channels.on_start(context.stop)
-        return carry_out(executor, task, context)
+        outcome = carry_out(executor, task, context)
+        _follow_pushed(assignment)
+        return outcome
 
     return Job(run, _crashed, worker_file)
 

@@ -75,4 +75,4 @@ def _variables(task: Task) -> dict[str, str]:
 def _badly_ended(program: str, done: Completed, secrets: tuple[str, ...]) -> Outcome:
     code = "PB-STEP-CRASHED" if done.returncode < 0 else "PB-STEP-FAILED"
     message, cause = bad_end(program, done.returncode, (done.stderr, done.stdout), secrets)
-    return failed(code, message, cause=cause, output=done.stdout)
+    return failed(code, message, guidance=done.hint, cause=cause, output=done.stdout)

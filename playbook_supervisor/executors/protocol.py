@@ -260,12 +260,15 @@ class Context:
         timed_out = worker.stopped_by == "wall"
         if self.stopped or (worker.stopped_by and not timed_out):
             raise Stopped
+        if hint := worker.hint:
+            self._on_notice(hint)
         return Completed(
             returncode=worker.returncode or 0,  # never None: lines() ends with the process
             stdout=worker.stdout,
             stderr=worker.stderr,
             timed_out=timed_out,
             truncated=worker.truncated,
+            hint=hint,
         )
 
     def _say(self, text: str) -> None:

@@ -18,10 +18,14 @@ from playbook_supervisor.formats.checked_mapping import Problems, Section
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.project.expressions import globs
+from playbook_supervisor.project.settings.config import ISOLATION
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.isolation import sandbox
 
 if TYPE_CHECKING:
     from playbook_supervisor.formats.problems import Problem
+    from playbook_supervisor.project.settings.config import Mode
 
 CODE = "PB-FLEET-SETTINGS"
 TRANSPORTS = ("https", "ssh", "file")
@@ -33,7 +37,10 @@ POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
 _CURE = "`playbook schema worker` describes every key."
 _LARGEST = 1 << 20
 _AGENT = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
-_KEYS = ("repositories", "transports", "agents", "max_cost_usd", "pools", "slots", "lease")
+_KEYS = (
+    *("repositories", "transports", "agents", "max_cost_usd", "pools", "slots", "lease"),
+    "isolation",
+)
 _SHORTEST_LEASE = 1.0  # seconds
 _MOST_SLOTS = 1_000
 _SCP = r"(?P<host>[^/:]+):(?!//)/*(?P<path>.+)"
@@ -45,7 +52,8 @@ class WorkerSettings:
     """The settings of a worker. The defaults apply without a file.
 
     `repositories` are globs of URLs and `agents` kinds of agents, None for all. `max_cost_usd` is
-    the highest cost of a session here, None without a limit. `lease` is in seconds.
+    the highest cost of a session here, None without a limit. `lease` is in seconds. `isolation` is
+    the least that sessions have here.
     """
 
     repositories: tuple[str, ...] | None = None
@@ -55,6 +63,7 @@ class WorkerSettings:
     pools: tuple[str, ...] = ("default",)
     slots: int = 2
     lease: float = 90.0
+    isolation: Mode = "none"
 
     def admits(self, url: str) -> bool:
         """True if one of `repositories` means the URL of a repository.
@@ -73,6 +82,13 @@ class WorkerSettings:
     def admits_agent(self, kind: str) -> bool:
         """True if an agent of that kind, such as `claude` or `exec`, may run."""
         return self.agents is None or kind in self.agents
+
+
+def isolated(settings: WorkerSettings, option: str) -> WorkerSettings:
+    """With the isolation of `--isolation`. PolicyError PB-POLICY-ISOLATION if it cannot be."""
+    mode = next((each for each in ISOLATION if each == option), settings.isolation)
+    sandbox.in_force(mode)
+    return replace(settings, isolation=mode)
 
 
 def path() -> Path:
@@ -164,6 +180,7 @@ def _read(top: Section) -> WorkerSettings:
         pools=_named(top, "pools", POOL, "a pool: a-z, 0-9 and -, at most 32") or default.pools,
         slots=slots,
         lease=lease,
+        isolation=top.choice("isolation", ISOLATION, default.isolation),
     )
 
 

@@ -73,7 +73,8 @@ class Entry(Record):
     if it equals `completed_at`. `human_response` and `resolution` repeat those of the last gate.
     The attempt at an item of a loop says how many `items` there are, and which `item` this is.
     After an attempt with `back_to` the playbook goes on from that earlier step. `undone` says what
-    was undone of a failed attempt. `isolation` is what isolated its programs; empty for nothing.
+    was undone of a failed attempt. `isolation` is what isolated its programs: `none` if
+    nothing did although it was asked for, empty if it was not.
     """
 
     step_id: str

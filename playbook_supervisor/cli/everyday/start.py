@@ -30,6 +30,7 @@ _PLAYBOOK = (sys.executable, "-P", "-m", "playbook_supervisor")
 @click.option(
     "--agent", metavar="AGENT", default="", help="The agent of the session; as for `playbook run`."
 )
+@options.isolation
 @click.option(
     "--exec",
     "exec_",
@@ -37,7 +38,14 @@ _PLAYBOOK = (sys.executable, "-P", "-m", "playbook_supervisor")
     help="Open Claude Code in the worktree, or run the other agent of --agent there.",
 )
 def start(
-    playbook: str, args: tuple[str, ...], *, base: str, branch: str, agent: str, exec_: bool
+    playbook: str,
+    args: tuple[str, ...],
+    *,
+    base: str,
+    branch: str,
+    agent: str,
+    isolation: str | None,
+    exec_: bool,
 ) -> int:
     """Create a session in a worktree of its own.
 
@@ -57,7 +65,15 @@ def start(
     client = exec_ and registry.is_default(agent)
     if client:
         _require_client()
-    started = starting.start(playbook, args, base=base, branch=branch, client=client, agent=agent)
+    started = starting.start(
+        playbook,
+        args,
+        base=base,
+        branch=branch,
+        client=client,
+        agent=agent,
+        isolation=isolation or "",
+    )
     output.show_notices(started.notices)
     folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
     lines = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]

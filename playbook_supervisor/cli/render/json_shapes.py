@@ -356,6 +356,7 @@ def _session(seen: SessionOverview) -> Json:
         driver=seen.driver and {"pid": seen.driver.pid, "agent": seen.driver.agent},
         stalled=(client is not None and client.stalled) or None,
         dialog=client and client.dialog,
+        isolation=manifest.isolation,
     )
 
 

@@ -64,6 +64,8 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         yield f"  playbook resume {seen.session_id} --retry"
     if seen.driver is not None:
         yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
+    if seen.open and seen.manifest is not None and seen.manifest.isolation:
+        yield f"  {isolated(seen.manifest.isolation)}"
     if seen.client is not None and seen.open:
         yield from _in_the_client(seen.client)
 
@@ -71,6 +73,11 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
 def said(seen: SessionOverview) -> list[str]:
     """A line for each attempt whose worker or check has printed something."""
     return [f"  {text.path(each)}: {first_line(line)}" for each, line in said_by(seen).items()]
+
+
+def isolated(isolation: str) -> str:
+    name = first_line(isolation, 40)
+    return "not isolated" if name == "none" else f"isolated by {name}"
 
 
 def _stale(seen: SessionOverview) -> Iterator[str]:
@@ -224,6 +231,7 @@ def _attempt(entry: Entry, step: Step | None) -> Iterator[str]:
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
         words.append(text.duration(entry.completed_at - entry.started_at))
     words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
+    words += [isolated(entry.isolation)] if entry.isolation else []
     words += [first_line(step.title)] if step and step.title and not entry.item else []
     yield "  ".join(words)
     if entry.recovered:

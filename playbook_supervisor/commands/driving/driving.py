@@ -154,7 +154,7 @@ def run(
         )
     request = creation.prepare(store, reference, args, start=start)
     drive = as_started(drive, store, request)
-    _require_isolation(drive.isolation, request.config)
+    isolation.admit(drive.isolation, request.config)
     children = request.tightened_children
     agent = agent_for(request.tightened, drive.agent, request.config, root, children)
     require_executable(request, root, start=start, machine=root)
@@ -250,7 +250,7 @@ def resume(
     if elsewhere and known != NO_DRIVER:
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
     config = _told_settings(tree, observer, confirm, accept=accept_config)
-    if drive.isolation and drive.isolation != (known.isolation or config.isolation.mode):
+    if drive.isolation and _less(drive.isolation, config.isolation.mode):
         locate.require_human(store, session_id, "resume --isolation")
     asked, drive = drive.limits or budget.NO_LIMITS, _as_before(drive, known, store.checkout.root)
     playbook = tree.look().state.playbook
@@ -405,7 +405,7 @@ def _drive(
     before_launch: clearance.Ask | None = None,
 ) -> DriveResult:
     store, private = tree.store, tree.private
-    if missing := _require_isolation(drive.isolation, config):
+    if missing := isolation.admit(drive.isolation, config):
         observer.on_notice(missing)
     observer = _with_absent_people(observer, tree, config)
     if own_agents.above(store.checkout):
@@ -442,10 +442,8 @@ def _drive(
         return runner.drive(first)
 
 
-def _require_isolation(option: str, config: Config) -> str:
-    """A notice where nothing isolates although the settings ask for it. PolicyError, ArgumentError
-    PB-ARG-USAGE if it is required and cannot be, or the option asks for less than is required."""
-    return isolation.notice(config.isolated(isolation.admitted(option, config)))
+def _less(option: str, mode: str) -> bool:
+    return ISOLATION.index(option) < ISOLATION.index(mode)
 
 
 def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> DriveResult:
@@ -457,13 +455,16 @@ def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> Dri
 
 
 def as_started(drive: DriveOptions, store: DiskStore, request: RunRequest) -> DriveOptions:
-    """With the agent that `start` was given, if this is its session and no other agent is named."""
-    if drive.agent:
+    """With the agent and the isolation that `start` was given, if this is its session and no
+    others are named."""
+    if drive.agent and drive.isolation:
         return drive
     with suppress(StateError):  # `creation.begin` tells of it
         if pending := creation.pending_session(store, request):
-            kept = store.manifest(pending).driver.agent
-            return replace(drive, agent=registry.with_absolute_path(kept, store.checkout.root))
+            kept = store.manifest(pending).driver
+            agent = registry.with_absolute_path(kept.agent, store.checkout.root)
+            isolated = drive.isolation or kept.isolation
+            return replace(drive, agent=drive.agent or agent, isolation=isolated)
     return drive
 
 

@@ -25,6 +25,7 @@ from playbook_supervisor.project.expressions.loop_items import with_references
 from playbook_supervisor.project.expressions.references import interpolate, shown
 from playbook_supervisor.project.playbooks.child_playbooks import OutlinedStep, given, outline
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects
+from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
@@ -118,6 +119,8 @@ def plan(
     drive = as_started(drive, store, request)
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
+    with _noting(refusals):
+        isolation.admit(drive.isolation, request.config)
     with _noting(refusals):
         require_executable(request, root, start=start, machine=root)
     if reads_commands:

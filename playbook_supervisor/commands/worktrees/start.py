@@ -44,6 +44,7 @@ from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.child_playbooks import Children
 from playbook_supervisor.project.settings import config
+from playbook_supervisor.project.settings import isolation as isolated
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.sessions.files.manifest import Driver
 from playbook_supervisor.sessions.store import creation
@@ -86,15 +87,17 @@ def start(
     branch: str = "",
     client: bool = False,
     agent: str = "",
+    isolation: str = "",
     cwd: Path | None = None,
 ) -> StartResult:
     """Create a pending session in a new worktree and branch; nothing remains after an error.
 
-    `agent` is what `--agent` takes; `run` and `resume` in the worktree use it.
+    `agent` and `isolation` are what the options of `run` take; `run` and `resume` in the worktree
+    use them.
     """
     store = locate.store(cwd)
     here = store.checkout
-    agent = registry.with_portable_path(agent, here.root)
+    driver = Driver(agent=registry.with_portable_path(agent, here.root), isolation=isolation)
     reference = _from_top_level(here.root, reference)
     with ExitStack() as cleanup:
         cleanup.enter_context(_exiting_on_signals())
@@ -103,16 +106,17 @@ def start(
             worktree.require_clean(here.root)
             from_base = worktree.base(here.root, base)
             session_id = cleanup.enter_context(_reserved_id(store))
-            asked = _Asked(branch, agent, client=client)
+            asked = _Asked(branch, driver.agent, client=client)
             run, on_branch, in_client = _check(store, reference, args, from_base, session_id, asked)
-            if agent:
-                there = registry.with_absolute_path(agent, here.root)
+            isolated.admit(isolation, run.config)
+            if driver.agent:
+                there = registry.with_absolute_path(driver.agent, here.root)
                 registry.choose(there, run.config, here.root)
             path = worktree.path(here, config.load(here.root).worktrees, session_id)
             plan = _plan(session_id, path, on_branch, from_base)
             cleanup.enter_context(worktree.created(here, plan))
         words = _words(reference, run)
-        notices += (*run.warnings, *_begin(store, plan, words, from_base, agent))
+        notices += (*run.warnings, *_begin(store, plan, words, from_base, driver))
     needs = preflight(run.all_playbooks, here.root, run.config, push=True)
     arguments = shlex.join(words)
     return StartResult(
@@ -122,7 +126,7 @@ def start(
         from_base,
         typed=f"/playbook.run {arguments}" if in_client else "",
         headless=f"playbook run {arguments}",
-        own_agent=not registry.is_default(agent or run.config.agent),
+        own_agent=not registry.is_default(driver.agent or run.config.agent),
         notices=tuple(dict.fromkeys((*notices, *needs))),
     )
 
@@ -228,14 +232,14 @@ def _words(reference: str, run: RunRequest) -> list[str]:
 
 
 def _begin(
-    store: DiskStore, plan: WorktreePlan, words: Sequence[str], base: Base, agent: str
+    store: DiskStore, plan: WorktreePlan, words: Sequence[str], base: Base, driver: Driver
 ) -> tuple[str, ...]:
     there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
     run = _request_there(there, *words)
     worktree.save(there.runtime(plan.session_id), base)
     creation.point_speckit(root, run)
-    creation.begin(there, run, reserved=plan.session_id, driver=Driver(agent=agent))
+    creation.begin(there, run, reserved=plan.session_id, driver=driver)
     if (root / ".gitmodules").is_file():
         return ("submodules are not checked out there: `git submodule update --init`",)
     return ()

@@ -25,9 +25,10 @@ from playbook_supervisor.fleet.commands.opening import opened
     type=click.IntRange(1, 1000),
     help="How many sessions at once. Default: that of worker.yaml, else 2.",
 )
+@options.isolation
 @click.option("--drain", is_flag=True, help="End once nothing is queued or running.")
 @click.option("--name", metavar="NAME", default="", help="The worker's name. Default: a new one.")
-def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
+def worker(*, pools: str, slots: int | None, isolation: str | None, drain: bool, name: str) -> int:
     """Carry out the sessions of a fleet on this machine.
 
     It takes one session after another, advances each until it waits or ends, and pushes all to
@@ -53,7 +54,14 @@ def worker(*, pools: str, slots: int | None, drain: bool, name: str) -> int:
     chosen = tuple(filter(None, pools.split(",")))
     with opened() as database:
         ended_by = operating.work(
-            database, pools=chosen, slots=slots, drain=drain, name=name, tell=tell, log=log
+            database,
+            pools=chosen,
+            slots=slots,
+            isolation=isolation or "",
+            drain=drain,
+            name=name,
+            tell=tell,
+            log=log,
         )
     return 128 + ended_by if ended_by else 0
 

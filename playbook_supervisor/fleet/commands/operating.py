@@ -92,6 +92,7 @@ def work(
     *,
     pools: Sequence[str] = (),
     slots: int | None = None,
+    isolation: str = "",
     drain: bool = False,
     name: str = "",
     tell: Callable[[str, str], None],
@@ -99,8 +100,9 @@ def work(
 ) -> int:
     """Work until a signal comes, whose number is returned, or until nothing is queued (`drain`).
 
-    `pools` and `slots` count instead of those of worker.yaml. FleetError PB-FLEET-SETTINGS if that
-    names no repositories although others can put sessions into the database.
+    `pools`, `slots` and `isolation` count instead of those of worker.yaml. FleetError
+    PB-FLEET-SETTINGS if that names no repositories although others can put sessions into the
+    database, PolicyError PB-POLICY-ISOLATION if what it requires cannot be.
     """
     require_person("fleet worker")
     settings = worker_settings.load(shared=database.address.shared)
@@ -108,6 +110,7 @@ def work(
         settings = replace(settings, pools=worker_settings.pool_names(pools))
     if slots is not None:
         settings = replace(settings, slots=slots)
+    settings = worker_settings.isolated(settings, isolation)
     name = name or worker.new_name()
     served = f"{', '.join(settings.pools)}; {counted(settings.slots, 'slot')}"
     tell("", f"worker {name}: pools {served}; {database.address.shown}")

@@ -45,6 +45,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import is_newer
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.project.settings.config import ISOLATION
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.files.principal import Principal
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -400,10 +401,13 @@ class _Child:
         argv = self._resume
         if self._retries(snapshot):
             argv.append("--retry")
+        least, known = self._worker.settings.isolation, snapshot.config.isolation.mode
+        if ISOLATION.index(least) > ISOLATION.index(known):
+            argv += ["--isolation", least]
         most = self._worker.settings.max_cost_usd
         if most is not None:
-            known = snapshot.manifest.driver.limits.get("max_cost_usd", most)
-            argv += ["--max-cost-usd", f"{min(most, known):g}"]
+            limit = snapshot.manifest.driver.limits.get("max_cost_usd", most)
+            argv += ["--max-cost-usd", f"{min(most, limit):g}"]
         return argv
 
     def _run(self, argv: list[str], cleared: Callable[[], str]) -> None:

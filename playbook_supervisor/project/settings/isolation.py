@@ -59,17 +59,16 @@ def in_force(config: Config) -> str:
     return sandbox.in_force(config.isolation.mode)[0]
 
 
-def notice(config: Config) -> str:
-    """Why nothing isolates although `auto` asks for it; else empty. Errors as `of_step`."""
-    return sandbox.in_force(config.isolation.mode)[1]
+def admit(option: str, config: Config) -> str:
+    """Before anything begins: a notice where nothing isolates although `auto` asks for it.
 
-
-def admitted(option: str, config: Config) -> str:
-    """The mode that `--isolation` may set; ArgumentError if the settings require more."""
+    `option` is that of `--isolation`, or empty. ArgumentError PB-ARG-USAGE if it asks for less than
+    the settings require; PolicyError PB-POLICY-ISOLATION if what is required cannot be.
+    """
     if option not in ("", "required") and config.isolation.mode == "required":
         said = f"--isolation {option}: the settings require isolation"
         raise ArgumentError("PB-ARG-USAGE", said, guidance="A person may change the settings.")
-    return option
+    return sandbox.in_force(config.isolated(option).isolation.mode)[1]
 
 
 def _sandbox(config: Config, profile: Profile) -> Sandbox | None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 # What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
 # launch to record, `publishing` for what has happened.
 SPECKIT = "/speckit"
+_NOT_ISOLATED = "none"
 _ISOLATED = frozenset({"branch", "cli", "commit", "issue", "mcp", "pr"})
 """Beside agents: the namespaces of executors that run programs, and only isolated ones."""
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
@@ -365,13 +366,14 @@ class SessionEngine:
 
     def _with_isolation(self, opened: OpenSession, checked: Checked) -> Checked:
         """The answer with what isolates the programs of each step that starts some."""
-        found = self.options.isolation
-        if found is None and opened.config.isolation.mode != "none":
+        wanted, found = opened.config.isolation.mode, self.options.isolation
+        if wanted == "none" and not found:
+            return checked
+        if found is None:
             from playbook_supervisor.project.settings.isolation import in_force
 
             found = in_force(opened.config)
-        if not found:
-            return checked
+        found = found or _NOT_ISOLATED
         phase = opened.state.phase or ()
         starts = {step.id for step in phase if step.needs_agent or step.namespace in _ISOLATED}
         reports = {

@@ -101,7 +101,8 @@ class Manifest(Record):
     `began_on` is the checkout that began the session (`Checkout.identity`), empty for those and for
     earlier versions. Of a completed session, `failures` counts the steps that failed although the
     run went on, `waived` names the conditions, triggers and error codes that were waived. `parent`
-    is the attempt that a child session works for: `20260219-a7k/release#1`."""
+    is the attempt that a child session works for: `20260219-a7k/release#1`. `isolation` is that of
+    the last attempt that ran programs."""
 
     session_id: str
     playbook: str
@@ -121,6 +122,7 @@ class Manifest(Record):
     failures: int = 0
     waived: tuple[str, ...] = ()
     parent: str = ""
+    isolation: str = ""
 
     @property
     def parent_session(self) -> str:
@@ -168,6 +170,8 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         mapping["began_on"] = manifest.began_on
     if confirmed := [as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed]:
         mapping["confirmed"] = confirmed
+    if manifest.isolation:
+        mapping["isolation"] = manifest.isolation
     mapping |= exceptions(manifest)
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
@@ -231,6 +235,7 @@ def _read(fields: Fields, *, legacy: bool) -> Manifest:
         failures=fields.maybe_integer("failures") or 0,
         waived=fields.texts("waived"),
         parent=_read_parent(fields),
+        isolation=fields.text("isolation"),
     )
 
 

@@ -36,6 +36,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
         asks = question(state, asked, manifest.args)
         waiting = Waiting(asked.id, asked.reason.value, asks, opened_at)
     completed = status is SessionStatus.COMPLETED
+    isolations = (entry.isolation for entry in reversed(state.entries))
     return replace(
         manifest,
         status=status,
@@ -44,6 +45,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
         gate=waiting,
         failures=phases.failures(state) if completed else 0,
         waived=tuple(sorted(state.waived)) if completed else (),
+        isolation=next((one for one in isolations if one), manifest.isolation),
     )
 
 

@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from playbook_supervisor.system.git.checkout import Checkout
     from playbook_supervisor.system.process.processes import Completed
 
     class Git(Protocol):
@@ -77,6 +78,23 @@ def push_remote(git: Git, branch: str) -> str:
     if len(remotes) == 1:
         return remotes[0]
     return "origin" if "origin" in remotes else ""
+
+
+def follow_pushed(here: Checkout) -> None:
+    """Let the branch follow the one that was pushed under its name, if it follows none: isolated
+    programs cannot write that into the settings of git."""
+    remotes = here.common_dir / "refs" / "remotes"
+    if not here.branch or not remotes.is_dir():
+        return
+    pushed = [each.name for each in remotes.iterdir() if (each / here.branch).is_file()]
+    around = environment(Runs.NOTHING)
+
+    def git(*arguments: str) -> Completed:
+        return run([*command(here.root, Runs.NOTHING), *arguments], cwd=here.root, env=around)
+
+    if pushed and git("config", "--get", f"branch.{here.branch}.remote").returncode != 0:
+        remote = "origin" if "origin" in pushed else pushed[0]
+        git("branch", "--quiet", f"--set-upstream-to={remote}/{here.branch}", "--", here.branch)
 
 
 def push_address(git: Git, remote: str) -> str:

@@ -111,21 +111,15 @@ class _Mounts:
 
     def _open_home(self) -> None:
         """The home, where anything may be made that is gone afterwards, with all that was there."""
-        home = self.profile.home
-        self.opened = {home}
-        for path in self.kept:
-            between = [folder for folder in path.parents if home in folder.parents]
-            if all(_is_folder(folder) for folder in between) and not _below(
-                path, (self.profile.folder, *self._repository())
-            ):
+        self.opened = set(filter(_is_folder, self.profile.opened))
+        for place, _ in self.profile.private:
+            between = [each for each in place.parents if self.profile.home in each.parents]
+            if all(map(_is_folder, between)):
                 self.opened.update(between)
         for folder in sorted(self.opened):
             self.all[folder] = ("--tmpfs", "")
             for entry in sorted(_entries(folder)):
                 self._show(entry)
-
-    def _repository(self) -> tuple[Path, ...]:
-        return tuple(path for path in self.profile.writable if path.name == ".git")
 
     def _show(self, entry: Path) -> None:
         if entry in self.opened or entry in self.hidden or entry in self.copied:

@@ -66,7 +66,8 @@ _DROPPED = (
 class Profile(Record):
     """What a program may do; paths are absolute.
 
-    `home` is the user's, `folder` the one where it works. `writable` stays as it is, `protected` is
+    `home` is the user's, `folder` the one where it works. What is made in a folder that is `opened`
+    is gone afterwards. `writable` stays as it is, `protected` is
     read-only inside of it. `hidden` is not there; `shown` is, read-only, although it lies in what
     is hidden. `private` and `lent` are pairs: a place, and the folder that stands there, which only
     the former may write. `copied` are files whose changes are dropped. `hosts` are those that
@@ -75,6 +76,7 @@ class Profile(Record):
 
     home: Path
     folder: Path
+    opened: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
@@ -112,6 +114,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
         Profile(
             home=home(),
             folder=here.root,
+            opened=(home(), _client_folder()),
             writable=(
                 *(here.root, here.common_dir, here.git_dir, *remotes),
                 *_outputs(here.root, outputs),

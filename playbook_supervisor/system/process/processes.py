@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         def status(self, returned: int) -> int:
             """The program's exit status; negative if a signal has ended it."""
 
+        def hint(self, output: str) -> str:
+            """The setting that would let a program do what it complains about, or nothing."""
+
         def unprotected(self) -> Mapping[Path, str]:
             """What nothing protects while the program runs."""
 
@@ -71,13 +74,15 @@ _CHUNK, _ENDLESS = 1 << 16, 1 << 27  # bytes read at once, and printed by a shor
 
 
 class Completed(Record):
-    """The result of a short command; `truncated` if either output was cut, with a mark there."""
+    """The result of a short command; `truncated` if either output was cut, with a mark there.
+    `hint` says which setting of its isolation it may have failed for."""
 
     returncode: int
     stdout: str
     stderr: str
     timed_out: bool
     truncated: bool
+    hint: str = ""
 
 
 def run(
@@ -245,6 +250,13 @@ class Worker:
     @property
     def stderr(self) -> str:
         return self._stderr.text()
+
+    @property
+    def hint(self) -> str:
+        """If it failed: the setting of its isolation that it may have failed for, or nothing."""
+        if self._isolation is None or not self.returncode:
+            return ""
+        return self._isolation.hint(f"{self.stderr}\n{self.stdout}")
 
     @property
     def truncated(self) -> bool:
