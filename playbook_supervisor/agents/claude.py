@@ -43,6 +43,7 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.process.processes import Worker
 
 NAME = "claude"
@@ -227,6 +228,8 @@ class _Conversation:
             if self._stopped.is_set():
                 return ended_early("stop", self._call, NAME).error
             asks = self._call.ask is not None
+            if self._call.isolation is not None:  # what is made in the home is gone afterwards
+                ensure_folder(conversation_file(self._env, self._call.cwd, "").parent)
             self._input = ClientInput(_prompt(self._call, session)) if asks else None
             try:
                 self._worker = Worker(

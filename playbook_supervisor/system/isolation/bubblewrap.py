@@ -9,6 +9,7 @@ afterwards.
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
 NAME = "bwrap"
 _ALONE = (
-    *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-    *("--unshare-cgroup-try", "--cap-drop", "ALL"),
+    *("--die-with-parent", "--unshare-user-try", "--unshare-pid", "--unshare-ipc"),
+    *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
 )
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """In /proc: root could write there even without capabilities, and some reach the whole machine."""
+_DEVICES = Path("/dev")
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
@@ -43,10 +45,14 @@ _FORBIDDEN = (
 )
 
 
-@cache
 def problem() -> tuple[str, str]:
     """Why bubblewrap does not work here, and what helps; both empty if it works."""
-    if which(NAME) is None:
+    return _problem(os.environ.get("PATH", os.defpath))
+
+
+@cache
+def _problem(path: str) -> tuple[str, str]:
+    if which(NAME, path=path) is None:
         return "bubblewrap (bwrap) is not installed", _CURE
     argv = [NAME, *_ALONE, *_SYSTEM, "--", "true"]
     try:
@@ -92,11 +98,12 @@ class _Mounts:
         for path in sorted(self.hidden):
             if path not in self.all and path not in self.kept and not _below(path, private):
                 self._hide(path)
+        allowed = (*profile.shown, *(each for each in profile.writable if each != profile.folder))
         for path in _sockets():
-            if not _below(path, (*self.hidden, *profile.writable)):
+            if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
         for path in (*profile.shown, _real(_RESOLVER)):
-            if _below(path, (*self.hidden, *private)) and path.exists():
+            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():
@@ -113,7 +120,8 @@ class _Mounts:
         """The home, where anything may be made that is gone afterwards, with all that was there."""
         self.opened = set(filter(_is_folder, self.profile.opened))
         for place, _ in self.profile.private:
-            between = [each for each in place.parents if self.profile.home in each.parents]
+            above = (each for each in place.parents if self.profile.home in each.parents)
+            between = [each for each in above if os.path.lexists(each)]
             if all(map(_is_folder, between)):
                 self.opened.update(between)
         for folder in sorted(self.opened):
@@ -154,15 +162,16 @@ class _Mounts:
 
 
 def _sockets() -> Iterator[Path]:
-    """The sockets in the file system at which something listens."""
+    """The sockets in the file system at which something listens, or that take datagrams."""
     try:
         lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()[1:]
     except OSError:
         return
     for line in lines:
         fields = line.split(maxsplit=7)
-        if len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & _LISTENING:
-            yield Path(fields[7])
+        if len(fields) == 8 and fields[7].startswith("/"):
+            if int(fields[3], 16) & _LISTENING or int(fields[4], 16) == socket.SOCK_DGRAM:
+                yield Path(fields[7])
 
 
 def _entries(folder: Path) -> list[Path]:

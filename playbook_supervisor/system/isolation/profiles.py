@@ -10,11 +10,11 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
 
@@ -47,13 +47,23 @@ a person's own conversations read, are not among it."""
 OBJECTS = ".git/objects/base"
 """In a clean room: where the objects of the checkout's repository stand."""
 
+_KEYS_OF_MACHINE = (
+    *(Path("/etc/shadow"), Path("/etc/gshadow"), Path("/etc/shadow-"), Path("/etc/gshadow-")),
+    *(Path("/etc/ssl/private"), Path("/etc/krb5.keytab"), Path("/etc/wireguard")),
+)
 _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
+_MADE = ("hooks", "info")
 _GIT_OBJECTS = ("objects/info/alternates",)
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
 _PLAYBOOKS, _WRITTEN = ".playbooks", ("playbooks", "prompts")
+_FILES = (
+    *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CONFIG_FILE"),
+    *("NPM_CONFIG_USERCONFIG", "npm_config_userconfig"),
+)
 _ADDRESS = r"(?m)^\s*(?:push)?url\s*=\s*\"?((?:file://)?\.{0,2}/[^\"\n]+?)\"?\s*$"
 _LARGEST = 1 << 20
 _DROPPED = (
@@ -63,15 +73,16 @@ _DROPPED = (
 """Variables that lead to sockets which are not there, or to the fleet's database."""
 
 
-class Profile(Record):
+@dataclass(frozen=True, slots=True)
+class Profile:
     """What a program may do; paths are absolute.
 
     `home` is the user's, `folder` the one where it works. What is made in a folder that is `opened`
-    is gone afterwards. `writable` stays as it is, `protected` is
-    read-only inside of it. `hidden` is not there; `shown` is, read-only, although it lies in what
-    is hidden. `private` and `lent` are pairs: a place, and the folder that stands there, which only
-    the former may write. `copied` are files whose changes are dropped. `hosts` are those that
-    `network: proxy` lets through.
+    is gone afterwards. `writable` stays as it is, `protected` is read-only inside of it, and `made`
+    are folders that are made, so that they can be protected. `hidden` is not there; `shown` is,
+    read-only, although it lies in what is hidden. `private` and `lent` are pairs: a place, and the
+    folder that stands there, which only the former may write. `copied` are files whose changes are
+    dropped. `hosts` are those that `network: proxy` lets through.
     """
 
     home: Path
@@ -79,6 +90,7 @@ class Profile(Record):
     opened: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
+    made: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
     private: tuple[tuple[Path, Path], ...] = ()
@@ -88,7 +100,8 @@ class Profile(Record):
     hosts: tuple[str, ...] = ()
 
 
-class Wishes(Record):
+@dataclass(frozen=True, slots=True)
+class Wishes:
     """What the settings add, as they write it: paths may begin with `~` or be relative to the
     checkout. `hosts` are `HOST` or `HOST:PORT`, with `*.` for all below one."""
 
@@ -121,10 +134,11 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
-            hidden=(*_hidden_in_home(), *TEMPORARY),
-            shown=tuple(_programs()),
+            made=tuple(here.common_dir / name for name in _MADE),
+            hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
+            shown=(*_programs(), *_named_files()),
             private=tuple(_caches("agents", here)),
-            copied=(_client_folder().with_name(".claude.json"),),
+            copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
         here,
         wishes,
@@ -150,6 +164,7 @@ def of_check(
         profile,
         writable=(temporary,) if temporary is not None else (),
         protected=(),
+        made=(),
         private=(*profile.private, (here.root, room)),
         lent=((here.root / OBJECTS, here.common_dir / "objects"), *_environments(here.root, room)),
     )
@@ -233,11 +248,13 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 
 def home() -> Path:
+    """The user's home."""
     return Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home may raise
 
 
 def _client_folder() -> Path:
-    return home() / ".claude"
+    named = os.environ.get("CLAUDE_CONFIG_DIR", "")
+    return Path(named) if named.startswith("/") else home() / ".claude"
 
 
 def _hidden_in_home() -> Iterator[Path]:
@@ -247,6 +264,15 @@ def _hidden_in_home() -> Iterator[Path]:
     yield user_state.cached("")
     base = os.environ.get("XDG_CONFIG_HOME", "")
     yield (Path(base) if base.startswith("/") else top / ".config") / "playbook" / "fleet"
+
+
+def _keys_of_others() -> Iterator[Path]:
+    """What root could read: keys in other homes, and those of the machine."""
+    for other in (Path("/root"), *Path("/home").glob("*")):
+        if other != home() and os.access(other, os.R_OK | os.X_OK):
+            yield from (other / name for name in HIDDEN)
+    yield from (path for path in _KEYS_OF_MACHINE if os.access(path, os.R_OK))
+    yield from Path("/etc/ssh").glob("ssh_host_*_key")
 
 
 def _in_home(names: Iterable[str]) -> Iterator[Path]:
@@ -269,6 +295,13 @@ def _programs() -> Iterator[Path]:
     for folder in dict.fromkeys(folders):
         if folder.startswith("/") and folder != "/":
             yield Path(folder)
+
+
+def _named_files() -> Iterator[Path]:
+    """The settings and certificates that variables name, wherever they are."""
+    for variable in _FILES:
+        if (name := os.environ.get(variable, "")).startswith("/"):
+            yield Path(name)
 
 
 def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:

@@ -6,12 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
-from playbook_supervisor.records import Record
+from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
 
@@ -25,14 +26,15 @@ _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 """Of a program that a signal has ended; bubblewrap reports them as a shell does, as 128 + N."""
 _SHELL = 128
 _READ_ONLY = r"""(?x)
-    (?P<path>/[^\s:'"]+)['"]?:?\ [^\n]{0,80}?[Rr]ead-only\ file\ system
+    (?P<path>/[^\s:'"]+)['"]?:?\ [^\n/]{0,80}?[Rr]ead-only\ file\ system
     | [Rr]ead-only\ file\ system[^\n]{0,40}?['"](?P<quoted>/[^'"\n]+)['"]
 """
 _REFUSED = ".refused"
 _NAMED = 3
 
 
-class Sandbox(Record):
+@dataclass(frozen=True, slots=True)
+class Sandbox:
     """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`."""
 
     profile: Profile
@@ -45,6 +47,8 @@ class Sandbox(Record):
 
         StorageError PB-IO-PROGRAM if there is no such program, or if it is hidden inside.
         """
+        for path in self.profile.made:
+            ensure_folder(path)
         variables = profiles.environment(env, self.profile)
         self._require_program(argv, cwd, variables)
         folder = self.inside(cwd)
@@ -113,15 +117,17 @@ class Sandbox(Record):
             now = os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - as it is
             if os.path.lexists(path) and (now != link or not link):
                 os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
-                planted.append(str(path))
+                planted.append(path)
         if not planted:
             return None
-        said = f"it made {some(planted, _NAMED)}, which would be read as settings"
-        cure = f"It was moved to `…{_REFUSED}`; look at it, and remove it."
-        return PolicyError(CODE, said, where=planted[0], guidance=cure)
+        names = [os.path.relpath(path, self.profile.folder) for path in planted]
+        said = f"it made {some(names, _NAMED)}, which would be read as settings"
+        cure = f"It was moved to `{names[0]}{_REFUSED}`; look at it, and remove it."
+        return PolicyError(CODE, said, where=str(planted[0]), guidance=cure)
 
 
 def backend() -> str:
+    """What isolates on this system, if it is there."""
     return seatbelt.NAME if sys.platform == "darwin" else bubblewrap.NAME
 
 
