@@ -31,7 +31,10 @@ _ALONE = (
 )
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-"""In /proc: root could write there even without capabilities, and some reach the whole machine."""
+"""In /proc: root could write there even without capabilities, and some reach the whole machine.
+Others cannot, and a sandbox inside mounts a /proc of its own only where nothing covers ours."""
+_OF_ROOT = Path("/etc/ssh/ssh_config.d")
+"""Inside, root's files belong to nobody but for root itself, and ssh refuses to read these then."""
 _DEVICES = Path("/dev")
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
@@ -68,7 +71,7 @@ def _problem(path: str) -> tuple[str, str]:
 def arguments(profile: Profile, argv: Iterable[str], folder: Path) -> list[str]:
     """The command that runs `argv` under the profile, in that folder inside."""
     words = [NAME, *_ALONE, *_SYSTEM]
-    for name in _OF_KERNEL:
+    for name in _OF_KERNEL if os.geteuid() == 0 else ():
         words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     if profile.network != "as_is":
         words.append("--unshare-net")
@@ -103,11 +106,16 @@ class _Mounts:
             if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
         for path in (*profile.shown, _real(_RESOLVER)):
-            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
+            if _below(path, (*self.hidden, *private)) and path.exists():
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():
                 self.all[path] = ("--bind", str(path))
+        for path in (*profile.shown, *profile.writable):
+            if _below(path, [_DEVICES]) and path.exists():
+                self.all[path] = ("--dev-bind", str(path))
+        if os.geteuid() and _OF_ROOT.is_dir():
+            self.all[_OF_ROOT] = ("--tmpfs", "")
         for place, folder in private.items():
             folder.mkdir(parents=True, exist_ok=True)
             self.all[place] = ("--bind", str(folder))
