@@ -63,6 +63,7 @@ FAMILY = re.compile(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|STEP|FLEET|POLICY|IO|GIT|
 STARTS = {"system", "popen", "fork", "forkpty", "startfile"}
 STARTS_LIKE = ("exec", "spawn", "posix_spawn")
 STARTERS = {
+    "system/process/broker.py",
     "system/process/processes.py",
     "system/process/child_process.py",
     "system/process/leash_process.py",

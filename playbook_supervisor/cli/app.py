@@ -30,6 +30,7 @@ EVERYDAY = {
     "pause": "Stop driving a session and leave it open.",
     "abort": "End an open or failed session for good.",
     "finish": "Remove a session's worktree and branch after the merge.",
+    "claude": "Start Claude Code in isolation.",
     "demo": "Watch a complete run in a scratch repository.",
 }
 INSPECTION = {

@@ -18,6 +18,7 @@ from playbook_supervisor.sessions.store.selection import OPEN, top_of
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def tree(store: DiskStore, session_id: str) -> SessionTree:
 
 def client_tree(store: DiskStore, session_id: str) -> SessionTree:
     """The supervisor for a client: checks are left to `next --wait`. StateError PB-STATE-DRIVEN."""
-    options = EngineOptions(exports=False, runs_checks=False, copies=True)
+    options = EngineOptions(
+        exports=False, runs_checks=False, copies=True, isolation=ancestry.isolation()
+    )
     found = SessionTree(store, session_id, options)
     driver_lock.require_no_runner(found.private)
     return found

@@ -181,6 +181,8 @@ def _take_environment(bound: binding.Binding | None) -> None:
 
     Otherwise a model could put a program of its own in front of the one that a check runs.
     """
+    if ancestry.isolation():  # our own is what the client was given
+        return
     if bound is not None and (environment := ancestry.first_environment(bound.pid)):
         os.environ.clear()
         os.environ.update(environment)

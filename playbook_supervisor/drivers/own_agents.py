@@ -66,7 +66,7 @@ def above_any(pid: int = 0) -> str:
 
 def _traces(pid: int) -> Iterator[tuple[list[str], str]]:
     """The open files and the `MARK`, empty if none, of that process and of each ancestor."""
-    for each in (pid or os.getpid(), *(process.pid for process in ancestry.ancestors(pid))):
+    for each in (pid or ancestry.caller(), *(process.pid for process in ancestry.ancestors(pid))):
         files = list(ancestry.open_files(each))
         environment: Mapping[str, str] = os.environ
         if each == os.getpid():

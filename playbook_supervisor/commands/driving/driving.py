@@ -190,6 +190,7 @@ def begin(
     request.require_commands(root, inside=True)
     require_executable(request, root, start=start, machine=root)
     if inside:
+        authorization.require_isolation(request.config)
         permissions.require_allowed(request.all_playbooks, root, conversation=True)
     session_id = creation.begin(store, request, start=start, exports=False)
     tree = locate.admitted_tree(store, session_id)

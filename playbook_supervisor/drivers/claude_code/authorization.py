@@ -8,7 +8,6 @@ and its command line cannot be told from the client.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from playbook_supervisor.drivers.claude_code import binding, hook_script
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
-from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
 from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.system.disk.files import (
     ensure_folder,
@@ -27,6 +26,10 @@ from playbook_supervisor.system.disk.files import (
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.ancestry import Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.settings.config import Config
 
 _PROC: Path = Path("/proc")
 _IN_CLIENT = "CLAUDECODE"
@@ -59,10 +62,13 @@ def _not_the_client(environment: Mapping[str, str], client: int) -> str:
     """The client calls hooks through the installed script, an agent's commands otherwise."""
     if environment.get("AI_AGENT", "").endswith(_AGENT_SUFFIX):
         return "an agent's shell runs this"
-    below = os.getpid()
+    if ancestry.isolation() and not ancestry.is_first_inside(client):
+        return f"not the person, but something in isolation has started its process {client}"
+    below = ancestry.caller()
     for above in ancestry.ancestors():
         if above.pid == client:
-            installed = below == os.getpid() or _runs_hook(below)
+            vouched = below == ancestry.caller() or ancestry.isolation()
+            installed = vouched or _runs_hook(below)
             return "" if installed else "a different shell runs this"
         below = above.pid
     return f"its process {client} has not started this"
@@ -75,6 +81,14 @@ def _runs_hook(shell: int) -> bool:
     except OSError:
         return True
     return any(word.startswith(MARK.encode()) for word in argv)
+
+
+def require_isolation(config: Config) -> None:
+    """PolicyError PB-POLICY-ISOLATION if the settings require it, and this client runs without."""
+    if config.isolation.mode == "required" and not ancestry.isolation():
+        said = "isolation is required, and this Claude Code runs without it"
+        cure = "Leave it, start it with `playbook claude`, and type the command again there."
+        raise PolicyError("PB-POLICY-ISOLATION", said, guidance=cure)
 
 
 # ── a human's commands ──────────────────────────────────────────────────────────────────────

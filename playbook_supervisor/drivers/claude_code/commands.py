@@ -151,6 +151,7 @@ def _run(typed: TypedCommand) -> HookReply:
         )
     request = creation.prepare(typed.store, words[0], words[1:], start=start)
     request.require_commands(typed.store.checkout.root, inside=True)
+    authorization.require_isolation(request.config)
     root = typed.store.checkout.root
     require_executable(request, root, start=start, machine=root)
     permissions.require_allowed(request.all_playbooks, root, conversation=True)
@@ -184,6 +185,7 @@ def _resume(typed: TypedCommand) -> HookReply:
         if moves and typed.interactive:
             tree.move_here(principal.local(tree.root))
         tree.require_branch()
+        authorization.require_isolation(tree.config)
         if not (failed or snapshot.pending):
             _recover(tree, snapshot, former, typed)
         settings = _settings(typed, tree, accepts=accepts)

@@ -121,7 +121,13 @@ class HookContext(Record, frozen=False):
 
 def client_tree(store: DiskStore, session_id: str) -> SessionTree:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
-    options = EngineOptions(exports=False, runs_programs=False, runs_checks=False, copies=True)
+    options = EngineOptions(
+        exports=False,
+        runs_programs=False,
+        runs_checks=False,
+        copies=True,
+        isolation=ancestry.isolation(),
+    )
     return SessionTree(store, session_id, options)
 
 

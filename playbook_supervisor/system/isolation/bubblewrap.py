@@ -117,7 +117,8 @@ class _Mounts:
         if os.geteuid() and _OF_ROOT.is_dir():
             self.all[_OF_ROOT] = ("--tmpfs", "")
         for place, folder in private.items():
-            folder.mkdir(parents=True, exist_ok=True)
+            if not folder.exists():  # it may be a file
+                folder.mkdir(parents=True)
             self.all[place] = ("--bind", str(folder))
         for place, folder in profile.lent:
             self.all[place] = ("--ro-bind", str(folder))
@@ -177,9 +178,12 @@ def _sockets() -> Iterator[Path]:
         return
     for line in lines:
         fields = line.split(maxsplit=7)
-        if len(fields) == 8 and fields[7].startswith("/"):
-            if int(fields[3], 16) & _LISTENING or int(fields[4], 16) == socket.SOCK_DGRAM:
-                yield Path(fields[7])
+        if len(fields) == 8 and fields[7].startswith("/") and _takes_others(fields):
+            yield Path(fields[7])
+
+
+def _takes_others(fields: list[str]) -> bool:
+    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == socket.SOCK_DGRAM
 
 
 def _entries(folder: Path) -> list[Path]:

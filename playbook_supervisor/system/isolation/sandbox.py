@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
+
+if TYPE_CHECKING:
+    from playbook_supervisor.system.isolation.network_proxy import Proxy
 
 MODES = ("none", "auto", "required")
 VARIABLE = "PLAYBOOK_ISOLATION"
@@ -35,10 +40,28 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`."""
+    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`. Without the
+    `proxy` of `opened`, a profile with `network: proxy` has no network."""
 
     profile: Profile
     backend: str
+    proxy: Proxy | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Sandbox]:
+        """The same for one program, with what has to run outside while it does."""
+        if self.profile.network != "proxy":
+            yield self
+            return
+        from playbook_supervisor.system.isolation.network_proxy import Proxy
+
+        with closing(Proxy(self.profile.hosts)) as proxy:
+            lent = (*self.profile.lent, *proxy.lent())
+            yield replace(self, profile=replace(self.profile, lent=lent), proxy=proxy)
+
+    def reaching(self, hosts: Iterable[str]) -> Sandbox:
+        """The same, whose `network: proxy` lets these hosts through, too."""
+        return replace(self, profile=replace(self.profile, hosts=(*self.profile.hosts, *hosts)))
 
     def command(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
@@ -53,8 +76,11 @@ class Sandbox:
         self._require_program(argv, cwd, variables)
         folder = self.inside(cwd)
         variables["PWD"] = str(folder)
+        if self.proxy is not None:
+            argv, variables = self.proxy.command(argv), variables | self.proxy.environment()
         if self.backend == seatbelt.NAME:
-            return seatbelt.arguments(self.profile, argv), variables
+            port = self.proxy.port if self.proxy is not None else None
+            return seatbelt.arguments(self.profile, argv, port), variables
         return bubblewrap.arguments(self.profile, argv, folder), variables
 
     def inside(self, path: Path) -> Path:
@@ -97,7 +123,7 @@ class Sandbox:
             if any(each == path or each in path.parents for each in self.profile.protected):
                 return f"Isolation protects {path}: a person can change it outside."
             return _line("write", path)
-        return ""
+        return self.proxy.hint() if self.proxy is not None else ""
 
     # ── what no mount can protect ───────────────────────────────────────────────────────────
 

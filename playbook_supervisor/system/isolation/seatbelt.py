@@ -17,6 +17,6 @@ def problem() -> tuple[str, str]:
     return ("", "") if which(NAME) else (f"{NAME} is not on PATH", "")
 
 
-def arguments(profile: Profile, argv: Iterable[str]) -> list[str]:
+def arguments(profile: Profile, argv: Iterable[str], port: int | None = None) -> list[str]:
     """The command that runs `argv` under the profile."""
     raise NotImplementedError

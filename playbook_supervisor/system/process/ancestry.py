@@ -17,6 +17,7 @@ from playbook_supervisor.records import Record
 _PROC: Path = Path("/proc")
 _ENDED = frozenset({"Z", "X"})  # zombie, dead
 _MAX_DEPTH = 1_000  # ancestors; more than there ever are
+_FIRST = 2  # the number in a namespace of the program that bubblewrap starts there; 1 reaps
 
 
 class Process(Record):
@@ -28,20 +29,38 @@ class Process(Record):
     born: str
 
 
+_acts_for: list[tuple[int, str]] = []
+
+
+def act_for(pid: int, isolation: str) -> None:
+    """From now on, decide as if this was that process, which is isolated by that and has asked."""
+    _acts_for[:] = [(pid, isolation)]
+
+
+def caller() -> int:
+    """The process that asks: this one, or the one that it acts for."""
+    return _acts_for[0][0] if _acts_for else os.getpid()
+
+
+def isolation() -> str:
+    """What isolates the process that this one acts for; empty if it acts for itself."""
+    return _acts_for[0][1] if _acts_for else ""
+
+
 def process(pid: int) -> Process | None:
     """The running process of that number; None if there is none or it cannot be determined."""
     return _from_proc(pid) if _has_proc() else _from_ps("-p", str(pid)).get(pid)
 
 
 def ancestors(pid: int = 0) -> list[Process]:
-    """The parent of that process (this one by default), its parent, and so on.
+    """The parent of that process (`caller` by default), its parent, and so on.
 
     A parent may end meanwhile, and another adopts its children. So the walk is repeated until it
     leads to the top, or twice to the same process, whose parent is hidden from us.
     """
     former: list[Process] | None = None
     while True:
-        found, complete = _walk(pid or os.getpid())
+        found, complete = _walk(pid or caller())
         if complete or found == former:
             return found
         former = found
@@ -66,6 +85,8 @@ def lives(pid: int, born: str) -> bool:
 
 def has_terminal() -> bool:
     """True if this process has a controlling terminal, where a person may sit."""
+    if _acts_for:
+        return False
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -94,6 +115,27 @@ def first_environment(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     return dict(pair.partition("=")[::2] for pair in text.split("\0") if "=" in pair)
+
+
+def numbered_inside(number: int) -> int:
+    """Our number of the process that `caller` knows by that one; 0 unless it is above `caller`."""
+    line = (caller(), *(each.pid for each in ancestors()))
+    return next((pid for pid in line if number in _numbers(pid)[:2][-1:]), 0)
+
+
+def is_first_inside(pid: int) -> bool:
+    """True if it is the program for which a namespace was made, and nothing that it started."""
+    return _numbers(pid)[1:] == [_FIRST]
+
+
+def _numbers(pid: int) -> list[int]:
+    """The process's number in our namespace, then in each one within."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return [pid]
+    found = (line.split()[1:] for line in lines if line.startswith("NSpid:"))
+    return [int(word) for word in next(found, [str(pid)])]
 
 
 def _has_proc() -> bool:

@@ -76,7 +76,7 @@ class Listener:
             except OSError:  # closed
                 return
             connection.settimeout(_PROMPT)
-            refusal = self._refuses(_peer(connection))
+            refusal = self._refuses(peer(connection))
             self._drop_closed()
             self._connections.append(connection)
             with suppress(OSError):  # the other end has gone
@@ -109,7 +109,7 @@ class Connection:
             self._socket.settimeout(_PROMPT)
             with _short(folder) as short:
                 self._socket.connect(f"{short}/{NAME}")
-            self.peer = _peer(self._socket)
+            self.peer = peer(self._socket)
         except OSError:
             self._socket.close()
             raise
@@ -164,7 +164,7 @@ def _line(connection: socket.socket) -> bytes:
     return data.rstrip(b"\n")
 
 
-def _peer(connection: socket.socket) -> int:
+def peer(connection: socket.socket) -> int:
     """The process at the other end; 0 if the system does not tell."""
     with suppress(OSError, AttributeError):
         if sys.platform == "darwin":
