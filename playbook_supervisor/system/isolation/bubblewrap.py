@@ -105,7 +105,7 @@ class _Mounts:
         for path in _sockets():
             if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
-        for path in (*profile.shown, _real(_RESOLVER)):
+        for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
             if _below(path, (*self.hidden, *private)) and path.exists():
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
@@ -199,6 +199,11 @@ def _is_folder(path: Path) -> bool:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+def _plain(path: Path) -> Path:
+    """The path whose folders are no links: `/run/docker.sock` for `/var/run/docker.sock`."""
+    return _real(path.parent) / path.name
 
 
 def _below(path: Path, folders: Iterable[Path]) -> bool:

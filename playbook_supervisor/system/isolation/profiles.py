@@ -36,6 +36,9 @@ CACHES = (
 """In the home: caches of package managers. What an agent puts there must not reach a check, nor
 the person, so isolated programs have their own."""
 
+BROWSERS = (".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/selenium")
+"""In the home: what tests start. They lie among the caches, and are shown."""
+
 CLIENT_STATE = (
     *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots"),
     *("file-history", "paste-cache", "debug", "statsig", "telemetry", "history.jsonl"),
@@ -136,7 +139,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             protected=(*protected, here.root / _PLAYBOOKS),
             made=tuple(here.common_dir / name for name in _MADE),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
-            shown=(*_programs(), *_named_files()),
+            shown=(*_programs(), *_named_files(), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
