@@ -35,7 +35,7 @@ _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 Others cannot, and a sandbox inside mounts a /proc of its own only where nothing covers ours."""
 _OF_ROOT = Path("/etc/ssh/ssh_config.d")
 """Inside, root's files belong to nobody but for root itself, and ssh refuses to read these then."""
-_DEVICES = Path("/dev")
+_DEVICES, _MEMORY = Path("/dev"), Path("/dev/shm")  # noqa: S108 - a file system, no device
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
@@ -106,13 +106,13 @@ class _Mounts:
             if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
         for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
-            if _below(path, (*self.hidden, *private)) and path.exists():
+            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():
                 self.all[path] = ("--bind", str(path))
         for path in (*profile.shown, *profile.writable):
-            if _below(path, [_DEVICES]) and path.exists():
+            if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and path.exists():
                 self.all[path] = ("--dev-bind", str(path))
         if os.geteuid() and _OF_ROOT.is_dir():
             self.all[_OF_ROOT] = ("--tmpfs", "")
