@@ -18,7 +18,9 @@ _SETTINGS = ".playbooks/config.yaml"
 _READ_ONLY = r"""(?xi)
     (?P<path>/[^\s:'"`]+)['"`]?:?\ [^\n/]{0,80}?read-only\ file\ system
     | read-only\ file\ system[^\n]{0,200}?['"`](?P<quoted>/[^'"`\n]+)['"`]
+    | ENOENT:[^\n]{0,60}\ mkdir\ '(?P<made>/[^'\n]+)'
 """
+"""Node says ENOENT where a folder and those above it cannot be made."""
 _DOCKER = r"(?i)connect to the docker (?:daemon|API) at unix://(/\S+?)[.;,]?(?:\s|$)"
 _SSH = (
     r"Permission denied \(publickey|Host key verification failed|"
@@ -70,7 +72,7 @@ def _hints(profile: Profile, output: str) -> Iterator[str]:
         yield line("write", keys)
     yield from _of_places(profile, output)
     if found := re.search(_READ_ONLY, output):
-        path = Path(found["path"] or found["quoted"])
+        path = Path(found["path"] or found["quoted"] or found["made"])
         if _inside(path, profile.protected):
             yield f"Isolation protects {path}: a person can change it outside."
         elif there := next((each for each in (path, *path.parents[:-1]) if each.exists()), None):
