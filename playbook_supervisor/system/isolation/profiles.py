@@ -36,6 +36,9 @@ CACHES = (
 """In the home: caches of package managers. What an agent puts there must not reach a check, nor
 the person, so isolated programs have their own."""
 
+BROWSERS = (".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/selenium")
+"""In the home: what tests start. They lie among the caches, and are shown."""
+
 CLIENT_STATE = (
     *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots"),
     *("file-history", "paste-cache", "debug", "statsig", "telemetry", "history.jsonl"),
@@ -136,7 +139,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             protected=(*protected, here.root / _PLAYBOOKS),
             made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
-            shown=(*_programs(), *_named_files()),
+            shown=(*_programs(), *_named_files(), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
@@ -306,16 +309,18 @@ def _named_files() -> Iterator[Path]:
             yield Path(name)
 
 
-def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
-    def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
-        known = (os.path.expandvars(word) for word in words)
-        return tuple(here.root / os.path.expanduser(word) for word in known)  # noqa: PTH111
+def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
+    """The paths that the settings of that checkout mean."""
+    known = (os.path.expandvars(word) for word in words)
+    return tuple(root / os.path.expanduser(word) for word in known)  # noqa: PTH111
 
+
+def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     return replace(
         profile,
-        writable=(*profile.writable, *paths(wishes.write)),
-        shown=(*profile.shown, *paths(wishes.show)),
-        hidden=(*profile.hidden, *paths(wishes.hide)),
+        writable=(*profile.writable, *wished(here.root, wishes.write)),
+        shown=(*profile.shown, *wished(here.root, wishes.show)),
+        hidden=(*profile.hidden, *wished(here.root, wishes.hide)),
         network=wishes.network,
         hosts=wishes.hosts,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -16,7 +15,7 @@ from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
-from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
+from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
 
 if TYPE_CHECKING:
@@ -27,14 +26,9 @@ VARIABLE = "PLAYBOOK_ISOLATION"
 """In the environment inside: what isolates."""
 
 CODE = "PB-POLICY-ISOLATION"
-_SETTINGS = ".playbooks/config.yaml"
 _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 """Of a program that a signal has ended; bubblewrap reports them as a shell does, as 128 + N."""
 _SHELL = 128
-_READ_ONLY = r"""(?x)
-    (?P<path>/[^\s:'"]+)['"]?:?\ [^\n/]{0,80}?[Rr]ead-only\ file\ system
-    | [Rr]ead-only\ file\ system[^\n]{0,40}?['"](?P<quoted>/[^'"\n]+)['"]
-"""
 _REFUSED = ".refused"
 _NAMED = 3
 
@@ -104,16 +98,9 @@ class Sandbox:
         if found is None:
             said = f"cannot start {program!r}: No such file or directory"
             raise StorageError("PB-IO-PROGRAM", said, cause="No such file or directory")
-        if hidden := self._hidden(Path(os.path.realpath(found))):
+        if hidden := hints.hidden(self.profile, Path(os.path.realpath(found))):
             said = f"cannot start {program!r}: isolation hides {hidden}"
-            raise StorageError("PB-IO-PROGRAM", said, guidance=_line("show", hidden))
-
-    def _hidden(self, path: Path) -> Path | None:
-        seen = (*self.profile.shown, *self.profile.writable, *dict(self.profile.private))
-        if any(each == path or each in path.parents for each in seen):
-            return None
-        found = (each for each in self.profile.hidden if each == path or each in path.parents)
-        return next(found, None)
+            raise StorageError("PB-IO-PROGRAM", said, guidance=hints.line("show", hidden))
 
     def status(self, returned: int) -> int:
         """The exit status of the program; negative if a signal has ended it."""
@@ -122,15 +109,8 @@ class Sandbox:
 
     def hint(self, output: str) -> str:
         """The line of the settings that lets a program do what it complains about; or empty."""
-        for path in self.profile.hidden:
-            if str(path) not in output or path in profiles.TEMPORARY:
-                continue
-            return _line("show", path)
-        if found := re.search(_READ_ONLY, output):
-            path = Path(found["path"] or found["quoted"])
-            if any(each == path or each in path.parents for each in self.profile.protected):
-                return f"Isolation protects {path}: a person can change it outside."
-            return _line("write", path)
+        if known := hints.hint(self.profile, output):
+            return known
         return self.proxy.hint() if self.proxy is not None else ""
 
     # ── what no mount can protect ───────────────────────────────────────────────────────────
@@ -186,9 +166,3 @@ def in_force(mode: str) -> tuple[str, str]:
     if mode == "required":
         raise PolicyError(CODE, f"isolation is required, but {why}", guidance=cure)
     return "", f"agents run without isolation: {why}"
-
-
-def _line(key: str, path: Path) -> str:
-    home = profiles.home()
-    shown = f"~/{path.relative_to(home)}" if home in path.parents else str(path)
-    return f"To allow it, add `isolation: {{{key}: [{shown}]}}` to {_SETTINGS}."
