@@ -58,6 +58,7 @@ _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
 _MADE = ("hooks", "info")
+_SNAPSHOTS = "playbook-snapshots"  # of a session of the fleet
 _GIT_OBJECTS = ("objects/info/alternates",)
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
@@ -216,6 +217,8 @@ def git_protected(here: Checkout) -> Iterator[Path]:
     """What git reads as its configuration, and our own local state; some may not exist."""
     for folder in dict.fromkeys((here.common_dir, here.git_dir)):
         yield from (folder / name for name in (*_GIT, *_GIT_OBJECTS))
+        if (snapshots := folder / _SNAPSHOTS).is_dir():
+            yield snapshots
     if here.git_dir != here.common_dir:
         yield here.root / ".git"
     worktrees = here.common_dir / "worktrees"
