@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import gitlinks
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -225,6 +226,9 @@ def git_protected(here: Checkout) -> Iterator[Path]:
             yield other
     for module in _modules(here.common_dir / "modules"):
         yield from (module / name for name in _MODULE)
+    for folder in gitlinks.entered(here):
+        own = folder / ".git"
+        yield from (own / name for name in _MODULE) if own.is_dir() else (own,)
 
 
 def _local_remotes(here: Checkout) -> Iterator[Path]:
