@@ -9,7 +9,6 @@ afterwards.
 from __future__ import annotations
 
 import os
-import socket
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -37,6 +36,7 @@ _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
 _LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
+_DATAGRAMS = 2  # SOCK_DGRAM, among the types there
 _SECONDS, _MOST = 10.0, 1 << 16  # of a trial
 _CURE = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
 _FORBIDDEN = (
@@ -175,7 +175,7 @@ def _sockets() -> Iterator[Path]:
 
 
 def _takes_others(fields: list[str]) -> bool:
-    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == socket.SOCK_DGRAM
+    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == _DATAGRAMS
 
 
 def _entries(folder: Path) -> list[Path]:

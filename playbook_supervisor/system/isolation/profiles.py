@@ -56,7 +56,8 @@ _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
 _MADE = ("hooks", "info")
-_GIT_OBJECTS = ("objects/info/alternates",)
+_GIT_OBJECTS = ("objects/info/alternates", "rebase-merge/git-rebase-todo")
+"""Also what an unfinished rebase is yet to do, which may be to run programs."""
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
 _PLAYBOOKS, _NEVER_WRITTEN = ".playbooks", ("sessions", "policies")
