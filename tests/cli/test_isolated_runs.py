@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.scratch_project import Project, remote
+from support.scratch_project import Project, remote, without_bubblewrap
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -136,16 +136,6 @@ def test_auto_says_that_nothing_isolates_and_goes_on(kept: Project, tmp_path: Pa
     assert "note: agents run without isolation: bubblewrap (bwrap) is not installed" in said
     assert {entry["isolation"] for entry in kept.journal()} == {"none"}
     assert "not isolated" in kept.playbook("show").out
-
-
-def without_bubblewrap(project: Project, folder: Path) -> None:
-    """A PATH with links to the system's programs but that one."""
-    programs = folder / "programs"
-    programs.mkdir()
-    for program in Path("/usr/bin").iterdir():
-        if program.name != "bwrap":
-            (programs / program.name).symlink_to(program)
-    project.env["PATH"] = str(programs)
 
 
 def test_an_option_cannot_ask_for_less_than_the_settings_require(kept: Project) -> None:

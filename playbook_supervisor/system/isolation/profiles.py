@@ -37,6 +37,9 @@ CACHES = (
 """In the home: caches of package managers. What an agent puts there must not reach a check, nor
 the person, so isolated programs have their own."""
 
+BROWSERS = (".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/selenium")
+"""In the home: what tests start. They lie among the caches, and are shown."""
+
 CLIENT_STATE = (
     *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots"),
     *("file-history", "paste-cache", "debug", "statsig", "telemetry", "history.jsonl"),
@@ -136,9 +139,9 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
-            made=(*(here.common_dir / name for name in _MADE), *filter(_is_no_file, written)),
+            made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
-            shown=(*_programs(), *_named_files()),
+            shown=(*_programs(), *_named_files(), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
@@ -173,17 +176,13 @@ def of_check(
 
 
 def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
-    """What a step may write below `.playbooks/`: a file that is there, or the folder of one."""
+    """The folders below `.playbooks/` of what a step is to write: programs write a file by renaming
+    another one, which its folder must allow."""
     for output in outputs:
         below = Path(output).parts
         inside = len(below) > 2 and below[0] == _PLAYBOOKS and ".." not in below
         if inside and below[1] not in _NEVER_WRITTEN:
-            path = root / output
-            yield path if path.is_file() else path.parent
-
-
-def _is_no_file(path: Path) -> bool:
-    return not path.is_file()
+            yield (root / output).parent
 
 
 def with_keys(profile: Profile) -> Profile:
@@ -315,16 +314,18 @@ def _named_files() -> Iterator[Path]:
             yield Path(name)
 
 
-def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
-    def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
-        known = (os.path.expandvars(word) for word in words)
-        return tuple(here.root / os.path.expanduser(word) for word in known)  # noqa: PTH111
+def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
+    """The paths that the settings of that checkout mean."""
+    known = (os.path.expandvars(word) for word in words)
+    return tuple(root / os.path.expanduser(word) for word in known)  # noqa: PTH111
 
+
+def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     return replace(
         profile,
-        writable=(*profile.writable, *paths(wishes.write)),
-        shown=(*profile.shown, *paths(wishes.show)),
-        hidden=(*profile.hidden, *paths(wishes.hide)),
+        writable=(*profile.writable, *wished(here.root, wishes.write)),
+        shown=(*profile.shown, *wished(here.root, wishes.show)),
+        hidden=(*profile.hidden, *wished(here.root, wishes.hide)),
         network=wishes.network,
         hosts=wishes.hosts,
     )
