@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import gitlinks
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -59,7 +60,8 @@ TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also 
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
 _MADE = ("hooks", "info")
 _SNAPSHOTS = "playbook-snapshots"  # of a session of the fleet
-_GIT_OBJECTS = ("objects/info/alternates",)
+_GIT_OBJECTS = ("objects/info/alternates", "rebase-merge/git-rebase-todo")
+"""Also what an unfinished rebase is yet to do, which may be to run programs."""
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
 _PLAYBOOKS, _NEVER_WRITTEN = ".playbooks", ("sessions", "policies")
@@ -227,6 +229,9 @@ def git_protected(here: Checkout) -> Iterator[Path]:
             yield other
     for module in _modules(here.common_dir / "modules"):
         yield from (module / name for name in _MODULE)
+    for folder in gitlinks.entered(here):
+        own = folder / ".git"
+        yield from (own / name for name in _MODULE) if own.is_dir() else (own,)
 
 
 def _local_remotes(here: Checkout) -> Iterator[Path]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import PolicyError, StorageError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
+from playbook_supervisor.system.git import checkout, gitlinks
 from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
 
@@ -132,12 +133,26 @@ class Sandbox:
             if os.path.lexists(path) and (now != link or not link):
                 os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
                 planted.append(path)
+        for path in self._entered():
+            if path not in before and os.path.lexists(path):
+                os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
+                planted.append(path)
         if not planted:
             return None
         names = [os.path.relpath(path, self.profile.folder) for path in planted]
         said = f"it made {some(names, _NAMED)}, which would be read as settings"
         cure = f"It was moved to `{names[0]}{_REFUSED}`; look at it, and remove it."
         return PolicyError(CODE, said, where=str(planted[0]), guidance=cure)
+
+    def _entered(self) -> list[Path]:
+        """The git directories of what a git in the checkout newly takes for submodules."""
+        if self.profile.folder not in self.profile.writable:
+            return []
+        with suppress(PlaybookError):
+            found = gitlinks.entered(checkout.find(self.profile.folder))
+            ours = {each for path in self.profile.protected for each in (path, path.parent)}
+            return [folder / ".git" for folder in found if folder / ".git" not in ours]
+        return []
 
 
 def backend() -> str:
