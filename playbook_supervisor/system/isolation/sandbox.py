@@ -84,7 +84,9 @@ class Sandbox:
             variables |= seatbelt.variables(self.profile, self.temporary)
             return seatbelt.arguments(self.profile, argv, port, self.temporary), variables
         folder = self.inside(cwd)
-        return bubblewrap.arguments(self.profile, argv, folder), {**variables, "PWD": str(folder)}
+        shown = (*self.profile.shown, *profiles.on_path(variables.get("PATH", "")))
+        profile = replace(self.profile, shown=shown)
+        return bubblewrap.arguments(profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
         """Where that path of ours is inside."""
