@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -92,7 +93,7 @@ def port_of(site: Site) -> str:
 
 
 def left_in_tmp() -> set[str]:
-    return {each.name for each in Path("/tmp").glob("playbook-proxy-*")}
+    return {each.name for each in Path("/tmp").glob(f"playbook-proxy-{os.getpid()}-*")}
 
 
 class TestAHostThatIsListed:
@@ -318,6 +319,34 @@ print(len(served))
 """
         done = inside.python(code, hosts=(port_of(site),))
         assert done.stdout == "{b'HTTP/1.1 503'}\n128\n"
+
+    def test_uses_up_neither_our_descriptors_nor_our_threads(self, inside: Inside) -> None:
+        code = """
+import socket
+many = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(500)]
+print(len(many))
+"""
+        worker = Worker(
+            [sys.executable, "-c", code], cwd=inside.folder, isolation=inside.sandbox("a.example")
+        )
+        (used,) = [
+            (len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
+            for _ in worker.lines()
+        ]
+        assert worker.returncode == 0, worker.stderr
+        descriptors, threads = used
+        assert descriptors < 300
+        assert threads < 200
+
+    def test_that_asks_for_many_hosts_is_told_of_few(self, inside: Inside) -> None:
+        worker = Worker(
+            [*CURL, "--fail", *(f"http://{number}.example" for number in range(50))],
+            cwd=inside.folder,
+            isolation=inside.sandbox("a.example"),
+        )
+        list(worker.lines())
+        assert "9.example" in worker.hint
+        assert "10.example" not in worker.hint
 
     def test_that_reads_nothing_does_not_keep_the_proxy_open(
         self, inside: Inside, site: Site
