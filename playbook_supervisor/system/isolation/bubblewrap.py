@@ -29,7 +29,10 @@ _ALONE = (
     *("--die-with-parent", "--unshare-user-try", "--unshare-pid", "--unshare-ipc"),
     *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
 )
-_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+_SYSTEM = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+    *("--ro-bind", os.devnull, "/dev/console"),  # else it is our terminal
+)
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """In /proc: root could write there even without capabilities, and some reach the whole machine."""
 _DEVICES = Path("/dev")

@@ -134,7 +134,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
-            made=(*(here.common_dir / name for name in _MADE), *filter(_is_no_file, written)),
+            made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
             shown=(*_programs(), *_named_files()),
             private=tuple(_caches("agents", here)),
@@ -171,17 +171,13 @@ def of_check(
 
 
 def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
-    """What a step may write below `.playbooks/`: a file that is there, or the folder of one."""
+    """The folders below `.playbooks/` of what a step is to write: programs write a file by renaming
+    another one, which its folder must allow."""
     for output in outputs:
         below = Path(output).parts
         inside = len(below) > 2 and below[0] == _PLAYBOOKS and ".." not in below
         if inside and below[1] not in _NEVER_WRITTEN:
-            path = root / output
-            yield path if path.is_file() else path.parent
-
-
-def _is_no_file(path: Path) -> bool:
-    return not path.is_file()
+            yield (root / output).parent
 
 
 def with_keys(profile: Profile) -> Profile:
