@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
@@ -381,8 +382,7 @@ class TestAProgramInside:
         assert not site.requests
 
     def test_reaches_no_socket_of_a_proxy(self, inside: Inside, tmp_path: Path) -> None:
-        other = Proxy(["example.com"])
-        try:
+        with closing(Proxy(["example.com"])):
             code = """
 import glob, socket
 for path in ("/run/playbook/proxy", *glob.glob("/tmp/**/proxy", recursive=True)):
@@ -393,8 +393,6 @@ for path in ("/run/playbook/proxy", *glob.glob("/tmp/**/proxy", recursive=True))
 """
             done = inside.python(code, hosts=("localhost",))
             assert done.stdout == "/run/playbook/proxy ConnectionRefusedError\n"
-        finally:
-            other.close()
 
     def test_reaches_its_own_servers(self, inside: Inside) -> None:
         code = """
@@ -460,7 +458,9 @@ print(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}").status)
 
 
 def test_an_entry_is_a_host_a_port_or_all_below_a_host() -> None:
-    hosts = Hosts(["a.example", "B.example:8443", "*.c.example", "[::1]:80", "10.0.0.1", "no/host"])
+    hosts = Hosts(
+        ["a.example", "B.example:8443", "*.c.example", "[::1]:80", "10.0.0.1", "no/host", "d:99999"]
+    )
     assert hosts.listed("a.example", 443)
     assert hosts.listed("a.example", 80)
     assert not hosts.listed("a.example", 22)
@@ -470,3 +470,19 @@ def test_an_entry_is_a_host_a_port_or_all_below_a_host() -> None:
     assert not hosts.below("c.example", 443)
     assert hosts.listed("::1", 80)
     assert hosts.listed("10.0.0.1", 80)
+    assert not hosts.listed("d", 99999)
+
+
+def test_where_nothing_has_a_network_of_its_own_the_proxy_listens_on_loopback(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with closing(Proxy([port_of(site)])) as proxy:
+        assert proxy.command(["true"]) == ["true"]
+        assert not list(proxy.lent())
+        asked = f"GET {site.url}/ HTTP/1.1\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            client.sendall(asked.encode())
+            assert client.makefile("rb").read().endswith(b"hello\n")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxy.port))

@@ -28,7 +28,7 @@ SOCKET = Path("/run/playbook/proxy")
 PORT = 3128
 """Inside, on its loopback interface: where the proxy listens."""
 
-_WEB = (443, 80)
+_WEB, _PORTS = (443, 80), 1 << 16
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MOST = 128  # connections at once
 _FULL = f"There are {_MOST} connections already."
@@ -71,6 +71,7 @@ class Hosts:
             for each in found
             if each is not None
             for port in ((int(each["port"]),) if each["port"] else _WEB)
+            if port < _PORTS
         }
 
     def listed(self, host: str, port: int) -> bool:
@@ -212,20 +213,23 @@ class Proxy:
 
     def _answer(self, client: socket.socket) -> None:
         server = None
-        with suppress(OSError):  # one side is gone
-            try:
-                client.settimeout(_PATIENCE)
-                head, body = _head(client)
-                server, first = self._connected(head)
-                self._keep(client, server)
-                client.settimeout(None)
-                if not first:
-                    client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                server.sendall(first + body)
-                _relay(client, server)
-            except _Refused as refused:
+        try:
+            client.settimeout(_PATIENCE)
+            head, body = _head(client)
+            server, first = self._connected(head)
+            self._keep(client, server)
+            client.settimeout(None)
+            if not first:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            server.sendall(first + body)
+            _relay(client, server)
+        except _Refused as refused:
+            with suppress(OSError):
                 _refuse(client, refused)
-        self._drop(client, server)
+        except OSError:  # one side is gone
+            pass
+        finally:
+            self._drop(client, server)
 
     def _connected(self, head: bytes) -> tuple[socket.socket, bytes]:
         """The server that the request names, and what to send it first: nothing for CONNECT."""
