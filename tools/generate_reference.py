@@ -34,6 +34,7 @@ SHAPES = (
     "check",
     "probe",
     "prove",
+    "isolation",
     "audit",
     "metrics",
     "update",
@@ -94,11 +95,11 @@ def cli() -> str:
     parts = [CLI, "## playbook\n\n", block(printed("--help"), "text")]
     parts += ["\n`playbook help --all` lists all commands:\n\n", block(every, "text")]
     for name in re.findall(r"^  ([a-z]+)  ", every, re.MULTILINE):
-        parts += [f"\n## playbook {name}\n\n", block(printed(name, "--help"), "text")]
+        parts += [f"\n## playbook {name}\n\n", block(printed("help", name), "text")]
         for below in getattr(load(name), "commands", ()):
             parts += [
                 f"\n### playbook {name} {below}\n\n",
-                block(printed(name, below, "--help"), "text"),
+                block(printed("help", name, below), "text"),
             ]
     return "".join(parts)
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.scratch_project import Project, remote
+from support.scratch_project import Project, remote, without_bubblewrap
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -40,7 +40,7 @@ WORK = "mkdir -p src; echo new >src/a.txt"
 def kept(project: Project) -> Project:
     remote(project)
     project.write(".playbooks/playbooks/kept.yaml", BOOK)
-    project.write("test.sh", "pwd >&2; test -f src/a.txt\n")
+    project.write("test.sh", "pwd >&2; git cat-file -p HEAD^ >&2 && test -f src/a.txt\n")
     return project
 
 
@@ -84,9 +84,11 @@ def files_below(path: Path) -> dict[str, bytes]:
 
 
 def test_a_check_runs_isolated_at_the_place_of_the_checkout(kept: Project) -> None:
-    assert run(kept)[0] == 0
+    code, said = run(kept)
+    assert code == 0, kept.playbook("logs", "change#1").out
     log = kept.playbook("logs", "change#1").out
     assert str(kept.root) in log.splitlines()
+    assert f"tree {kept.git('rev-parse', 'HEAD~2^{tree}').strip()}" in log.splitlines()
 
 
 def test_what_cannot_be_protected_beforehand_is_moved_away_and_fails_the_step(
@@ -136,16 +138,6 @@ def test_auto_says_that_nothing_isolates_and_goes_on(kept: Project, tmp_path: Pa
     assert "note: agents run without isolation: bubblewrap (bwrap) is not installed" in said
     assert {entry["isolation"] for entry in kept.journal()} == {"none"}
     assert "not isolated" in kept.playbook("show").out
-
-
-def without_bubblewrap(project: Project, folder: Path) -> None:
-    """A PATH with links to the system's programs but that one."""
-    programs = folder / "programs"
-    programs.mkdir()
-    for program in Path("/usr/bin").iterdir():
-        if program.name != "bwrap":
-            (programs / program.name).symlink_to(program)
-    project.env["PATH"] = str(programs)
 
 
 def test_an_option_cannot_ask_for_less_than_the_settings_require(kept: Project) -> None:

@@ -9,7 +9,6 @@ afterwards.
 from __future__ import annotations
 
 import os
-import socket
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -34,12 +33,16 @@ _SYSTEM = (
     *("--ro-bind", os.devnull, "/dev/console"),  # else it is our terminal
 )
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-"""In /proc: root could write there even without capabilities, and some reach the whole machine."""
-_DEVICES = Path("/dev")
+"""In /proc: root could write there even without capabilities, and some reach the whole machine.
+Others cannot, and a sandbox inside mounts a /proc of its own only where nothing covers ours."""
+_OF_ROOT = Path("/etc/ssh/ssh_config.d")
+"""Inside, root's files belong to nobody but for root itself, and ssh refuses to read these then."""
+_DEVICES, _MEMORY = Path("/dev"), Path("/dev/shm")  # noqa: S108 - a file system, no device
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
 _LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
+_DATAGRAMS = 2  # SOCK_DGRAM, as the type there
 _SECONDS, _MOST = 10.0, 1 << 16  # of a trial
 _CURE = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
 _FORBIDDEN = (
@@ -71,7 +74,7 @@ def _problem(path: str) -> tuple[str, str]:
 def arguments(profile: Profile, argv: Iterable[str], folder: Path) -> list[str]:
     """The command that runs `argv` under the profile, in that folder inside."""
     words = [NAME, *_ALONE, *_SYSTEM]
-    for name in _OF_KERNEL:
+    for name in _OF_KERNEL if os.geteuid() == 0 else ():
         words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     if profile.network != "as_is":
         words.append("--unshare-net")
@@ -105,12 +108,18 @@ class _Mounts:
         for path in _sockets():
             if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
-        for path in (*profile.shown, _real(_RESOLVER)):
-            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
+        for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
+            covered = _below(path, (_DEVICES, *self.hidden, *private))
+            if covered and path.exists() and not _below(path, profile.writable):
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():
                 self.all[path] = ("--bind", str(path))
+        for path in (*profile.shown, *profile.writable):
+            if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and path.exists():
+                self.all[path] = ("--dev-bind", str(path))
+        if os.geteuid() and _OF_ROOT.is_dir():
+            self.all[_OF_ROOT] = ("--tmpfs", "")
         for place, folder in private.items():
             if not folder.exists():  # it may be a file
                 folder.mkdir(parents=True)
@@ -178,7 +187,7 @@ def _sockets() -> Iterator[Path]:
 
 
 def _takes_others(fields: list[str]) -> bool:
-    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == socket.SOCK_DGRAM
+    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == _DATAGRAMS
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -194,6 +203,11 @@ def _is_folder(path: Path) -> bool:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+def _plain(path: Path) -> Path:
+    """The path whose folders are no links: `/run/docker.sock` for `/var/run/docker.sock`."""
+    return _real(path.parent) / path.name
 
 
 def _below(path: Path, folders: Iterable[Path]) -> bool:

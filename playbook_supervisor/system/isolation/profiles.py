@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import clean_room, gitlinks
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -36,6 +37,9 @@ CACHES = (
 """In the home: caches of package managers. What an agent puts there must not reach a check, nor
 the person, so isolated programs have their own."""
 
+BROWSERS = (".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/selenium")
+"""In the home: what tests start. They lie among the caches, and are shown."""
+
 CLIENT_STATE = (
     *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots"),
     *("file-history", "paste-cache", "debug", "statsig", "telemetry", "history.jsonl"),
@@ -43,9 +47,6 @@ CLIENT_STATE = (
 )
 """In `~/.claude`: what the client writes itself. Its settings, hooks, commands and plug-ins, which
 a person's own conversations read, are not among it."""
-
-OBJECTS = ".git/objects/base"
-"""In a clean room: where the objects of the checkout's repository stand."""
 
 _KEYS_OF_MACHINE = (
     *(Path("/etc/shadow"), Path("/etc/gshadow"), Path("/etc/shadow-"), Path("/etc/gshadow-")),
@@ -55,7 +56,9 @@ _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
 _MADE = ("hooks", "info")
-_GIT_OBJECTS = ("objects/info/alternates",)
+_SNAPSHOTS = "playbook-snapshots"  # of a session of the fleet
+_GIT_OBJECTS = ("objects/info/alternates", "rebase-merge/git-rebase-todo")
+"""Also what an unfinished rebase is yet to do, which may be to run programs."""
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
 _PLAYBOOKS, _NEVER_WRITTEN = ".playbooks", ("sessions", "policies")
@@ -136,7 +139,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             protected=(*protected, here.root / _PLAYBOOKS),
             made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
-            shown=(*_programs(), *_named_files()),
+            shown=(*_programs(), *_named_files(), *_borrowed_objects(here), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
@@ -166,7 +169,10 @@ def of_check(
         protected=(),
         made=(),
         private=(*profile.private, (here.root, room)),
-        lent=((here.root / OBJECTS, here.common_dir / "objects"), *_environments(here.root, room)),
+        lent=(
+            *clean_room.lent_objects(here, room),
+            *_environments(here.root, room),
+        ),
     )
 
 
@@ -213,6 +219,8 @@ def git_protected(here: Checkout) -> Iterator[Path]:
     """What git reads as its configuration, and our own local state; some may not exist."""
     for folder in dict.fromkeys((here.common_dir, here.git_dir)):
         yield from (folder / name for name in (*_GIT, *_GIT_OBJECTS))
+        if (snapshots := folder / _SNAPSHOTS).is_dir():
+            yield snapshots
     if here.git_dir != here.common_dir:
         yield here.root / ".git"
     worktrees = here.common_dir / "worktrees"
@@ -221,6 +229,19 @@ def git_protected(here: Checkout) -> Iterator[Path]:
             yield other
     for module in _modules(here.common_dir / "modules"):
         yield from (module / name for name in _MODULE)
+    for folder in gitlinks.entered(here):
+        own = folder / ".git"
+        yield from (own / name for name in _MODULE) if own.is_dir() else (own,)
+
+
+def _borrowed_objects(here: Checkout) -> Iterator[Path]:
+    """Where the objects are that the repository shares with others."""
+    objects = here.common_dir / "objects"
+    try:
+        text = read_bytes(objects / "info/alternates", limit=_LARGEST).decode("utf-8", "replace")
+    except (OSError, PlaybookError):
+        return
+    yield from (objects / line for line in text.splitlines() if line and line[0] not in '#"')
 
 
 def _local_remotes(here: Checkout) -> Iterator[Path]:
@@ -292,9 +313,13 @@ def _caches(whose: str, here: Checkout) -> Iterator[tuple[Path, Path]]:
 
 def _programs() -> Iterator[Path]:
     """Where programs and this interpreter are: they may lie in what is hidden."""
-    folders = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])]
-    folders += os.environ.get("PATH", "").split(os.pathsep)
-    for folder in dict.fromkeys(folders):
+    yield from (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[3])
+    yield from on_path(os.environ.get("PATH", ""))
+
+
+def on_path(path: str) -> Iterator[Path]:
+    """The folders of a PATH."""
+    for folder in dict.fromkeys(path.split(os.pathsep)):
         if folder.startswith("/") and folder != "/":
             yield Path(folder)
 
@@ -306,16 +331,18 @@ def _named_files() -> Iterator[Path]:
             yield Path(name)
 
 
-def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
-    def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
-        known = (os.path.expandvars(word) for word in words)
-        return tuple(here.root / os.path.expanduser(word) for word in known)  # noqa: PTH111
+def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
+    """The paths that the settings of that checkout mean."""
+    known = (os.path.expandvars(word) for word in words)
+    return tuple(root / os.path.expanduser(word) for word in known)  # noqa: PTH111
 
+
+def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     return replace(
         profile,
-        writable=(*profile.writable, *paths(wishes.write)),
-        shown=(*profile.shown, *paths(wishes.show)),
-        hidden=(*profile.hidden, *paths(wishes.hide)),
+        writable=(*profile.writable, *wished(here.root, wishes.write)),
+        shown=(*profile.shown, *wished(here.root, wishes.show)),
+        hidden=(*profile.hidden, *wished(here.root, wishes.hide)),
         network=wishes.network,
         hosts=wishes.hosts,
     )

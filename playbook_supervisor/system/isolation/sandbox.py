@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import PolicyError, StorageError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
-from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
+from playbook_supervisor.system.git import checkout, gitlinks
+from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
 
 if TYPE_CHECKING:
@@ -27,14 +27,9 @@ VARIABLE = "PLAYBOOK_ISOLATION"
 """In the environment inside: what isolates."""
 
 CODE = "PB-POLICY-ISOLATION"
-_SETTINGS = ".playbooks/config.yaml"
 _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 """Of a program that a signal has ended; bubblewrap reports them as a shell does, as 128 + N."""
 _SHELL = 128
-_READ_ONLY = r"""(?x)
-    (?P<path>/[^\s:'"]+)['"]?:?\ [^\n/]{0,80}?[Rr]ead-only\ file\ system
-    | [Rr]ead-only\ file\ system[^\n]{0,40}?['"](?P<quoted>/[^'"\n]+)['"]
-"""
 _REFUSED = ".refused"
 _NAMED = 3
 
@@ -89,7 +84,9 @@ class Sandbox:
             variables |= seatbelt.variables(self.profile, self.temporary)
             return seatbelt.arguments(self.profile, argv, port, self.temporary), variables
         folder = self.inside(cwd)
-        return bubblewrap.arguments(self.profile, argv, folder), {**variables, "PWD": str(folder)}
+        shown = (*self.profile.shown, *profiles.on_path(variables.get("PATH", "")))
+        profile = replace(self.profile, shown=shown)
+        return bubblewrap.arguments(profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
         """Where that path of ours is inside."""
@@ -104,16 +101,9 @@ class Sandbox:
         if found is None:
             said = f"cannot start {program!r}: No such file or directory"
             raise StorageError("PB-IO-PROGRAM", said, cause="No such file or directory")
-        if hidden := self._hidden(Path(os.path.realpath(found))):
+        if hidden := hints.hidden(self.profile, Path(os.path.realpath(found))):
             said = f"cannot start {program!r}: isolation hides {hidden}"
-            raise StorageError("PB-IO-PROGRAM", said, guidance=_line("show", hidden))
-
-    def _hidden(self, path: Path) -> Path | None:
-        seen = (*self.profile.shown, *self.profile.writable, *dict(self.profile.private))
-        if any(each == path or each in path.parents for each in seen):
-            return None
-        found = (each for each in self.profile.hidden if each == path or each in path.parents)
-        return next(found, None)
+            raise StorageError("PB-IO-PROGRAM", said, guidance=hints.line("show", hidden))
 
     def status(self, returned: int) -> int:
         """The exit status of the program; negative if a signal has ended it."""
@@ -122,15 +112,8 @@ class Sandbox:
 
     def hint(self, output: str) -> str:
         """The line of the settings that lets a program do what it complains about; or empty."""
-        for path in self.profile.hidden:
-            if str(path) not in output or path in profiles.TEMPORARY:
-                continue
-            return _line("show", path)
-        if found := re.search(_READ_ONLY, output):
-            path = Path(found["path"] or found["quoted"])
-            if any(each == path or each in path.parents for each in self.profile.protected):
-                return f"Isolation protects {path}: a person can change it outside."
-            return _line("write", path)
+        if known := hints.hint(self.profile, output):
+            return known
         return self.proxy.hint() if self.proxy is not None else ""
 
     # ── what no mount can protect ───────────────────────────────────────────────────────────
@@ -152,12 +135,26 @@ class Sandbox:
             if os.path.lexists(path) and (now != link or not link):
                 os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
                 planted.append(path)
+        for path in self._entered():
+            if path not in before and os.path.lexists(path):
+                os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
+                planted.append(path)
         if not planted:
             return None
         names = [os.path.relpath(path, self.profile.folder) for path in planted]
         said = f"it made {some(names, _NAMED)}, which would be read as settings"
         cure = f"It was moved to `{names[0]}{_REFUSED}`; look at it, and remove it."
         return PolicyError(CODE, said, where=str(planted[0]), guidance=cure)
+
+    def _entered(self) -> list[Path]:
+        """The git directories of what a git in the checkout newly takes for submodules."""
+        if self.profile.folder not in self.profile.writable:
+            return []
+        with suppress(PlaybookError):
+            found = gitlinks.entered(checkout.find(self.profile.folder))
+            ours = {each for path in self.profile.protected for each in (path, path.parent)}
+            return [folder / ".git" for folder in found if folder / ".git" not in ours]
+        return []
 
 
 def backend() -> str:
@@ -186,9 +183,3 @@ def in_force(mode: str) -> tuple[str, str]:
     if mode == "required":
         raise PolicyError(CODE, f"isolation is required, but {why}", guidance=cure)
     return "", f"agents run without isolation: {why}"
-
-
-def _line(key: str, path: Path) -> str:
-    home = profiles.home()
-    shown = f"~/{path.relative_to(home)}" if home in path.parents else str(path)
-    return f"To allow it, add `isolation: {{{key}: [{shown}]}}` to {_SETTINGS}."
