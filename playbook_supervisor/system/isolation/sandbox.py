@@ -76,7 +76,7 @@ class Sandbox:
         for path in self.profile.made:
             ensure_folder(path)
         variables = profiles.environment(env, self.profile)
-        self._require_program(argv, cwd, variables)
+        program = self._program(argv, cwd, variables)
         if self.proxy is not None:
             argv, variables = self.proxy.command(argv), variables | self.proxy.environment()
         if self.backend == seatbelt.NAME:
@@ -84,7 +84,10 @@ class Sandbox:
             variables |= seatbelt.variables(self.profile, self.temporary)
             return seatbelt.arguments(self.profile, argv, port, self.temporary), variables
         folder = self.inside(cwd)
-        return bubblewrap.arguments(self.profile, argv, folder), {**variables, "PWD": str(folder)}
+        on_path = profiles.on_path(variables.get("PATH", ""))
+        shown = (*self.profile.shown, *on_path, program)
+        profile = replace(self.profile, shown=shown)
+        return bubblewrap.arguments(profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
         """Where that path of ours is inside."""
@@ -93,15 +96,18 @@ class Sandbox:
                 return place / path.relative_to(folder)
         return path
 
-    def _require_program(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+    def _program(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Path:
         program = (*argv, "")[0]
         found = which(program, path=env.get("PATH")) if "/" not in program else cwd / program
         if found is None:
             said = f"cannot start {program!r}: No such file or directory"
             raise StorageError("PB-IO-PROGRAM", said, cause="No such file or directory")
-        if hidden := hints.hidden(self.profile, Path(os.path.realpath(found))):
+        real = Path(os.path.realpath(found))
+        hidden = hints.hidden(self.profile, real)
+        if hidden and hidden not in profiles.TEMPORARY:
             said = f"cannot start {program!r}: isolation hides {hidden}"
             raise StorageError("PB-IO-PROGRAM", said, guidance=hints.line("show", hidden))
+        return real
 
     def status(self, returned: int) -> int:
         """The exit status of the program; negative if a signal has ended it."""
