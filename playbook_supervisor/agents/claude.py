@@ -51,8 +51,8 @@ TESTED = ("2.1.329", "2.1.332")
 """The versions of the client with which the tests run, the newest last."""
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds before each retry, where the model's server failed before the first tool call."""
-HOSTS = ("api.anthropic.com", "platform.claude.com")
-"""What the client has to reach: the model, and the login of a subscription."""
+_HOSTS = ("api.anthropic.com", "platform.claude.com")
+"""Of the model, and of the login of a subscription."""
 _ADDRESS = "ANTHROPIC_BASE_URL"
 _CAP = 16_000_000  # bytes of one line of the stream: a tool's result may hold pictures
 _FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
@@ -112,9 +112,10 @@ class ClaudeAgent:
         return Running(conversation.messages(), stop=conversation.stop)
 
 
-def _hosts(env: Mapping[str, str]) -> tuple[str, ...]:
+def hosts(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The hosts that the client has to reach in that environment."""
     address = env.get(_ADDRESS, "").partition("://")[2].partition("/")[0].rpartition("@")[2]
-    return (*HOSTS, address) if address else HOSTS
+    return (*_HOSTS, address) if address else _HOSTS
 
 
 def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]:
@@ -166,7 +167,7 @@ class _Conversation:
             name: value for name, value in environment(call).items() if name not in _OUTER_CLIENT
         }
         sandbox = call.isolation
-        self._isolation = sandbox.reaching(_hosts(self._env)) if sandbox is not None else None
+        self._isolation = sandbox.reaching(hosts(self._env)) if sandbox is not None else None
         self._began = time.monotonic()
         self._waited = 0.0  # seconds spent on usage limits, which the deadline excludes
         self._limits = 0

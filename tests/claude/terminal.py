@@ -127,6 +127,10 @@ class Terminal:
             self.settle()
         self._insist(lambda: self.key("Enter"), lambda screen: "Yes, I trust" not in screen)
 
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the window another size."""
+        self._do("resize-window", "-x", str(columns), "-y", str(lines))
+
     # ── what a person sees ──────────────────────────────────────────────────────────────────
 
     @property
@@ -160,6 +164,13 @@ class Terminal:
             assert time.monotonic() < deadline, f"no {pattern!r} within {timeout} s:\n{screen}"
             time.sleep(0.05)
         return match
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
+        """Wait for something beside the screen, which is shown if it does not come."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout} s:\n{self.screen}"
+            time.sleep(0.05)
 
     def wait_for_bell(self, timeout: float = PATIENCE) -> None:
         """Wait until the bell has rung: the hook that rings may be slower than the screen."""

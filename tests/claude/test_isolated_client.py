@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import json
+import re
+import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +14,17 @@ import pytest
 from support.scratch_project import Project
 
 from claude.client import Client, program
-from claude.conftest import Start
-from claude.model import Script
+from claude.conftest import Open, Start
+from claude.model import Reply, Request, Script
 from claude.scripts import FREE, Disobedient, at_work, bash, furnished, honest, steps
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is missing")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("bwrap") is None, reason="bubblewrap is missing"
+)
 
 RUN = "/playbook.run short"
+TO_THE_GATE = ["plan#1 done", "build#1 done", "left-out#1 skipped", "hand-in#1 in_progress"]
+GATE = "Run /feature.pr (step hand-in) now"
 Isolated = Callable[[Script], Client]
 
 
@@ -25,43 +32,186 @@ class IsolatedClient(Client):
     """Started by `playbook claude`."""
 
     def argv(self, *args: str) -> list[str]:
-        found = self.scratch / "bin/claude"
-        if not found.exists():
-            found.symlink_to(str(program()))
-        settings = ["--settings", str(self.settings)] if self.settings else []
-        playbook = str(self.scratch / "bin/playbook")
-        return [*self.model.network.enter, playbook, "claude", *settings, *args]
+        return [*self.model.network.enter, *self.command(*args)]
+
+    def command(self, *args: str) -> list[str]:
+        on_path = self.scratch / "bin/claude"
+        if not on_path.exists():
+            on_path.symlink_to(str(program()))
+        return [str(self.scratch / "bin/playbook"), "claude", *args]
+
+
+class ClientInAShell(IsolatedClient):
+    """A person's shell, in which they type the command."""
+
+    def argv(self, *args: str) -> list[str]:
+        del args
+        return [*self.model.network.enter, "bash", "--norc", "-i"]
 
 
 @pytest.fixture(scope="module")
 def template(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What every project here starts from, made once."""
     return furnished(pristine, tmp_path_factory.mktemp("furnished"))
 
 
 @pytest.fixture
 def project(template: Path, tmp_path: Path, home: Path) -> Project:
-    return Project.copied(template, tmp_path / "project", home=home)
+    made = Project.copied(template, tmp_path / "project", home=home)
+    settings(made, "required")
+    return made
+
+
+def settings(project: Project, isolation: str) -> None:
+    project.write(".playbooks/config.yaml", f"isolation: {isolation}\n")
+    project.commit("Set the isolation")
 
 
 @pytest.fixture
 def isolated(start: Start) -> Isolated:
-    def make(script: Script) -> Client:
+    """Make a client that `playbook claude` starts."""
+
+    def make(script: Script, kind: type[Client] = IsolatedClient) -> Client:
         client = start(script)
-        client.__class__ = IsolatedClient
+        client.__class__ = kind
         return client
 
     return make
 
 
-def test_a_playbook_runs_to_its_gate(project: Project, isolated: Isolated) -> None:
-    look = bash(
-        "env | grep -E 'CLAUDE|PLAYBOOK|TMP' ; ls -l /proc/$PPID/fd | head -60; ls -l /proc/self/fd; playbook status; playbook list; playbook show"
-    )
-    client = isolated(Disobedient(worker=at_work("speckit.plan", look)))
-    done = client.run(RUN, *FREE)
-    print(done.code, done.err[-2000:])
-    for result in client.model.results_of(look):
-        print(result.text)
-    print(done.text)
-    print(steps(project), project.manifest())
+def told(client: Client, command: str) -> str:
+    """What came back from that command of a worker."""
+    (result,) = client.model.results_of(bash(command))
+    return result.text
+
+
+def isolations(project: Project) -> list[str]:
+    return [entry.get("isolation", "") for entry in project.journal()]
+
+
+def test_an_agent_that_attacks_its_supervisor_changes_nothing_and_the_person_answers(
+    project: Project, isolated: Isolated, open_terminal: Open
+) -> None:
+    """In one conversation: while a step runs, and while the gate is open."""
+    shutil.copy(Path(__file__).with_name("attacks.py"), project.root)
+    command = "python3 attacks.py late >late.txt 2>&1 & python3 attacks.py"
+    client = isolated(Disobedient(worker=at_work("speckit.implement", bash(command))))
+    terminal = open_terminal(client, *FREE)
+    terminal.say(RUN)
+    terminal.wait_for(re.escape(GATE), 60)
+    tried = told(client, command).splitlines()
+    assert [line for line in tried if line.startswith("ESCAPED")] == []
+    assert tried[-1] == "over", tried
+    assert sum(line.startswith("held") for line in tried) >= 35, tried
+    late = project.root / "late.txt"
+    terminal.wait_until(lambda: late.exists() and late.read_text().endswith("over\n"))
+    assert "ESCAPED" not in late.read_text()
+    assert late.read_text().count("held") == 6
+    assert steps(project) == TO_THE_GATE
+    assert project.manifest()["gate"]["id"] == "hand-in#1?1"
+    terminal.say("skip")
+    terminal.wait_for("short: completed")
+    assert isolations(project) == ["bwrap", "bwrap", "", ""]
+
+
+def test_status_names_the_isolation_and_the_end_of_the_client_ends_all_inside(
+    project: Project, isolated: Isolated
+) -> None:
+    command = "tail -f /dev/null & playbook status"
+    client = isolated(Disobedient(worker=at_work("speckit.plan", bash(command))))
+    assert client.run(RUN, *FREE).code == 0
     assert honest(project, client) == "waiting"
+    assert "isolated by bwrap" in told(client, command)
+    assert "isolated by bwrap" in project.playbook("status").out
+    assert client.processes() == []
+
+
+def test_settings_that_an_agent_makes_for_its_client_do_not_apply(
+    project: Project, isolated: Isolated
+) -> None:
+    """They could replace the program that takes from shells the power to trace the client."""
+    project.write("made.json", json.dumps({"env": {"CLAUDE_CODE_SHELL_PREFIX": "/usr/bin/env"}}))
+    project.write("make.sh", "cp made.json .claude/settings.local.json; sleep 3; ls .claude")
+    make, look = "sh make.sh", "echo $CLAUDE_CODE_SHELL_PREFIX"
+
+    def worker(request: Request) -> Reply | None:
+        ran = "Skill `speckit.plan`" in request.prompt and request.called("Skill")
+        left = [bash(each) for each in (make, look) if bash(each) not in request.calls]
+        return left[:1] if ran and left else None
+
+    client = isolated(Disobedient(worker=worker))
+    client.run(RUN, *FREE)
+    assert "settings.local.json.refused" in told(client, make)
+    assert told(client, look).endswith("/broker/shell")
+    assert honest(project, client) == "waiting"
+
+
+class TestWithoutIsolation:
+    def test_a_client_that_was_started_by_hand_begins_nothing_where_it_is_required(
+        self, project: Project, start: Start
+    ) -> None:
+        done = start(Disobedient()).run(RUN, *FREE)
+        assert "start it with `playbook claude`" in str(done.events)
+        assert project.sessions == []
+
+    def test_status_says_so(self, project: Project, start: Start) -> None:
+        settings(project, "auto")
+        client = start(Disobedient())
+        client.run(RUN, *FREE)
+        assert "not isolated" in project.playbook("status").out
+        assert isolations(project) == ["none", "none", "", ""]
+
+    def test_the_client_starts_as_it_is_if_the_settings_say_none(
+        self, project: Project, isolated: Isolated
+    ) -> None:
+        settings(project, "none")
+        command = "echo ${PLAYBOOK_BROKER:-no broker}"
+        client = isolated(Disobedient(worker=at_work("speckit.plan", bash(command))))
+        client.run(RUN, *FREE)
+        assert told(client, command) == "no broker"
+        assert isolations(project) == ["", "", "", ""]
+
+
+class TestATerminal:
+    def test_stops_and_continues_the_client_and_gets_its_status(
+        self, project: Project, isolated: Isolated, open_terminal: Open
+    ) -> None:
+        client = isolated(Disobedient(), ClientInAShell)  # type: ignore[call-arg]
+        assert isinstance(client, ClientInAShell)
+        terminal = open_terminal(client)
+        terminal.wait_for(r"\$|#")
+        terminal.write(shlex.join(client.command()))
+        terminal.key("Enter")
+        terminal.ready()
+        terminal.key("C-z")
+        terminal.wait_for(r"Stopped .*playbook claude")
+        terminal.write("fg")
+        terminal.key("Enter")
+        terminal.ready()
+        terminal.resize(100, 40)
+        terminal.wait_for(r"(?m)^─{100}$")
+        terminal.settle()
+        terminal.key("C-c", "C-c")
+        terminal.wait_for(r"#\s*\Z|\$\s*\Z")
+        terminal.write(f"{shlex.join(client.command('--no-such-option'))}; echo status $?")
+        terminal.key("Enter")
+        terminal.wait_for("unknown option '--no-such-option'")
+        terminal.wait_for("status 1")
+
+    def test_asks_for_trust_once(
+        self, project: Project, isolated: Isolated, open_terminal: Open
+    ) -> None:
+        client = isolated(Disobedient())
+        client.distrust()
+        file = project.home / ".claude.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "mine": 1}))
+        terminal = open_terminal(client)
+        terminal.trust()
+        terminal.ready()
+        terminal.settle()
+        terminal.key("C-c", "C-c")
+        terminal.wait_for("Pane is dead")
+        kept = json.loads(file.read_text())
+        assert kept["projects"] == {str(project.root): {"hasTrustDialogAccepted": True}}
+        assert kept["mine"] == 1
+        open_terminal(client).ready()

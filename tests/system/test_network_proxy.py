@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -17,7 +18,6 @@ from support.git_repositories import git, with_a_commit
 from support.web_server import Request, Site, served
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.records import replace
 from playbook_supervisor.system.isolation import bubblewrap, profiles
 from playbook_supervisor.system.isolation.network_proxy import Hosts, Proxy
 from playbook_supervisor.system.isolation.profiles import Profile

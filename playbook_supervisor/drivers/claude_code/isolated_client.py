@@ -19,7 +19,9 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.agents.claude import hosts
+from playbook_supervisor.drivers.claude_code import settings as client_settings
+from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.config import load
 from playbook_supervisor.records import replace
@@ -28,6 +30,7 @@ from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.isolation import profiles
 from playbook_supervisor.system.isolation.profiles import Profile
+from playbook_supervisor.system.isolation.sandbox import Sandbox
 from playbook_supervisor.system.process import ancestry, leash_process
 from playbook_supervisor.system.process.broker import Broker, Request, become
 from playbook_supervisor.system.process.forwarding import VARIABLE
@@ -75,6 +78,8 @@ def start(
     config = load(here.root)
     if missing := isolation.admit("", config):
         notice(missing)
+    for name in ("hooks", "info"):  # what is not there cannot be protected
+        (here.common_dir / name).mkdir(exist_ok=True)
     isolated = isolation.of_step(config, here.root)
     if isolated is None:
         become([_CLIENT, *words])
@@ -83,12 +88,14 @@ def start(
         door = Path(folder) / "broker"
         isolated = replace(isolated, profile=_of_client(isolated.profile, door, kept))
         before = isolated.unprotected()
-        broker = Broker(partial(_answer, here, carry_out), isolated.backend)
+        broker = Broker(partial(_answer, here, isolated, before, carry_out), isolated.backend)
         broker.listen(door / "socket")
         env = {_PREFIX: _shell(door), **os.environ, VARIABLE: str(door / "socket")}
-        status = broker.run(*isolated.command([_CLIENT, *words], cwd, env), warm)
+        with isolated.reaching(hosts(env)).opened() as running:
+            status = broker.run(*running.command([_CLIENT, *words], cwd, env), warm)
         _keep_choices(kept, here.root)
-    if planted := isolated.removed(before):
+        planted = _planted(here, isolated, before)
+    if planted is not None:
         notice(f"{planted.message}\n{planted.guidance}")
     return status
 
@@ -99,6 +106,10 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
     door.mkdir()
     settings = profiles.home() / _SETTINGS
     kept.write_bytes(settings.read_bytes() if settings.is_file() else b"{}")
+    lent = [(door, door)]
+    if not (users := profiles.home() / client_settings.FILE).exists():
+        (empty := door / "settings.json").write_bytes(b"{}")
+        lent.append((users, empty))  # so that nothing inside makes it
     for name in profiles.CLIENT_STATE:
         if not Path(name).suffix:
             (profiles.home() / ".claude" / name).mkdir(parents=True, exist_ok=True)
@@ -106,7 +117,7 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
         profile,
         copied=(),
         private=(*profile.private, (settings, kept)),
-        lent=(*profile.lent, (door, door)),
+        lent=(*profile.lent, *lent),
     )
 
 
@@ -123,16 +134,25 @@ def _shell(door: Path) -> str:
 # ── what is done for programs inside ────────────────────────────────────────────────────────
 
 
-def _answer(here: Checkout, carry_out: Callable[[list[str]], int], request: Request) -> int:
+def _answer(
+    here: Checkout,
+    isolated: Sandbox,
+    before: Mapping[Path, str],
+    carry_out: Callable[[list[str]], int],
+    request: Request,
+) -> int:
     """Carry out the request as its caller, at the root of the checkout: below, there may be a
     repository that an agent has made."""
+    if planted := _planted(here, isolated, before):
+        sys.stderr.write(f"playbook: {planted.message}\n{planted.guidance}\n")
+        return 1
     os.chdir(here.root)
     environment = _environment(here, request.environment)
     os.environ.clear()
     os.environ.update(environment)
     argv = list(request.argv)
     if argv[0] == "hook":
-        if request.sender != int(environment.get(_PID, "0")):
+        if request.sender == 0 or str(request.sender) != environment.get(_PID):
             sys.stderr.write("playbook hook: this input is not from Claude Code\n")
             return 1
     elif any(word.startswith(_FILES) for word in argv):
@@ -141,6 +161,13 @@ def _answer(here: Checkout, carry_out: Callable[[list[str]], int], request: Requ
         )
         return 1
     return carry_out(argv)
+
+
+def _planted(here: Checkout, isolated: Sandbox, before: Mapping[Path, str]) -> PolicyError | None:
+    """As `Sandbox.removed`. The client itself may keep permissions that a person has given."""
+    settings = (here.root / client_settings.FILE, here.root / client_settings.LOCAL_FILE)
+    kept = {file for file in settings if _object(file).keys() == {"permissions"}}
+    return isolated.removed({path: link for path, link in before.items() if path not in kept})
 
 
 def _environment(here: Checkout, given: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,6 @@ afterwards.
 from __future__ import annotations
 
 import os
-import socket
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -29,7 +28,10 @@ _ALONE = (
     *("--die-with-parent", "--unshare-user-try", "--unshare-pid", "--unshare-ipc"),
     *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
 )
-_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+_SYSTEM = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+    *("--ro-bind", os.devnull, "/dev/console"),  # else it is our terminal
+)
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """In /proc: root could write there even without capabilities, and some reach the whole machine.
 Others cannot, and a sandbox inside mounts a /proc of its own only where nothing covers ours."""
@@ -40,6 +42,7 @@ _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
 _LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
+_DATAGRAMS = 2  # SOCK_DGRAM, as the type there
 _SECONDS, _MOST = 10.0, 1 << 16  # of a trial
 _CURE = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
 _FORBIDDEN = (
@@ -183,7 +186,7 @@ def _sockets() -> Iterator[Path]:
 
 
 def _takes_others(fields: list[str]) -> bool:
-    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == socket.SOCK_DGRAM
+    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == _DATAGRAMS
 
 
 def _entries(folder: Path) -> list[Path]:

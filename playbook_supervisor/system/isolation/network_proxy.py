@@ -1,8 +1,9 @@
 """The HTTP proxy through which a program in isolation reaches the hosts of its profile.
 
 It runs outside, in threads of the supervisor. It answers CONNECT and requests for `http://…`. On
-Linux the program has no other way out of its network's namespace, where `inside` listens for the
-proxy. A name is resolved once, here, and the address that was looked at is the one connected to.
+Linux the program has no other way out of its network's namespace, where `inside_process` makes the
+socket at which the proxy listens. A name is resolved once, here, and the address that was looked at
+is the one connected to.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.formats.sanitize import some
-from playbook_supervisor.system.isolation import inside
 from playbook_supervisor.system.isolation.profiles import TEMPORARY
+from playbook_supervisor.system.process import inside_process
 
 SOCKET = Path("/run/playbook/proxy")
-"""Inside, until the program starts: where `inside` reaches the proxy."""
+"""Inside, until the program starts: where `inside_process` reaches the proxy."""
 PORT = 3128
 """Inside, on its loopback interface: where the proxy listens."""
 
@@ -122,7 +123,14 @@ class Proxy:
         """The command that runs `argv` inside, connected to the proxy."""
         if self._folder is None:
             return list(argv)
-        forward = (sys.executable, "-I", "-S", inside.__file__, os.fspath(SOCKET), str(self.port))
+        forward = (
+            sys.executable,
+            "-I",
+            "-S",
+            inside_process.__file__,
+            os.fspath(SOCKET),
+            str(self.port),
+        )
         return [*forward, *argv]
 
     def lent(self) -> Iterator[tuple[Path, Path]]:
@@ -162,8 +170,8 @@ class Proxy:
                 _shut(client, server)
 
     def _handed_over(self, hearing: socket.socket, folder: Path) -> socket.socket:
-        """The socket that listens inside, from `inside`, before the program runs. OSError or
-        IndexError if none comes; afterwards nothing can reach `hearing`."""
+        """The socket that `inside_process` hands over before the program runs. Later, nothing can
+        reach `hearing`. OSError or IndexError if no socket comes."""
         with hearing:
             other = next(self._connections(hearing), None)
             (folder / SOCKET.name).unlink()

@@ -61,7 +61,7 @@ _MADE = ("hooks", "info")
 _GIT_OBJECTS = ("objects/info/alternates",)
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
-_PLAYBOOKS, _WRITTEN = ".playbooks", ("playbooks", "prompts")
+_PLAYBOOKS, _NEVER_WRITTEN = ".playbooks", ("sessions", "policies")
 _FILES = (
     *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CONFIG_FILE"),
@@ -120,7 +120,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
 
     `outputs` are the paths that the step is to write; those below `.playbooks/` are not protected.
     """
-    remotes = tuple(_local_remotes(here))
+    remotes, written = tuple(_local_remotes(here)), tuple(_outputs(here.root, outputs))
     protected = (
         *git_protected(here),
         *(remote / name for remote in remotes for name in (*_GIT, *_GIT_OBJECTS)),
@@ -133,11 +133,11 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             opened=(home(), _client_folder()),
             writable=(
                 *(here.root, here.common_dir, here.git_dir, *remotes),
-                *_outputs(here.root, outputs),
+                *written,
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
-            made=tuple(here.common_dir / name for name in _MADE),
+            made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
             shown=(*_programs(), *_named_files(), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
@@ -174,11 +174,13 @@ def of_check(
 
 
 def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
-    """What a step may write below `.playbooks/`: a file that is there, or the folder of one."""
-    for path in (root / output for output in outputs):
-        below = path.relative_to(root).parts
-        if len(below) > 2 and below[0] == _PLAYBOOKS and below[1] in _WRITTEN:
-            yield path if path.is_file() else path.parent
+    """The folders below `.playbooks/` of what a step is to write: programs write a file by renaming
+    another one, which its folder must allow."""
+    for output in outputs:
+        below = Path(output).parts
+        inside = len(below) > 2 and below[0] == _PLAYBOOKS and ".." not in below
+        if inside and below[1] not in _NEVER_WRITTEN:
+            yield (root / output).parent
 
 
 def with_keys(profile: Profile) -> Profile:

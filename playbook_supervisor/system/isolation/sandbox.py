@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
@@ -34,24 +35,31 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`. Without the
-    `proxy` of `opened`, a profile with `network: proxy` has no network."""
+    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`. `opened` gives
+    it a `proxy`, without which `network: proxy` reaches nothing, and on macOS a `temporary` folder.
+    """
 
     profile: Profile
     backend: str
     proxy: Proxy | None = None
+    temporary: Path | None = None
 
     @contextmanager
     def opened(self) -> Iterator[Sandbox]:
-        """The same for one program, with what has to run outside while it does."""
-        if self.profile.network != "proxy":
-            yield self
-            return
-        from playbook_supervisor.system.isolation.network_proxy import Proxy
+        """The same for one program, with what has to be there outside while it runs."""
+        with ExitStack() as stack:
+            running = self
+            if self.profile.network == "proxy":
+                # takes 5 ms, and few profiles have one
+                from playbook_supervisor.system.isolation.network_proxy import Proxy
 
-        with closing(Proxy(self.profile.hosts)) as proxy:
-            lent = (*self.profile.lent, *proxy.lent())
-            yield replace(self, profile=replace(self.profile, lent=lent), proxy=proxy)
+                proxy = stack.enter_context(closing(Proxy(self.profile.hosts)))
+                lent = (*self.profile.lent, *proxy.lent())
+                running = replace(self, profile=replace(self.profile, lent=lent), proxy=proxy)
+            if self.backend == seatbelt.NAME:
+                folder = stack.enter_context(seatbelt.temporary_folder())
+                running = replace(running, temporary=folder)
+            yield running
 
     def reaching(self, hosts: Iterable[str]) -> Sandbox:
         """The same, whose `network: proxy` lets these hosts through, too."""
@@ -68,18 +76,18 @@ class Sandbox:
             ensure_folder(path)
         variables = profiles.environment(env, self.profile)
         self._require_program(argv, cwd, variables)
-        folder = self.inside(cwd)
-        variables["PWD"] = str(folder)
         if self.proxy is not None:
             argv, variables = self.proxy.command(argv), variables | self.proxy.environment()
         if self.backend == seatbelt.NAME:
             port = self.proxy.port if self.proxy is not None else None
-            return seatbelt.arguments(self.profile, argv, port), variables
-        return bubblewrap.arguments(self.profile, argv, folder), variables
+            variables |= seatbelt.variables(self.profile, self.temporary)
+            return seatbelt.arguments(self.profile, argv, port, self.temporary), variables
+        folder = self.inside(cwd)
+        return bubblewrap.arguments(self.profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
         """Where that path of ours is inside."""
-        for place, folder in self.profile.private:
+        for place, folder in self.profile.private if self.backend == bubblewrap.NAME else ():
             if path == folder or folder in path.parents:
                 return place / path.relative_to(folder)
         return path

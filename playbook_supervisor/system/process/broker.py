@@ -154,7 +154,10 @@ class Broker:
             request = _received(connection, caller)
             if request is not None:
                 ancestry.act_for(caller.pid, self.isolation)
-                connection.send(bytes([self.answer(request) & 0xFF]))
+                status = self.answer(request)
+                sys.stdout.flush()
+                sys.stderr.flush()
+                connection.send(bytes([status & 0xFF]))
         finally:
             os._exit(0)
 
