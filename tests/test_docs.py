@@ -6,13 +6,13 @@ How a fenced block is carried out is said at the top of `document_examples.py`.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import generate_docs
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.document_examples import (
     REPOSITORY,
     SHOWN_ONLY,
@@ -54,7 +54,6 @@ WRITTEN = [
         REPOSITORY / "docs" / f"{name}.md"
         for name in ("dialects", "executors", "permissions", "probe-and-prove", "rpc", "worktrees")
     ),
-    REPOSITORY / "docs/isolation.md",
 ]
 """Carried out from top to bottom."""
 TOP = (REPOSITORY / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))
@@ -130,10 +129,12 @@ def assert_means_what_it_says(block: Block) -> None:
                 assert read_answer(line, WORDS).resolution == "continue", line
 
 
-@pytest.mark.parametrize("document", WRITTEN, ids=name_of)
+@pytest.mark.parametrize(
+    "document",
+    [*WRITTEN, pytest.param(REPOSITORY / "docs/isolation.md", marks=needs_bubblewrap)],
+    ids=name_of,
+)
 def test_what_a_document_shows_is_what_happens(document: Path, project: Project) -> None:
-    if document.stem == "isolation" and shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
     stage = Stage(project, bare=is_bare(document), quick=True)
     for block in blocks(document.read_text("utf-8")):
         place = f"{name_of(document)}:{block.line}"

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project
 
 from playbook_supervisor.project.settings import config, isolation
 from playbook_supervisor.system.process.processes import run
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+pytestmark = needs_bubblewrap
 
 FILE = ".playbooks/config.yaml"
 
