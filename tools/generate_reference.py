@@ -48,7 +48,7 @@ CLI = """\
 
 Results go to stdout; messages, questions and progress go to stderr. With `--json`, stdout
 contains exactly one object ([json.md](json.md)). Commands work from any folder of the repository
-and in any worktree. The help texts below are the output of `--help`.
+and in any worktree. The help texts below are the output of `playbook help COMMAND`.
 
 | exit code | meaning |
 | --- | --- |
@@ -94,7 +94,7 @@ def cli() -> str:
     parts = [CLI, "## playbook\n\n", block(printed("--help"), "text")]
     parts += ["\n`playbook help --all` lists all commands:\n\n", block(every, "text")]
     for name in re.findall(r"^  ([a-z]+)  ", every, re.MULTILINE):
-        parts += [f"\n## playbook {name}\n\n", block(printed(name, "--help"), "text")]
+        parts += [f"\n## playbook {name}\n\n", block(printed("help", name), "text")]
         for below in getattr(load(name), "commands", ()):
             parts += [
                 f"\n### playbook {name} {below}\n\n",
