@@ -66,6 +66,7 @@ STARTERS = {
     "system/process/broker.py",
     "system/process/processes.py",
     "system/process/child_process.py",
+    "system/process/inside_process.py",
     "system/process/leash_process.py",
 }
 WRITES = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}

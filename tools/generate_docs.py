@@ -71,6 +71,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "artifacts-keys": keys("config", "properties", "artifacts"),
     "bounds-keys": keys("config", "definitions", "bounds"),
     "inbox-keys": keys("config", "properties", "inbox"),
+    "isolation-keys": keys("config", "properties", "isolation", "anyOf", 1),
     "check-keys": keys("config", "definitions", "check"),
     "policy-keys": keys("policy", "definitions", "rule"),
     "match-keys": keys("policy", "definitions", "match"),

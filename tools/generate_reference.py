@@ -34,6 +34,7 @@ SHAPES = (
     "check",
     "probe",
     "prove",
+    "isolation",
     "audit",
     "metrics",
     "update",
@@ -98,7 +99,7 @@ def cli() -> str:
         for below in getattr(load(name), "commands", ()):
             parts += [
                 f"\n### playbook {name} {below}\n\n",
-                block(printed(name, below, "--help"), "text"),
+                block(printed("help", name, below), "text"),
             ]
     return "".join(parts)
 

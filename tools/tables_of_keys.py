@@ -14,12 +14,12 @@ from playbook_supervisor.project.playbooks.schema import schema_text
 from playbook_supervisor.project.playbooks.schema_problems import in_short
 
 
-def keys(schema: str, *path: str) -> Callable[[], str]:
+def keys(schema: str, *path: str | int) -> Callable[[], str]:
     """The table of a mapping's keys, from the JSON Schema that ships."""
 
     def made() -> str:
         whole: Mapping[str, Any] = json.loads(schema_text(schema))
-        mapping = whole
+        mapping: Any = whole
         for part in path:
             mapping = mapping[part]
         rows = _rows(schema, whole, mapping)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from shutil import which
 from threading import Event, Lock, Timer
@@ -43,6 +43,7 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.settings.config import Claude, Config
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.process.processes import Worker
 
 NAME = "claude"
@@ -50,6 +51,9 @@ TESTED = ("2.1.329", "2.1.332")
 """The versions of the client with which the tests run, the newest last."""
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds before each retry, where the model's server failed before the first tool call."""
+_HOSTS = ("api.anthropic.com", "platform.claude.com")
+"""Of the model, and of the login of a subscription."""
+_ADDRESS = "ANTHROPIC_BASE_URL"
 _CAP = 16_000_000  # bytes of one line of the stream: a tool's result may hold pictures
 _FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
 _NEXT_WAIT = 60.0  # and before each further one
@@ -108,6 +112,12 @@ class ClaudeAgent:
         return Running(conversation.messages(), stop=conversation.stop)
 
 
+def hosts(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The hosts that the client has to reach in that environment."""
+    address = env.get(_ADDRESS, "").partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return (*_HOSTS, address) if address else _HOSTS
+
+
 def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]:
     """Values are joined to their options, and the prompt follows `--`: none can be an option."""
     options = {
@@ -156,6 +166,8 @@ class _Conversation:
         self._env = {
             name: value for name, value in environment(call).items() if name not in _OUTER_CLIENT
         }
+        sandbox = call.isolation
+        self._isolation = sandbox.reaching(hosts(self._env)) if sandbox is not None else None
         self._began = time.monotonic()
         self._waited = 0.0  # seconds spent on usage limits, which the deadline excludes
         self._limits = 0
@@ -227,6 +239,8 @@ class _Conversation:
             if self._stopped.is_set():
                 return ended_early("stop", self._call, NAME).error
             asks = self._call.ask is not None
+            if self._call.isolation is not None:  # what is made in the home is gone afterwards
+                ensure_folder(conversation_file(self._env, self._call.cwd, "").parent)
             self._input = ClientInput(_prompt(self._call, session)) if asks else None
             try:
                 self._worker = Worker(
@@ -236,7 +250,7 @@ class _Conversation:
                     stdin=self._input.descriptor if self._input else b"",
                     worker_file=self._call.worker_file,
                     outlives=self._call.outlives,
-                    isolation=self._call.isolation,
+                    isolation=self._isolation,
                     wall=left,
                     idle=self._call.idle,
                     cap=_CAP,

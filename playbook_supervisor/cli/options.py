@@ -183,7 +183,8 @@ def isolation(command: Command) -> Command:
     return click.option(
         "--isolation",
         type=click.Choice(["none", "auto", "required"]),
-        help="Whether agents, programs and checks are isolated. Default: the settings.",
+        metavar="MODE",
+        help="Isolate agents, programs and checks: none, auto or required. Default: the settings.",
     )(command)
 
 

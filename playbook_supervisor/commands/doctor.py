@@ -24,6 +24,7 @@ from playbook_supervisor.commands.driving.preflight import asks_forge, without_f
 from playbook_supervisor.commands.install import update
 from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
+from playbook_supervisor.commands.isolation_report import SWITCH_ON
 from playbook_supervisor.drivers import url_notices
 from playbook_supervisor.drivers.claude_code import (
     client_register,
@@ -45,6 +46,7 @@ from playbook_supervisor.project.settings.checks import CLI
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.isolation import sandbox
 from playbook_supervisor.system.process.processes import Completed, run
 
 _TIMEOUT = 30.0  # seconds for each program that is run
@@ -83,6 +85,7 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("bound", _bound, here)
     yield from _checked("walking away", _walking_away, here, home)
     yield from _checked("headless", _headless, here, home)
+    yield from _checked("isolation", _isolation, here)
     yield from _notify(here)
     yield from _checked("checks", _named_checks, here)
     yield from _checked("playbooks", _playbooks, here)
@@ -294,6 +297,24 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
     )
     yield Diagnosis("headless", "advice", found, cure)
+
+
+def _isolation(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """Agents, programs and checks are isolated, as far as the settings ask for it."""
+    asked = config.load(here.root).isolation
+    problem, cure = sandbox.problem()
+    if asked.mode == "none":
+        found = "none: agents, programs and checks can do all that you can"
+        if problem:
+            yield Diagnosis("isolation", "fine", found)
+        else:
+            yield Diagnosis("isolation", "advice", found, SWITCH_ON)
+    elif problem:
+        state: Literal["wrong", "advice"] = "wrong" if asked.mode == "required" else "advice"
+        yield Diagnosis("isolation", state, f"{asked.mode}, but {problem}", cure)
+    else:
+        found = f"{asked.mode}, by {sandbox.backend()}; `playbook doctor --isolation` tries it"
+        yield Diagnosis("isolation", "fine", found)
 
 
 def _sessions(here: checkout.Checkout) -> Iterator[Diagnosis]:

@@ -132,7 +132,9 @@ class Entry(Record):
     @property
     def erred(self) -> bool:
         """True if the worker itself failed. The error code decides, never the message."""
-        return self.error_code.startswith(("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED"))
+        return self.error_code.startswith(
+            ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED", "PB-POLICY-ISOLATION")
+        )
 
     @property
     def error_codes(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from playbook_supervisor.project.settings.config import (
     Claude,
     Config,
     Inbox,
+    Isolation,
     load,
 )
 
@@ -45,7 +46,7 @@ allow: {cli: [make, "py*"], http: ["*.example.org"]}
 deny: {mcp: [github.delete_repo], cli: []}
 checks:
   test: {run: [make, test], timeout_seconds: 90, env: {CI: "1"}}
-  lint_2: {run: ["./lint all"], room: clean, tries: 2, also_here: true}
+  lint_2: {run: ["./lint all"], room: clean, tries: 2, also_here: true, network: none}
 notify: [notify-send, playbook]
 remind_after: 3600
 inbox: {resume: true, url: "https://inbox.example.org:8443"}
@@ -53,13 +54,20 @@ orphans: wait
 permissions: fail
 patience: 600
 fleet: postgresql://db.example.org/fleet?sslmode=require
+isolation:
+  mode: required
+  network: proxy
+  hosts: [pypi.org, "*.npmjs.org", "[::1]:8080"]
+  write: [~/.npm]
+  show: [$SSH_AUTH_SOCK]
+  hide: [~/private]
 """
 
 
 KEYS = """
 agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny checks
 notify remind_after inbox
-orphans permissions patience fleet
+orphans permissions patience fleet isolation
 """
 
 
@@ -133,7 +141,14 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         checks={
             "test": CheckSpec("test", ("make", "test"), 90, {"CI": "1"}),
             "lint_2": CheckSpec(
-                "lint_2", ("./lint all",), 1800, {}, "clean", tries=2, also_here=True
+                "lint_2",
+                ("./lint all",),
+                1800,
+                {},
+                "clean",
+                tries=2,
+                also_here=True,
+                network="none",
             ),
         },
         notify=("notify-send", "playbook"),
@@ -143,7 +158,25 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         permissions="fail",
         patience=600,
         fleet="postgresql://db.example.org/fleet?sslmode=require",
+        isolation=Isolation(
+            "required",
+            "proxy",
+            ("pypi.org", "*.npmjs.org", "[::1]:8080"),
+            ("~/.npm",),
+            ("$SSH_AUTH_SOCK",),
+            ("~/private",),
+        ),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [("", "none"), ("isolation: auto", "auto"), ("isolation: {network: none}", "auto")],
+)
+def test_a_word_is_the_mode_of_isolation_and_a_section_means_auto(
+    tmp_path: Path, text: str, mode: str
+) -> None:
+    assert settings(tmp_path, text).isolation.mode == mode
 
 
 @pytest.mark.parametrize(
@@ -343,6 +376,12 @@ FAULTY = [
         f"1:8: fleet: must have no password, for this file is committed. {A_PASSWORD}",
     ),
     ("artifacts: {qa: .}", "1:17: artifacts.qa: must be a folder inside the repository"),
+    ("isolation: maybe", "1:12: isolation: must be one of none, auto, required"),
+    ("isolation: {mode: 1}", "1:19: isolation.mode: must be one of none, auto, required"),
+    (
+        "isolation: {hosts: [https://pypi.org]}",
+        "1:20: isolation.hosts: `https://pypi.org` is no `HOST`, `HOST:PORT` or `*.DOMAIN`",
+    ),
 ]
 BEYOND_A_SCHEMA = {
     r'agent: "a\x07"',

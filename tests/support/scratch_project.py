@@ -254,3 +254,13 @@ def remote(project: Project) -> Project:
     project.git("remote", "add", "origin", str(bare))
     project.git("push", "-q", "-u", "origin", FEATURE)
     return Project(bare, project.home)
+
+
+def without_bubblewrap(project: Project, folder: Path) -> None:
+    """A PATH with links to the system's programs but that one."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "bwrap":
+            (programs / program.name).symlink_to(program)
+    project.env["PATH"] = str(programs)

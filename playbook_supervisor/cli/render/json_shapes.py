@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.commands.install.changes import InstallPlan
+    from playbook_supervisor.commands.isolation_report import Report
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.proving import Proved
     from playbook_supervisor.commands.views.queries import SessionView
@@ -287,6 +288,20 @@ def conditions(probed: Sequence[Probed]) -> Json:
 def proved(checks: Sequence[Proved]) -> Json:
     """`prove --json`."""
     return {"protocol": PROTOCOL, "checks": [_check(each) for each in checks]}
+
+
+def isolation(report: Report) -> Json:
+    """`doctor --isolation --json`."""
+    shape = {"protocol": PROTOCOL, "mode": report.mode, "network": report.network}
+    if report.problem:
+        shape |= {"problem": report.problem, "cure": report.cure}
+    else:
+        shape |= {"backend": report.backend}
+    rows = [
+        {"what": row.what, "expected": row.expected, "found": row.found, "state": row.state}
+        for row in report.rows
+    ]
+    return {**shape, "rows": rows}
 
 
 def _check(proved: Proved) -> Json:

@@ -19,6 +19,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from playbook_supervisor.agents.claude import hosts
 from playbook_supervisor.drivers.claude_code import settings as client_settings
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.project.settings import isolation
@@ -92,7 +93,8 @@ def start(
         env = {**os.environ, VARIABLE: str(door / "socket")}
         if isolated.backend == bubblewrap.NAME:
             env.setdefault(_PREFIX, _shell(door))
-        status = broker.run(*isolated.command([_CLIENT, *words], cwd, env), warm)
+        with isolated.reaching(hosts(env)).opened() as running:
+            status = broker.run(*running.command([_CLIENT, *words], cwd, env), warm)
         _keep_choices(kept, here.root)
         planted = _planted(here, isolated, before)
     if planted is not None:

@@ -241,7 +241,7 @@ def run_check(
         if worker.stopped_by == "stop":
             raise Interrupted
     if hint := worker.hint:
-        keep(hint)
+        checking.say(hint)
     if worker.stopped_by:  # to be ended may take some seconds more
         return CheckRun(None, deadline, telling_line(last), output.text())
     took = time.monotonic() - began

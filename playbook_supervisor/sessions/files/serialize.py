@@ -150,7 +150,7 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
 
 
 _OUTCOME_KEYS = ("error", "output", "agent")
-_WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED")
+_WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED", "PB-POLICY-ISOLATION")
 
 
 def outcome_from_json(shape: object) -> Outcome:

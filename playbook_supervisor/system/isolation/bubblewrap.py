@@ -25,19 +25,24 @@ if TYPE_CHECKING:
 
 NAME = "bwrap"
 _ALONE = (
-    *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-    *("--unshare-cgroup-try", "--cap-drop", "ALL"),
+    *("--die-with-parent", "--unshare-user-try", "--unshare-pid", "--unshare-ipc"),
+    *("--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
 )
 _SYSTEM = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
     *("--ro-bind", os.devnull, "/dev/console"),  # else it is our terminal
 )
 _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-"""In /proc: root could write there even without capabilities, and some reach the whole machine."""
+"""In /proc: root could write there even without capabilities, and some reach the whole machine.
+Others cannot, and a sandbox inside mounts a /proc of its own only where nothing covers ours."""
+_OF_ROOT = Path("/etc/ssh/ssh_config.d")
+"""Inside, root's files belong to nobody but for root itself, and ssh refuses to read these then."""
+_DEVICES, _MEMORY = Path("/dev"), Path("/dev/shm")  # noqa: S108 - a file system, no device
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
 _LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
+_DATAGRAMS = 2  # SOCK_DGRAM, as the type there
 _SECONDS, _MOST = 10.0, 1 << 16  # of a trial
 _CURE = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)."
 _FORBIDDEN = (
@@ -46,10 +51,14 @@ _FORBIDDEN = (
 )
 
 
-@cache
 def problem() -> tuple[str, str]:
     """Why bubblewrap does not work here, and what helps; both empty if it works."""
-    if which(NAME) is None:
+    return _problem(os.environ.get("PATH", os.defpath))
+
+
+@cache
+def _problem(path: str) -> tuple[str, str]:
+    if which(NAME, path=path) is None:
         return "bubblewrap (bwrap) is not installed", _CURE
     argv = [NAME, *_ALONE, *_SYSTEM, "--", "true"]
     try:
@@ -65,7 +74,7 @@ def problem() -> tuple[str, str]:
 def arguments(profile: Profile, argv: Iterable[str], folder: Path) -> list[str]:
     """The command that runs `argv` under the profile, in that folder inside."""
     words = [NAME, *_ALONE, *_SYSTEM]
-    for name in _OF_KERNEL:
+    for name in _OF_KERNEL if os.geteuid() == 0 else ():
         words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     if profile.network != "as_is":
         words.append("--unshare-net")
@@ -95,15 +104,21 @@ class _Mounts:
         for path in sorted(self.hidden):
             if path not in self.all and path not in self.kept and not _below(path, private):
                 self._hide(path)
+        allowed = (*profile.shown, *(each for each in profile.writable if each != profile.folder))
         for path in _sockets():
-            if not _below(path, (*self.hidden, *profile.writable)):
+            if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
-        for path in (*profile.shown, _real(_RESOLVER)):
-            if _below(path, (*self.hidden, *private)) and path.exists():
+        for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
+            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():
                 self.all[path] = ("--bind", str(path))
+        for path in (*profile.shown, *profile.writable):
+            if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and path.exists():
+                self.all[path] = ("--dev-bind", str(path))
+        if os.geteuid() and _OF_ROOT.is_dir():
+            self.all[_OF_ROOT] = ("--tmpfs", "")
         for place, folder in private.items():
             if not folder.exists():  # it may be a file
                 folder.mkdir(parents=True)
@@ -117,7 +132,8 @@ class _Mounts:
         """The home, where anything may be made that is gone afterwards, with all that was there."""
         self.opened = set(filter(_is_folder, self.profile.opened))
         for place, _ in self.profile.private:
-            between = [each for each in place.parents if self.profile.home in each.parents]
+            above = (each for each in place.parents if self.profile.home in each.parents)
+            between = [each for each in above if os.path.lexists(each)]
             if all(map(_is_folder, between)):
                 self.opened.update(between)
         for folder in sorted(self.opened):
@@ -158,15 +174,19 @@ class _Mounts:
 
 
 def _sockets() -> Iterator[Path]:
-    """The sockets in the file system at which something listens."""
+    """The sockets in the file system at which something listens, or that take datagrams."""
     try:
         lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()[1:]
     except OSError:
         return
     for line in lines:
         fields = line.split(maxsplit=7)
-        if len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & _LISTENING:
+        if len(fields) == 8 and fields[7].startswith("/") and _takes_others(fields):
             yield Path(fields[7])
+
+
+def _takes_others(fields: list[str]) -> bool:
+    return bool(int(fields[3], 16) & _LISTENING) or int(fields[4], 16) == _DATAGRAMS
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -182,6 +202,11 @@ def _is_folder(path: Path) -> bool:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+def _plain(path: Path) -> Path:
+    """The path whose folders are no links: `/run/docker.sock` for `/var/run/docker.sock`."""
+    return _real(path.parent) / path.name
 
 
 def _below(path: Path, folders: Iterable[Path]) -> bool:

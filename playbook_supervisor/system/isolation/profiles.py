@@ -10,11 +10,11 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
 
@@ -36,6 +36,9 @@ CACHES = (
 """In the home: caches of package managers. What an agent puts there must not reach a check, nor
 the person, so isolated programs have their own."""
 
+BROWSERS = (".cache/ms-playwright", ".cache/puppeteer", ".cache/Cypress", ".cache/selenium")
+"""In the home: what tests start. They lie among the caches, and are shown."""
+
 CLIENT_STATE = (
     *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots"),
     *("file-history", "paste-cache", "debug", "statsig", "telemetry", "history.jsonl"),
@@ -47,13 +50,23 @@ a person's own conversations read, are not among it."""
 OBJECTS = ".git/objects/base"
 """In a clean room: where the objects of the checkout's repository stand."""
 
+_KEYS_OF_MACHINE = (
+    *(Path("/etc/shadow"), Path("/etc/gshadow"), Path("/etc/shadow-"), Path("/etc/gshadow-")),
+    *(Path("/etc/ssl/private"), Path("/etc/krb5.keytab"), Path("/etc/wireguard")),
+)
 _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
+_MADE = ("hooks", "info")
 _GIT_OBJECTS = ("objects/info/alternates",)
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
-_PLAYBOOKS, _WRITTEN = ".playbooks", ("playbooks", "prompts")
+_PLAYBOOKS, _NEVER_WRITTEN = ".playbooks", ("sessions", "policies")
+_FILES = (
+    *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CONFIG_FILE"),
+    *("NPM_CONFIG_USERCONFIG", "npm_config_userconfig"),
+)
 _ADDRESS = r"(?m)^\s*(?:push)?url\s*=\s*\"?((?:file://)?\.{0,2}/[^\"\n]+?)\"?\s*$"
 _LARGEST = 1 << 20
 _DROPPED = (
@@ -63,15 +76,16 @@ _DROPPED = (
 """Variables that lead to sockets which are not there, or to the fleet's database."""
 
 
-class Profile(Record):
+@dataclass(frozen=True, slots=True)
+class Profile:
     """What a program may do; paths are absolute.
 
     `home` is the user's, `folder` the one where it works. What is made in a folder that is `opened`
-    is gone afterwards. `writable` stays as it is, `protected` is
-    read-only inside of it. `hidden` is not there; `shown` is, read-only, although it lies in what
-    is hidden. `private` and `lent` are pairs: a place, and the folder that stands there, which only
-    the former may write. `copied` are files whose changes are dropped. `hosts` are those that
-    `network: proxy` lets through.
+    is gone afterwards. `writable` stays as it is, `protected` is read-only inside of it, and `made`
+    are folders that are made, so that they can be protected. `hidden` is not there; `shown` is,
+    read-only, although it lies in what is hidden. `private` and `lent` are pairs: a place, and the
+    folder that stands there, which only the former may write. `copied` are files whose changes are
+    dropped. `hosts` are those that `network: proxy` lets through.
     """
 
     home: Path
@@ -79,6 +93,7 @@ class Profile(Record):
     opened: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
+    made: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
     private: tuple[tuple[Path, Path], ...] = ()
@@ -88,7 +103,8 @@ class Profile(Record):
     hosts: tuple[str, ...] = ()
 
 
-class Wishes(Record):
+@dataclass(frozen=True, slots=True)
+class Wishes:
     """What the settings add, as they write it: paths may begin with `~` or be relative to the
     checkout. `hosts` are `HOST` or `HOST:PORT`, with `*.` for all below one."""
 
@@ -104,7 +120,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
 
     `outputs` are the paths that the step is to write; those below `.playbooks/` are not protected.
     """
-    remotes = tuple(_local_remotes(here))
+    remotes, written = tuple(_local_remotes(here)), tuple(_outputs(here.root, outputs))
     protected = (
         *git_protected(here),
         *(remote / name for remote in remotes for name in (*_GIT, *_GIT_OBJECTS)),
@@ -117,14 +133,15 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             opened=(home(), _client_folder()),
             writable=(
                 *(here.root, here.common_dir, here.git_dir, *remotes),
-                *_outputs(here.root, outputs),
+                *written,
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
             protected=(*protected, here.root / _PLAYBOOKS),
-            hidden=(*_hidden_in_home(), *TEMPORARY),
-            shown=tuple(_programs()),
+            made=(*(here.common_dir / name for name in _MADE), *written),
+            hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
+            shown=(*_programs(), *_named_files(), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
-            copied=(_client_folder().with_name(".claude.json"),),
+            copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
         here,
         wishes,
@@ -150,17 +167,20 @@ def of_check(
         profile,
         writable=(temporary,) if temporary is not None else (),
         protected=(),
+        made=(),
         private=(*profile.private, (here.root, room)),
         lent=((here.root / OBJECTS, here.common_dir / "objects"), *_environments(here.root, room)),
     )
 
 
 def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
-    """What a step may write below `.playbooks/`: a file that is there, or the folder of one."""
-    for path in (root / output for output in outputs):
-        below = path.relative_to(root).parts
-        if len(below) > 2 and below[0] == _PLAYBOOKS and below[1] in _WRITTEN:
-            yield path if path.is_file() else path.parent
+    """The folders below `.playbooks/` of what a step is to write: programs write a file by renaming
+    another one, which its folder must allow."""
+    for output in outputs:
+        below = Path(output).parts
+        inside = len(below) > 2 and below[0] == _PLAYBOOKS and ".." not in below
+        if inside and below[1] not in _NEVER_WRITTEN:
+            yield (root / output).parent
 
 
 def with_keys(profile: Profile) -> Profile:
@@ -233,11 +253,13 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 
 def home() -> Path:
+    """The user's home."""
     return Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home may raise
 
 
 def _client_folder() -> Path:
-    return home() / ".claude"
+    named = os.environ.get("CLAUDE_CONFIG_DIR", "")
+    return Path(named) if named.startswith("/") else home() / ".claude"
 
 
 def _hidden_in_home() -> Iterator[Path]:
@@ -247,6 +269,15 @@ def _hidden_in_home() -> Iterator[Path]:
     yield user_state.cached("")
     base = os.environ.get("XDG_CONFIG_HOME", "")
     yield (Path(base) if base.startswith("/") else top / ".config") / "playbook" / "fleet"
+
+
+def _keys_of_others() -> Iterator[Path]:
+    """What root could read: keys in other homes, and those of the machine."""
+    for other in (Path("/root"), *Path("/home").glob("*")):
+        if other != home() and os.access(other, os.R_OK | os.X_OK):
+            yield from (other / name for name in HIDDEN)
+    yield from (path for path in _KEYS_OF_MACHINE if os.access(path, os.R_OK))
+    yield from Path("/etc/ssh").glob("ssh_host_*_key")
 
 
 def _in_home(names: Iterable[str]) -> Iterator[Path]:
@@ -271,16 +302,25 @@ def _programs() -> Iterator[Path]:
             yield Path(folder)
 
 
-def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
-    def paths(words: tuple[str, ...]) -> tuple[Path, ...]:
-        known = (os.path.expandvars(word) for word in words)
-        return tuple(here.root / os.path.expanduser(word) for word in known)  # noqa: PTH111
+def _named_files() -> Iterator[Path]:
+    """The settings and certificates that variables name, wherever they are."""
+    for variable in _FILES:
+        if (name := os.environ.get(variable, "")).startswith("/"):
+            yield Path(name)
 
+
+def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
+    """The paths that the settings of that checkout mean."""
+    known = (os.path.expandvars(word) for word in words)
+    return tuple(root / os.path.expanduser(word) for word in known)  # noqa: PTH111
+
+
+def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     return replace(
         profile,
-        writable=(*profile.writable, *paths(wishes.write)),
-        shown=(*profile.shown, *paths(wishes.show)),
-        hidden=(*profile.hidden, *paths(wishes.hide)),
+        writable=(*profile.writable, *wished(here.root, wishes.write)),
+        shown=(*profile.shown, *wished(here.root, wishes.show)),
+        hidden=(*profile.hidden, *wished(here.root, wishes.hide)),
         network=wishes.network,
         hosts=wishes.hosts,
     )

@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
-from playbook_supervisor.records import Record
-from playbook_supervisor.system.isolation import bubblewrap, profiles, seatbelt
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.files import ensure_folder
+from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
+
+if TYPE_CHECKING:
+    from playbook_supervisor.system.isolation.network_proxy import Proxy
 
 MODES = ("none", "auto", "required")
 VARIABLE = "PLAYBOOK_ISOLATION"
 """In the environment inside: what isolates."""
 
 CODE = "PB-POLICY-ISOLATION"
-_SETTINGS = ".playbooks/config.yaml"
 _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 """Of a program that a signal has ended; bubblewrap reports them as a shell does, as 128 + N."""
 _SHELL = 128
-_READ_ONLY = r"""(?x)
-    (?P<path>/[^\s:'"]+)['"]?:?\ [^\n]{0,80}?[Rr]ead-only\ file\ system
-    | [Rr]ead-only\ file\ system[^\n]{0,40}?['"](?P<quoted>/[^'"\n]+)['"]
-"""
 _REFUSED = ".refused"
 _NAMED = 3
 
 
-class Sandbox(Record):
-    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`."""
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """Isolation under a profile. `backend` enforces it: `bwrap` or `sandbox-exec`. `opened` gives
+    it a `proxy`, without which `network: proxy` reaches nothing, and on macOS a `temporary` folder.
+    """
 
     profile: Profile
     backend: str
+    proxy: Proxy | None = None
+    temporary: Path | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Sandbox]:
+        """The same for one program, with what has to be there outside while it runs."""
+        with ExitStack() as stack:
+            running = self
+            if self.profile.network == "proxy":
+                # takes 5 ms, and few profiles have one
+                from playbook_supervisor.system.isolation.network_proxy import Proxy
+
+                proxy = stack.enter_context(closing(Proxy(self.profile.hosts)))
+                lent = (*self.profile.lent, *proxy.lent())
+                running = replace(self, profile=replace(self.profile, lent=lent), proxy=proxy)
+            if self.backend == seatbelt.NAME:
+                folder = stack.enter_context(seatbelt.temporary_folder())
+                running = replace(running, temporary=folder)
+            yield running
+
+    def reaching(self, hosts: Iterable[str]) -> Sandbox:
+        """The same, whose `network: proxy` lets these hosts through, too."""
+        return replace(self, profile=replace(self.profile, hosts=(*self.profile.hosts, *hosts)))
 
     def command(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
@@ -45,17 +72,22 @@ class Sandbox(Record):
 
         StorageError PB-IO-PROGRAM if there is no such program, or if it is hidden inside.
         """
+        for path in self.profile.made:
+            ensure_folder(path)
         variables = profiles.environment(env, self.profile)
         self._require_program(argv, cwd, variables)
-        folder = self.inside(cwd)
-        variables["PWD"] = str(folder)
+        if self.proxy is not None:
+            argv, variables = self.proxy.command(argv), variables | self.proxy.environment()
         if self.backend == seatbelt.NAME:
-            return seatbelt.arguments(self.profile, argv), variables
-        return bubblewrap.arguments(self.profile, argv, folder), variables
+            port = self.proxy.port if self.proxy is not None else None
+            variables |= seatbelt.variables(self.profile, self.temporary)
+            return seatbelt.arguments(self.profile, argv, port, self.temporary), variables
+        folder = self.inside(cwd)
+        return bubblewrap.arguments(self.profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
         """Where that path of ours is inside."""
-        for place, folder in self.profile.private:
+        for place, folder in self.profile.private if self.backend == bubblewrap.NAME else ():
             if path == folder or folder in path.parents:
                 return place / path.relative_to(folder)
         return path
@@ -66,16 +98,9 @@ class Sandbox(Record):
         if found is None:
             said = f"cannot start {program!r}: No such file or directory"
             raise StorageError("PB-IO-PROGRAM", said, cause="No such file or directory")
-        if hidden := self._hidden(Path(os.path.realpath(found))):
+        if hidden := hints.hidden(self.profile, Path(os.path.realpath(found))):
             said = f"cannot start {program!r}: isolation hides {hidden}"
-            raise StorageError("PB-IO-PROGRAM", said, guidance=_line("show", hidden))
-
-    def _hidden(self, path: Path) -> Path | None:
-        seen = (*self.profile.shown, *self.profile.writable, *dict(self.profile.private))
-        if any(each == path or each in path.parents for each in seen):
-            return None
-        found = (each for each in self.profile.hidden if each == path or each in path.parents)
-        return next(found, None)
+            raise StorageError("PB-IO-PROGRAM", said, guidance=hints.line("show", hidden))
 
     def status(self, returned: int) -> int:
         """The exit status of the program; negative if a signal has ended it."""
@@ -84,16 +109,9 @@ class Sandbox(Record):
 
     def hint(self, output: str) -> str:
         """The line of the settings that lets a program do what it complains about; or empty."""
-        for path in self.profile.hidden:
-            if str(path) not in output or path in profiles.TEMPORARY:
-                continue
-            return _line("show", path)
-        if found := re.search(_READ_ONLY, output):
-            path = Path(found["path"] or found["quoted"])
-            if any(each == path or each in path.parents for each in self.profile.protected):
-                return f"Isolation protects {path}: a person can change it outside."
-            return _line("write", path)
-        return ""
+        if known := hints.hint(self.profile, output):
+            return known
+        return self.proxy.hint() if self.proxy is not None else ""
 
     # ── what no mount can protect ───────────────────────────────────────────────────────────
 
@@ -113,15 +131,17 @@ class Sandbox(Record):
             now = os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - as it is
             if os.path.lexists(path) and (now != link or not link):
                 os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
-                planted.append(str(path))
+                planted.append(path)
         if not planted:
             return None
-        said = f"it made {some(planted, _NAMED)}, which would be read as settings"
-        cure = f"It was moved to `…{_REFUSED}`; look at it, and remove it."
-        return PolicyError(CODE, said, where=planted[0], guidance=cure)
+        names = [os.path.relpath(path, self.profile.folder) for path in planted]
+        said = f"it made {some(names, _NAMED)}, which would be read as settings"
+        cure = f"It was moved to `{names[0]}{_REFUSED}`; look at it, and remove it."
+        return PolicyError(CODE, said, where=str(planted[0]), guidance=cure)
 
 
 def backend() -> str:
+    """What isolates on this system, if it is there."""
     return seatbelt.NAME if sys.platform == "darwin" else bubblewrap.NAME
 
 
@@ -146,9 +166,3 @@ def in_force(mode: str) -> tuple[str, str]:
     if mode == "required":
         raise PolicyError(CODE, f"isolation is required, but {why}", guidance=cure)
     return "", f"agents run without isolation: {why}"
-
-
-def _line(key: str, path: Path) -> str:
-    home = profiles.home()
-    shown = f"~/{path.relative_to(home)}" if home in path.parents else str(path)
-    return f"To allow it, add `isolation: {{{key}: [{shown}]}}` to {_SETTINGS}."

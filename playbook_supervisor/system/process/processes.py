@@ -11,7 +11,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
@@ -42,6 +42,7 @@ from playbook_supervisor.system.process.process_groups import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
+    from contextlib import AbstractContextManager
     from typing import Literal, NoReturn, Protocol
 
     from playbook_supervisor.errors import PolicyError
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
     class Isolation(Protocol):
         """What keeps powers from a program; `system.isolation.sandbox` is it."""
+
+        def opened(self) -> AbstractContextManager[Isolation]:
+            """The same for one program, with what has to run outside while it does."""
 
         def command(
             self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
@@ -195,25 +199,28 @@ class Worker:
         environment = os.environ if env is None else env
         self._isolation = isolation
         self._unprotected: Mapping[Path, str] = {}
-        if isolation is not None:
-            argv, environment = isolation.command(argv, cwd, environment)
-            self._unprotected = isolation.unprotected()
-        if worker_file is None:
-            self._process = spawn(argv, cwd, environment, stdin=stdin)
-        else:
-            from playbook_supervisor.system.process import leash
+        with ExitStack() as running:
+            if isolation is not None:
+                self._isolation = isolation = running.enter_context(isolation.opened())
+                argv, environment = isolation.command(argv, cwd, environment)
+                self._unprotected = isolation.unprotected()
+            if worker_file is None:
+                self._process = spawn(argv, cwd, environment, stdin=stdin)
+            else:
+                from playbook_supervisor.system.process import leash
 
-            self._process = self._leash = leash.start(
-                worker_file,
-                argv,
-                cwd,
-                {**without_pointers(environment), MARK: str(worker_file)},
-                stdin,
-                outlives=outlives,
-                deadline=deadline,
-                grace=leash_process.GRACE if deadline is None else notice,
-                isolates=isolation is not None,
-            )
+                self._process = self._leash = leash.start(
+                    worker_file,
+                    argv,
+                    cwd,
+                    {**without_pointers(environment), MARK: str(worker_file)},
+                    stdin,
+                    outlives=outlives,
+                    deadline=deadline,
+                    grace=leash_process.GRACE if deadline is None else notice,
+                    isolates=isolation is not None,
+                )
+            self._opened = running.pop_all()
 
     @property
     def pid(self) -> int:
@@ -293,6 +300,7 @@ class Worker:
                     kill_worker(self._worker_file)
                 with suppress(OSError):
                     self._worker_file.unlink()
+            self._opened.close()
             if self._isolation is not None:
                 planted = self._isolation.removed(self._unprotected)
         if planted is not None:

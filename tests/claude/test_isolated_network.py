@@ -1,0 +1,59 @@
+"""The real client in isolation reaches its model through our proxy, and no other host."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from support.scratch_project import Project
+
+from claude.client import program
+from claude.conftest import FREE, Start
+from claude.conversation import Reply, Request, text
+from claude.scripts import bash
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is missing")
+
+BOOK = """\
+name: look
+description: Look around
+version: "1.2"
+args: []
+steps:
+  - {id: look, command: prompt, with: {text: Look.}, tools: [Bash], autonomy: auto}
+"""
+SETTINGS = "isolation: {mode: required, network: proxy}\n"
+LOOK = bash("curl -sS http://other.example; curl -sS --noproxy '*' $ANTHROPIC_BASE_URL")
+
+
+def look(request: Request) -> Reply:
+    return [text("Done.")] if request.results else [LOOK]
+
+
+@pytest.mark.parametrize("argv", [("run", "look", "--mode", "autonomous"), ("claude", "-p", "Look.", *FREE)])
+def test_the_model_is_reached_and_nothing_else(
+    start: Start, project: Project, argv: tuple[str, ...]
+) -> None:
+    project.write(".playbooks/playbooks/look.yaml", BOOK)
+    project.write(".playbooks/config.yaml", SETTINGS)
+    project.commit("Isolate")
+    client = start(look)
+    (client.scratch / "bin/claude").symlink_to(str(program()))
+    done = subprocess.run(
+        [*client.model.network.enter, client.scratch / "bin/playbook", *argv],
+        cwd=project.root,
+        env=client.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (result,) = client.model.results_of(LOOK)
+    assert "Not allowed: other.example. Add it under `isolation: {hosts: [other.example]}`" in (
+        result.text
+    )
+    assert "Failed to connect" in result.text
+    assert not client.model.strays
