@@ -31,7 +31,9 @@ def look(request: Request) -> Reply:
     return [text("Done.")] if request.results else [LOOK]
 
 
-@pytest.mark.parametrize("argv", [("run", "look", "--mode", "autonomous"), ("claude", "-p", "Look.", *FREE)])
+@pytest.mark.parametrize(
+    "argv", [("run", "look", "--mode", "autonomous"), ("claude", "-p", "Look.", *FREE)]
+)
 def test_the_model_is_reached_and_nothing_else(
     start: Start, project: Project, argv: tuple[str, ...]
 ) -> None:
