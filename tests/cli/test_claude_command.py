@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.scratch_project import Project, Result, without_bubblewrap
+from support.in_process import Result
+from support.scratch_project import Project, without_bubblewrap
 
 from playbook_supervisor.system.process.process_groups import until
 
