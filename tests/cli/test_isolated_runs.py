@@ -40,7 +40,7 @@ WORK = "mkdir -p src; echo new >src/a.txt"
 def kept(project: Project) -> Project:
     remote(project)
     project.write(".playbooks/playbooks/kept.yaml", BOOK)
-    project.write("test.sh", "pwd >&2; test -f src/a.txt\n")
+    project.write("test.sh", "pwd >&2; git cat-file -p HEAD^ >&2 && test -f src/a.txt\n")
     return project
 
 
@@ -84,9 +84,11 @@ def files_below(path: Path) -> dict[str, bytes]:
 
 
 def test_a_check_runs_isolated_at_the_place_of_the_checkout(kept: Project) -> None:
-    assert run(kept)[0] == 0
+    code, said = run(kept)
+    assert code == 0, kept.playbook("logs", "change#1").out
     log = kept.playbook("logs", "change#1").out
     assert str(kept.root) in log.splitlines()
+    assert f"tree {kept.git('rev-parse', 'HEAD~2^{tree}').strip()}" in log.splitlines()
 
 
 def test_what_cannot_be_protected_beforehand_is_moved_away_and_fails_the_step(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.controlled_time import eventually
 from support.in_process import Result
 from support.scratch_project import Process
@@ -201,3 +202,11 @@ def test_tab_completes_the_open_sessions_of_the_fleet(fleet: Fleet) -> None:
     line = f"playbook abort {session[:4]}"
     asked = {"_PLAYBOOK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
     assert session in fleet.project.playbook(env=asked).out
+
+
+@needs_bubblewrap
+def test_a_worker_isolates_its_sessions_if_it_is_told_to(fleet: Fleet) -> None:
+    session = fleet.submit()
+    done = fleet.project.process("fleet", "worker", "--drain", "--isolation", "required")
+    assert fleet.row(session).state == "waiting", done.err
+    assert "isolation: bwrap" in fleet.journal(session)

@@ -34,12 +34,16 @@ MOST_ROOMS = 8
 MOST_BYTES = 10_000_000_000
 """Rooms that are kept, and their bytes; the one that was used last goes last."""
 
+_OBJECTS = Path(".git/objects")
+_OWN, _SHARED, _ALTERNATES = "own", "shared", "info/alternates"
 _NAME = 16  # digits of the digest of a repository and a check
 _SECONDS = 0.5  # between two looks whether a room is free
 _SETUP = "setup.json"
 _RECORD = "room.json"
 _LOCK = "lock"
-_OURS = frozenset({"tmp", "git", "commit", _LOCK, _SETUP, _RECORD})  # beside the checks' folder
+_OURS = frozenset(
+    {"tmp", "git", "commit", "alternates", _LOCK, _SETUP, _RECORD}
+)  # beside the checks' folder
 _LARGEST = 1 << 16  # bytes of a record
 _LEAST_SPACE = 1 << 20  # bytes
 _FULL = "Free space there; `playbook doctor --clean` removes the clean rooms."
@@ -161,6 +165,7 @@ class CleanRoom:
             ("HEAD", commit.encode()),
             ("config", files.read_bytes(git.git_dir / "config")),
             ("objects/info/alternates", f"{git.objects}\n".encode()),
+            (self.place / "alternates", f"{_OWN}\n{_SHARED}\n".encode()),
             ("packed-refs", git_process.ask(self.here.root, *asked).encode()),
             ("index", files.read_bytes(self._index)),
         ):
@@ -188,6 +193,15 @@ class KeptRoom:
         """`check test of /src/project, 412.5 MB`."""
         whose = f"check {self.check} of {self.repository}" if self.check else str(self.place)
         return f"{whose.removesuffix('/.git')}, {self.size / 1_000_000:,.1f} MB"
+
+
+def lent_objects(here: Checkout, room: Path) -> Iterator[tuple[Path, Path]]:
+    """What stands below `.git/objects` where the room stands at the checkout's place, so that git
+    finds there the objects that it looks for elsewhere: the places, and what stands there."""
+    folder = here.root / _OBJECTS
+    yield folder / _OWN, TreeGit.apart(here, room, room.parent / "git").objects
+    yield folder / _SHARED, here.common_dir / "objects"
+    yield folder / _ALTERNATES, room.parent / "alternates"
 
 
 def rooms() -> Path:

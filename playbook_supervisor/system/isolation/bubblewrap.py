@@ -109,7 +109,8 @@ class _Mounts:
             if not _below(path, (*self.hidden, *allowed)):
                 self._hide(path)
         for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
-            if _below(path, (_DEVICES, *self.hidden, *private)) and path.exists():
+            covered = _below(path, (_DEVICES, *self.hidden, *private))
+            if covered and path.exists() and not _below(path, profile.writable):
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if path.exists():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.git import clean_room, gitlinks
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -47,9 +48,6 @@ CLIENT_STATE = (
 """In `~/.claude`: what the client writes itself. Its settings, hooks, commands and plug-ins, which
 a person's own conversations read, are not among it."""
 
-OBJECTS = ".git/objects/base"
-"""In a clean room: where the objects of the checkout's repository stand."""
-
 _KEYS_OF_MACHINE = (
     *(Path("/etc/shadow"), Path("/etc/gshadow"), Path("/etc/shadow-"), Path("/etc/gshadow-")),
     *(Path("/etc/ssl/private"), Path("/etc/krb5.keytab"), Path("/etc/wireguard")),
@@ -58,7 +56,9 @@ _BINARIES = frozenset({"bin", ".bin"})
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run"))  # noqa: S108 - also sockets are there
 _GIT = ("config", "config.worktree", "hooks", "info", "playbook", "commondir", "gitdir")
 _MADE = ("hooks", "info")
-_GIT_OBJECTS = ("objects/info/alternates",)
+_SNAPSHOTS = "playbook-snapshots"  # of a session of the fleet
+_GIT_OBJECTS = ("objects/info/alternates", "rebase-merge/git-rebase-todo")
+"""Also what an unfinished rebase is yet to do, which may be to run programs."""
 _MODULE = ("config", "config.worktree", "hooks", "info", "commondir", "objects/info/alternates")
 _CLIENT = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".mcp.json")
 _PLAYBOOKS, _NEVER_WRITTEN = ".playbooks", ("sessions", "policies")
@@ -139,7 +139,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             protected=(*protected, here.root / _PLAYBOOKS),
             made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
-            shown=(*_programs(), *_named_files(), *_in_home(BROWSERS)),
+            shown=(*_programs(), *_named_files(), *_borrowed_objects(here), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
         ),
@@ -169,7 +169,10 @@ def of_check(
         protected=(),
         made=(),
         private=(*profile.private, (here.root, room)),
-        lent=((here.root / OBJECTS, here.common_dir / "objects"), *_environments(here.root, room)),
+        lent=(
+            *clean_room.lent_objects(here, room),
+            *_environments(here.root, room),
+        ),
     )
 
 
@@ -216,6 +219,8 @@ def git_protected(here: Checkout) -> Iterator[Path]:
     """What git reads as its configuration, and our own local state; some may not exist."""
     for folder in dict.fromkeys((here.common_dir, here.git_dir)):
         yield from (folder / name for name in (*_GIT, *_GIT_OBJECTS))
+        if (snapshots := folder / _SNAPSHOTS).is_dir():
+            yield snapshots
     if here.git_dir != here.common_dir:
         yield here.root / ".git"
     worktrees = here.common_dir / "worktrees"
@@ -224,6 +229,19 @@ def git_protected(here: Checkout) -> Iterator[Path]:
             yield other
     for module in _modules(here.common_dir / "modules"):
         yield from (module / name for name in _MODULE)
+    for folder in gitlinks.entered(here):
+        own = folder / ".git"
+        yield from (own / name for name in _MODULE) if own.is_dir() else (own,)
+
+
+def _borrowed_objects(here: Checkout) -> Iterator[Path]:
+    """Where the objects are that the repository shares with others."""
+    objects = here.common_dir / "objects"
+    try:
+        text = read_bytes(objects / "info/alternates", limit=_LARGEST).decode("utf-8", "replace")
+    except (OSError, PlaybookError):
+        return
+    yield from (objects / line for line in text.splitlines() if line and line[0] not in '#"')
 
 
 def _local_remotes(here: Checkout) -> Iterator[Path]:
@@ -295,9 +313,13 @@ def _caches(whose: str, here: Checkout) -> Iterator[tuple[Path, Path]]:
 
 def _programs() -> Iterator[Path]:
     """Where programs and this interpreter are: they may lie in what is hidden."""
-    folders = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])]
-    folders += os.environ.get("PATH", "").split(os.pathsep)
-    for folder in dict.fromkeys(folders):
+    yield from (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[3])
+    yield from on_path(os.environ.get("PATH", ""))
+
+
+def on_path(path: str) -> Iterator[Path]:
+    """The folders of a PATH."""
+    for folder in dict.fromkeys(path.split(os.pathsep)):
         if folder.startswith("/") and folder != "/":
             yield Path(folder)
 

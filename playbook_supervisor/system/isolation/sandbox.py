@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import PolicyError, StorageError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
 from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import ensure_folder
+from playbook_supervisor.system.git import checkout, gitlinks
 from playbook_supervisor.system.isolation import bubblewrap, hints, profiles, seatbelt
 from playbook_supervisor.system.isolation.profiles import Profile
 
@@ -75,7 +76,7 @@ class Sandbox:
         for path in self.profile.made:
             ensure_folder(path)
         variables = profiles.environment(env, self.profile)
-        self._require_program(argv, cwd, variables)
+        program = self._program(argv, cwd, variables)
         if self.proxy is not None:
             argv, variables = self.proxy.command(argv), variables | self.proxy.environment()
         if self.backend == seatbelt.NAME:
@@ -83,7 +84,10 @@ class Sandbox:
             variables |= seatbelt.variables(self.profile, self.temporary)
             return seatbelt.arguments(self.profile, argv, port, self.temporary), variables
         folder = self.inside(cwd)
-        return bubblewrap.arguments(self.profile, argv, folder), {**variables, "PWD": str(folder)}
+        on_path = profiles.on_path(variables.get("PATH", ""))
+        shown = (*self.profile.shown, *on_path, program)
+        profile = replace(self.profile, shown=shown)
+        return bubblewrap.arguments(profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
         """Where that path of ours is inside."""
@@ -92,15 +96,18 @@ class Sandbox:
                 return place / path.relative_to(folder)
         return path
 
-    def _require_program(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+    def _program(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Path:
         program = (*argv, "")[0]
         found = which(program, path=env.get("PATH")) if "/" not in program else cwd / program
         if found is None:
             said = f"cannot start {program!r}: No such file or directory"
             raise StorageError("PB-IO-PROGRAM", said, cause="No such file or directory")
-        if hidden := hints.hidden(self.profile, Path(os.path.realpath(found))):
+        real = Path(os.path.realpath(found))
+        hidden = hints.hidden(self.profile, real)
+        if hidden and hidden not in profiles.TEMPORARY:
             said = f"cannot start {program!r}: isolation hides {hidden}"
             raise StorageError("PB-IO-PROGRAM", said, guidance=hints.line("show", hidden))
+        return real
 
     def status(self, returned: int) -> int:
         """The exit status of the program; negative if a signal has ended it."""
@@ -132,12 +139,26 @@ class Sandbox:
             if os.path.lexists(path) and (now != link or not link):
                 os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
                 planted.append(path)
+        for path in self._entered():
+            if path not in before and os.path.lexists(path):
+                os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
+                planted.append(path)
         if not planted:
             return None
         names = [os.path.relpath(path, self.profile.folder) for path in planted]
         said = f"it made {some(names, _NAMED)}, which would be read as settings"
         cure = f"It was moved to `{names[0]}{_REFUSED}`; look at it, and remove it."
         return PolicyError(CODE, said, where=str(planted[0]), guidance=cure)
+
+    def _entered(self) -> list[Path]:
+        """The git directories of what a git in the checkout newly takes for submodules."""
+        if self.profile.folder not in self.profile.writable:
+            return []
+        with suppress(PlaybookError):
+            found = gitlinks.entered(checkout.find(self.profile.folder))
+            ours = {each for path in self.profile.protected for each in (path, path.parent)}
+            return [folder / ".git" for folder in found if folder / ".git" not in ours]
+        return []
 
 
 def backend() -> str:
