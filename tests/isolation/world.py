@@ -89,6 +89,8 @@ PROTECTED = (
 )
 """In the checkout; written down here, not taken from the profile under test."""
 
+NOTHING = Attack("", "", "true")
+
 LISTENING = (
     *("/run/docker.sock", "/tmp/ssh-x/agent.1", "/run/user/0/bus", "/run/dbus/system_bus_socket"),
     *("/run/systemd/private", "/tmp/.X11-unix/X0", "@/tmp/.X11-unix/X0", "@containerd-shim"),
@@ -402,6 +404,7 @@ class World:
         if self.victim.harm():
             self.victim.restore()
         self.shared.restore()
+        self.worker = None if self.worker and not self.worker.exists() else self.worker
         loopback(SET_MTU, MTU)
         socket.sethostname(self.kernel["the machine's name"])
 
@@ -463,9 +466,11 @@ class Run:
 def at_once(world: World, tried: Iterable[Attack]) -> Iterator[Judgement]:
     """Carry the attacks out in one run, one after the other, and look after each."""
     run = Run(world, looks_at_once=True)
-    for given in tried:
-        said = run.attack(given)
-        yield judgement(world, given, said)
+    for given in (*tried, NOTHING):
+        found = judgement(world, given, run.attack(given))
+        if given != NOTHING:
+            yield found
+    assert not found.seen, f"the judge sees what no attack has done: {found.seen}"
     run.end()
 
 
