@@ -49,7 +49,7 @@ CLI = """\
 
 Results go to stdout; messages, questions and progress go to stderr. With `--json`, stdout
 contains exactly one object ([json.md](json.md)). Commands work from any folder of the repository
-and in any worktree. The help texts below are the output of `--help`.
+and in any worktree. The help texts below are the output of `playbook help COMMAND`.
 
 | exit code | meaning |
 | --- | --- |

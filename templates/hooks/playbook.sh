@@ -17,17 +17,13 @@ fi
 
 # A file there says that a session is bound; if that was moved away, one in the user's state does.
 # A goal matters only at the end of a turn. A typed command of ours may begin a session. In isolation
-# the user's state is not there: a process outside looks for the goal, and judges what settings are.
+# the user's state is not there, and the process outside knows of goals and judges new settings.
 case $XDG_STATE_HOME in /*) state=$XDG_STATE_HOME ;; *) state=$HOME/.local/state ;; esac
 bound=$git/playbook/bound registered=$state/playbook/bound/$client
 [ -f "$bound" ] || bound=$registered
 [ -f "$bound" ] || [ "$event" != Stop ] || bound=$state/playbook/goals/$client
-if [ ! -f "$bound" ]; then
-  case $event${PLAYBOOK_BROKER:+ isolated} in
-    UserPromptExpansion* | 'Stop isolated' | 'ConfigChange isolated') ;;
-    *) exit 0 ;;
-  esac
-fi
+isolated=${PLAYBOOK_BROKER:+$event}
+[ -f "$bound" ] || [ "$event" = UserPromptExpansion ] || [ "$isolated" = Stop ] || [ "$isolated" = ConfigChange ] || exit 0
 
 # A plugin's hook leaves it to the project's own, if there are any: nothing is done or said twice.
 [ "$2" != plugin ] || ! grep -qs ': playbook-supervisor;' "$root/.claude/settings.json" || exit 0

@@ -15,8 +15,10 @@ from support.scratch_project import Project
 
 from claude.client import Client, program
 from claude.conftest import Open, Start
-from claude.model import Reply, Request, Script
+from claude.model import Reply, Request, Script, text
+from claude.obedient import Obedient
 from claude.scripts import FREE, Disobedient, at_work, bash, furnished, honest, steps
+from claude.test_steps_without_agent import BUILT
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("bwrap") is None, reason="bubblewrap is missing"
@@ -144,6 +146,37 @@ def test_settings_that_an_agent_makes_for_its_client_do_not_apply(
     assert "settings.local.json.refused" in told(client, make)
     assert told(client, look).endswith("/broker/shell")
     assert honest(project, client) == "waiting"
+
+
+def test_programs_of_steps_run_between_agents_and_a_dialog_asks_the_person(
+    project: Project, isolated: Isolated, open_terminal: Open
+) -> None:
+    project.write(".playbooks/playbooks/built.yaml", BUILT)
+    project.commit("Build")
+    terminal = open_terminal(isolated(Obedient()), *FREE)
+    terminal.say("/playbook.run built it")
+    terminal.wait_for(r"Run cli true \(step pr\) now", timeout=90)
+    terminal.choose("continue")
+    terminal.wait_for("built: completed")
+    done = {entry["step_id"]: entry for entry in project.journal()}
+    assert done["list"]["output"] == "it is built"
+    assert done["pr"]["gates"][0]["resolution"] == "continue"
+    assert {done[step]["isolation"] for step in ("list", "implement", "pr")} == {"bwrap"}
+
+
+def test_a_goal_ends_no_turn_before_its_check_holds(project: Project, isolated: Isolated) -> None:
+    """What remembers it is in the user's state, which is not there inside."""
+    check = "checks: {made: {run: [test, -f, made]}}\n"
+    project.write(".playbooks/config.yaml", f"isolation: required\n{check}")
+    project.commit("Check")
+
+    def model(request: Request) -> Reply:
+        told = "The goal does not hold yet" in request.said + request.context
+        return [bash("touch made")] if told and not request.called("Bash") else [text("Done.")]
+
+    client = isolated(model)
+    assert client.run("/playbook.goal made", *FREE).code == 0
+    assert (project.root / "made").exists()
 
 
 class TestWithoutIsolation:

@@ -29,7 +29,7 @@ def test_help_shows_the_everyday_commands_and_how_to_see_the_rest(project: Proje
     assert shown.code == 0
     assert listed(shown.out) == [*EVERYDAY]
     assert {"run", "resume", "start", "check", "init"} <= {*EVERYDAY}
-    assert len(EVERYDAY) <= 14
+    assert len(EVERYDAY) <= 15
     assert "`playbook help --all` lists all commands." in shown.out
     assert "`playbook help authoring` explains how to write a playbook." in shown.out
     assert project.playbook().out == project.playbook("-h").out == shown.out
@@ -87,7 +87,7 @@ def test_every_command_has_examples(project: Project) -> None:
     for command, said in parts:
         examples = said.partition("Examples:\n")[2].partition("\n\n")[0]
         assert f"    playbook {command}" in examples, command
-        assert "--debug" in said
+        assert "--debug" in said or command == "claude"  # all its options are the client's
 
 
 @pytest.mark.parametrize("name", SUMMARIES)

@@ -28,7 +28,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import write_atomically
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
-from playbook_supervisor.system.isolation import profiles
+from playbook_supervisor.system.isolation import bubblewrap, profiles
 from playbook_supervisor.system.isolation.profiles import Profile
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 from playbook_supervisor.system.process import ancestry, leash_process
@@ -90,7 +90,9 @@ def start(
         before = isolated.unprotected()
         broker = Broker(partial(_answer, here, isolated, before, carry_out), isolated.backend)
         broker.listen(door / "socket")
-        env = {_PREFIX: _shell(door), **os.environ, VARIABLE: str(door / "socket")}
+        env = {**os.environ, VARIABLE: str(door / "socket")}
+        if isolated.backend == bubblewrap.NAME:
+            env.setdefault(_PREFIX, _shell(door))
         with isolated.reaching(hosts(env)).opened() as running:
             status = broker.run(*running.command([_CLIENT, *words], cwd, env), warm)
         _keep_choices(kept, here.root)
@@ -105,10 +107,10 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
     settings are a copy, of which little is kept."""
     door.mkdir()
     settings = profiles.home() / _SETTINGS
-    kept.write_bytes(settings.read_bytes() if settings.is_file() else b"{}")
+    write_atomically(kept, settings.read_bytes() if settings.is_file() else b"{}")
     lent = [(door, door)]
     if not (users := profiles.home() / client_settings.FILE).exists():
-        (empty := door / "settings.json").write_bytes(b"{}")
+        write_atomically(empty := door / "settings.json", b"{}")
         lent.append((users, empty))  # so that nothing inside makes it
     for name in profiles.CLIENT_STATE:
         if not Path(name).suffix:
@@ -126,8 +128,8 @@ def _shell(door: Path) -> str:
     the client, and so to speak in its name."""
     program = door / "shell"
     words = [sys.executable, "-I", "-S", leash_process.__file__]
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$1"\n', "utf-8")
-    program.chmod(0o755)
+    text = f'#!/bin/sh\nexec {shlex.join(words)} "$1"\n'
+    write_atomically(program, os.fsencode(text), permissions=0o700)
     return str(program)
 
 

@@ -125,7 +125,7 @@ def numbered_inside(number: int) -> int:
 
 def is_first_inside(pid: int) -> bool:
     """True if it is the program for which a namespace was made, and nothing that it started."""
-    return _numbers(pid)[1:] == [_FIRST]
+    return _numbers(pid)[1:] in ([], [_FIRST])  # without namespaces, that is not known
 
 
 def _numbers(pid: int) -> list[int]:

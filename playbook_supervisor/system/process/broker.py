@@ -27,6 +27,7 @@ from playbook_supervisor.system.process.leash_process import leave_abstract_sock
 
 _WAITING = 64  # connections that are not accepted yet
 _MOST = 64  # requests that are carried out at the same time
+_DESCRIPTORS = 4_096  # as many as a process of ours may have open
 _PATIENCE = 5.0  # seconds that a caller may take for its request
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 _SIGNALLED = 128  # a shell adds the number of the signal
@@ -148,9 +149,8 @@ class Broker:
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGQUIT):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._socket.close()
-            for _, other in self._working.values():
-                other.close()  # its caller waits for its end
+            os.closerange(STANDARD, own := connection.fileno())  # other callers wait for the end
+            os.closerange(own + 1, _DESCRIPTORS)
             request = _received(connection, caller)
             if request is not None:
                 ancestry.act_for(caller.pid, self.isolation)
