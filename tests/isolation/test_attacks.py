@@ -6,7 +6,6 @@ A judge outside watches; what the agents say is not believed.
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 
@@ -14,11 +13,9 @@ from isolation.attacks import attacks
 from isolation.table import judged, rows, written
 
 pytestmark = [
+    needs_bubblewrap,
     pytest.mark.unmeasured,
-    pytest.mark.skipif(
-        shutil.which("bwrap") is None or os.geteuid() != 0 or shutil.which("unshare") is None,
-        reason="only root can make a machine to attack, with bubblewrap and unshare",
-    ),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a machine to attack"),
 ]
 
 USERS = ("root", "ada")
