@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 
 from isolation.attacks import attacks
 from isolation.table import judged, rows, written

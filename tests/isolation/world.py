@@ -222,7 +222,7 @@ class World:
         for name, mode in KEYS.items():
             self.write(self.home / name, self.secret(), mode)
         self.write(self.room / "secret", self.secret())
-        self.other = Path("/home/bob")
+        self.other = Path("/home") / "bob"
         for place in (self.home / "hidden/secret", self.other / ".ssh/id_ed25519"):
             self.write(place, self.secret(), 0o600)
         for name in ("root/.ssh/id_ed25519", "etc/shadow", "etc/ssh/ssh_host_ed25519_key"):
