@@ -12,6 +12,7 @@ from pathlib import Path
 
 import generate_docs
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.document_examples import (
     REPOSITORY,
     SHOWN_ONLY,
@@ -128,7 +129,11 @@ def assert_means_what_it_says(block: Block) -> None:
                 assert read_answer(line, WORDS).resolution == "continue", line
 
 
-@pytest.mark.parametrize("document", WRITTEN, ids=name_of)
+@pytest.mark.parametrize(
+    "document",
+    [*WRITTEN, pytest.param(REPOSITORY / "docs/isolation.md", marks=needs_bubblewrap)],
+    ids=name_of,
+)
 def test_what_a_document_shows_is_what_happens(document: Path, project: Project) -> None:
     stage = Stage(project, bare=is_bare(document), quick=True)
     for block in blocks(document.read_text("utf-8")):

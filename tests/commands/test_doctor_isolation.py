@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.scripts import conforms
+from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project, without_bubblewrap
 
 from playbook_supervisor.commands import isolation_report
@@ -20,7 +20,7 @@ from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.isolation import profiles
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+pytestmark = needs_bubblewrap
 
 
 def settings(project: Project, text: str) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project
 
 from playbook_supervisor.project.settings import config, isolation
 from playbook_supervisor.system.process.processes import run
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+pytestmark = needs_bubblewrap
 
 FILE = ".playbooks/config.yaml"
 
@@ -220,6 +221,21 @@ def test_signing_with_gpg_needs_its_keys(inside: Inside, project: Project) -> No
     assert inside.is_told(sign) == "write: [~/.gnupg]"
     inside.allow("write: [~/.gnupg]")
     assert "PGP SIGNATURE" in inside.does(f"{sign} && git cat-file -p HEAD")
+
+
+@pytest.mark.parametrize(
+    ("shell", "path"),
+    [
+        ("git config user.name Eve", ".git/config"),
+        ("echo exit 1 >$PWD/.git/hooks/pre-commit", "/.git/hooks/pre-commit"),
+        ("echo x >$PWD/.playbooks/policies.yaml", "/.playbooks/policies.yaml"),
+    ],
+)
+def test_what_is_protected_is_for_a_person(inside: Inside, shell: str, path: str) -> None:
+    status, said, hint = inside.tries(shell)
+    assert status != 0, said
+    assert hint.startswith("Isolation protects ")
+    assert f"{path}: a person can change it outside." in hint
 
 
 # ── sockets and names ───────────────────────────────────────────────────────────────────────

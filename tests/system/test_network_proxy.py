@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
@@ -92,7 +94,7 @@ def port_of(site: Site) -> str:
 
 
 def left_in_tmp() -> set[str]:
-    return {each.name for each in Path("/tmp").glob("playbook-proxy-*")}
+    return {each.name for each in Path("/tmp").glob(f"playbook-proxy-{os.getpid()}-*")}
 
 
 class TestAHostThatIsListed:
@@ -319,6 +321,34 @@ print(len(served))
         done = inside.python(code, hosts=(port_of(site),))
         assert done.stdout == "{b'HTTP/1.1 503'}\n128\n"
 
+    def test_uses_up_neither_our_descriptors_nor_our_threads(self, inside: Inside) -> None:
+        code = """
+import socket
+many = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(500)]
+print(len(many))
+"""
+        worker = Worker(
+            [sys.executable, "-c", code], cwd=inside.folder, isolation=inside.sandbox("a.example")
+        )
+        (used,) = [
+            (len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
+            for _ in worker.lines()
+        ]
+        assert worker.returncode == 0, worker.stderr
+        descriptors, threads = used
+        assert descriptors < 300
+        assert threads < 200
+
+    def test_that_asks_for_many_hosts_is_told_of_few(self, inside: Inside) -> None:
+        worker = Worker(
+            [*CURL, "--fail", *(f"http://{number}.example" for number in range(50))],
+            cwd=inside.folder,
+            isolation=inside.sandbox("a.example"),
+        )
+        list(worker.lines())
+        assert "9.example" in worker.hint
+        assert "10.example" not in worker.hint
+
     def test_that_reads_nothing_does_not_keep_the_proxy_open(
         self, inside: Inside, site: Site
     ) -> None:
@@ -352,8 +382,7 @@ class TestAProgramInside:
         assert not site.requests
 
     def test_reaches_no_socket_of_a_proxy(self, inside: Inside, tmp_path: Path) -> None:
-        other = Proxy(["example.com"])
-        try:
+        with closing(Proxy(["example.com"])):
             code = """
 import glob, socket
 for path in ("/run/playbook/proxy", *glob.glob("/tmp/**/proxy", recursive=True)):
@@ -364,8 +393,6 @@ for path in ("/run/playbook/proxy", *glob.glob("/tmp/**/proxy", recursive=True))
 """
             done = inside.python(code, hosts=("localhost",))
             assert done.stdout == "/run/playbook/proxy ConnectionRefusedError\n"
-        finally:
-            other.close()
 
     def test_reaches_its_own_servers(self, inside: Inside) -> None:
         code = """
@@ -431,7 +458,9 @@ print(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}").status)
 
 
 def test_an_entry_is_a_host_a_port_or_all_below_a_host() -> None:
-    hosts = Hosts(["a.example", "B.example:8443", "*.c.example", "[::1]:80", "10.0.0.1", "no/host"])
+    hosts = Hosts(
+        ["a.example", "B.example:8443", "*.c.example", "[::1]:80", "10.0.0.1", "no/host", "d:99999"]
+    )
     assert hosts.listed("a.example", 443)
     assert hosts.listed("a.example", 80)
     assert not hosts.listed("a.example", 22)
@@ -441,3 +470,19 @@ def test_an_entry_is_a_host_a_port_or_all_below_a_host() -> None:
     assert not hosts.below("c.example", 443)
     assert hosts.listed("::1", 80)
     assert hosts.listed("10.0.0.1", 80)
+    assert not hosts.listed("d", 99999)
+
+
+def test_where_nothing_has_a_network_of_its_own_the_proxy_listens_on_loopback(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with closing(Proxy([port_of(site)])) as proxy:
+        assert proxy.command(["true"]) == ["true"]
+        assert not list(proxy.lent())
+        asked = f"GET {site.url}/ HTTP/1.1\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            client.sendall(asked.encode())
+            assert client.makefile("rb").read().endswith(b"hello\n")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxy.port))

@@ -76,6 +76,7 @@ def said(seen: SessionOverview) -> list[str]:
 
 
 def isolated(isolation: str) -> str:
+    """What isolated an attempt, for a person."""
     name = first_line(isolation, 40)
     return "not isolated" if name == "none" else f"isolated by {name}"
 

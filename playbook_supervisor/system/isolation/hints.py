@@ -31,6 +31,7 @@ _NAME = (
     r"(?:resolve host(?:name)?:? |resolve '|getaddrinfo (?:ENOTFOUND|EAI_AGAIN) )['\"]?"
     r"([A-Za-z0-9][\w.-]*\w)"
 )
+_GIT = r"could not (?:write|lock) config file (\S*\.git/\S*config\S*?):"
 _NESTED = r"setting up uid map: Operation not permitted|/proc/self/uid_map: Operation not permitted"
 _NO_SANDBOX = (
     "Root can make no sandbox inside of isolation: switch that one off, or be another user."
@@ -71,16 +72,24 @@ def _hints(profile: Profile, output: str) -> Iterator[str]:
     if re.search(_GPG, output) and hidden(profile, keys) and keys.is_dir():
         yield line("write", keys)
     yield from _of_places(profile, output)
+    if found := re.search(_GIT, output):
+        yield _protected(found[1])
     if found := re.search(_READ_ONLY, output):
         path = Path(found["path"] or found["quoted"] or found["made"])
         if _inside(path, profile.protected):
-            yield f"Isolation protects {path}: a person can change it outside."
-        elif there := next((each for each in (path, *path.parents[:-1]) if each.exists()), None):
+            yield _protected(path)
+        elif there := next(
+            (each for each in (path, *path.parents[:-1]) if os.path.lexists(each)), None
+        ):
             yield line("write", there)
     if profile.network == "none" and (found := re.search(_NAME, output)):
         yield line("network: proxy, hosts", found[1])
     if os.geteuid() == 0 and re.search(_NESTED, output):
         yield _NO_SANDBOX
+
+
+def _protected(path: Path | str) -> str:
+    return f"Isolation protects {path}: a person can change it outside."
 
 
 def _of_places(profile: Profile, output: str) -> Iterator[str]:
@@ -100,7 +109,7 @@ def _kept_away(profile: Profile, path: Path) -> bool:
         return False
     for place, folder in profile.private:
         if place in path.parents:
-            return path.exists() and not (folder / path.relative_to(place)).exists()
+            return os.path.lexists(path) and not os.path.lexists(folder / path.relative_to(place))
     return hidden(profile, path) is not None
 
 
@@ -110,7 +119,9 @@ def _for_ssh(folder: Path) -> Iterator[Path | str]:
         yield folder
         return
     yield "$SSH_AUTH_SOCK"
-    yield from (path for name in ("known_hosts", "config") if (path := folder / name).exists())
+    yield from (
+        path for name in ("known_hosts", "config") if os.path.lexists(path := folder / name)
+    )
 
 
 def _inside(path: Path, folders: tuple[Path, ...]) -> bool:

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.formats.sanitize import some
 from playbook_supervisor.system.isolation.profiles import TEMPORARY
 from playbook_supervisor.system.process import inside_process
 
@@ -29,14 +28,15 @@ SOCKET = Path("/run/playbook/proxy")
 PORT = 3128
 """Inside, on its loopback interface: where the proxy listens."""
 
-_WEB = (443, 80)
+_WEB, _PORTS = (443, 80), 1 << 16
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MOST = 128  # connections at once
+_FULL = f"There are {_MOST} connections already."
 _HEAD, _END = 1 << 16, b"\r\n\r\n"  # bytes of a request before its body, and what ends them
 _CHUNK = 1 << 16
 _PATIENCE = 30.0  # seconds that a client may be silent before its request is complete
 _LINGERING = 5.0  # seconds that the other side may take to close
-_NAMED = 3
+_NAMED = 10  # refused hosts that are kept
 _CLOSED_IN_CHILDREN = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _CONNECTING = 15.0  # seconds for one address
 _AUTHORITY = r"(?P<authority>(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?)"
@@ -44,7 +44,8 @@ _ENTRY = re.compile(rf"(?P<below>\*\.)?{_AUTHORITY}", re.ASCII)
 _CONNECT = re.compile(rf"CONNECT {_AUTHORITY} HTTP/1\.[01]", re.ASCII)
 _PATH = r"(?P<path>[/?][!-~\x80-\xff]*)?"
 _PLAIN = re.compile(
-    rf"(?P<method>(?!CONNECT)[A-Z]+) (?i:http)://{_AUTHORITY}{_PATH} HTTP/1\.[01]", re.ASCII
+    rf"(?P<method>(?!CONNECT)[A-Z]+) (?i:http)://{_AUTHORITY}{_PATH} (?P<version>HTTP/1\.[01])",
+    re.ASCII,
 )
 _FIELD = re.compile(r"(?P<name>[!#$%&'*+.^`|~\w-]+):[^\r\n\0]*", re.ASCII)
 _OURS = frozenset({"host", "connection", "keep-alive", "proxy-connection", "proxy-authorization"})
@@ -70,6 +71,7 @@ class Hosts:
             for each in found
             if each is not None
             for port in ((int(each["port"]),) if each["port"] else _WEB)
+            if port < _PORTS
         }
 
     def listed(self, host: str, port: int) -> bool:
@@ -91,7 +93,7 @@ class Hosts:
 class Proxy:
     """Listens from its making until `close`, which ends all connections. Threads run it.
 
-    `refused` are the hosts that it has not let through, as entries that would let them.
+    `refused` are the first hosts that it has not let through, as entries that would let them.
     """
 
     def __init__(self, hosts: Iterable[str]) -> None:
@@ -104,7 +106,8 @@ class Proxy:
         self._folder: Path | None = None
         self.port = PORT
         if sys.platform == "linux":
-            self._folder = Path(tempfile.mkdtemp(prefix="playbook-proxy-", dir=TEMPORARY[0]))
+            prefix = f"playbook-proxy-{os.getpid()}-"
+            self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=TEMPORARY[0]))
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(os.fspath(self._folder / SOCKET.name))
             listener.listen(1)
@@ -116,6 +119,7 @@ class Proxy:
 
     def close(self) -> None:
         """End all connections, and listen no more."""
+        os.write(self._wake, b".")  # a process that we have forked may keep it open
         os.close(self._wake)
         self._thread.join(_LINGERING)
 
@@ -123,15 +127,8 @@ class Proxy:
         """The command that runs `argv` inside, connected to the proxy."""
         if self._folder is None:
             return list(argv)
-        forward = (
-            sys.executable,
-            "-I",
-            "-S",
-            inside_process.__file__,
-            os.fspath(SOCKET),
-            str(self.port),
-        )
-        return [*forward, *argv]
+        python = (sys.executable, "-I", "-S", inside_process.__file__)
+        return [*python, os.fspath(SOCKET), str(self.port), *argv]
 
     def lent(self) -> Iterator[tuple[Path, Path]]:
         """What has to stand inside: the place, and what of ours stands there."""
@@ -152,7 +149,7 @@ class Proxy:
     def hint(self) -> str:
         """The line of the settings that lets the refused hosts through; empty if none was."""
         refused = list(self.refused)
-        return f"Not allowed: {some(refused, _NAMED)}. {_to_allow(*refused)}" if refused else ""
+        return f"Not allowed: {', '.join(refused)}. {_to_allow(*refused)}" if refused else ""
 
     # ── taking connections ──────────────────────────────────────────────────────────────────
 
@@ -162,7 +159,13 @@ class Proxy:
                 listener = self._handed_over(listener, self._folder)
             with listener:
                 for client in self._connections(listener):
-                    threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+                    if len(self._open) < _MOST:
+                        self._keep(client)
+                        threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+                    else:  # at once: a program shall not use up our threads and descriptors
+                        with client, suppress(OSError):
+                            client.settimeout(0)
+                            client.sendall(_refusal(_Refused(503, _FULL)))
         os.close(self._woken)
         with self._changing:
             self._closed = True
@@ -192,10 +195,10 @@ class Proxy:
             yield listener.accept()[0]
 
     def _keep(self, client: socket.socket, server: socket.socket | None = None) -> None:
-        """Note a connection, so that it ends with us."""
+        """Note a connection, so that it ends with us. OSError if we have ended."""
         with self._changing:
-            if self._closed or (server is None and len(self._open) >= _MOST):
-                raise _Refused(503, f"There are {_MOST} connections already.")
+            if self._closed:
+                raise ConnectionAbortedError
             self._open[client] = server
 
     def _drop(self, client: socket.socket, server: socket.socket | None) -> None:
@@ -210,21 +213,23 @@ class Proxy:
 
     def _answer(self, client: socket.socket) -> None:
         server = None
-        with suppress(OSError):  # one side is gone
-            try:
-                client.settimeout(_PATIENCE)
-                self._keep(client)
-                head, body = _head(client)
-                server, first = self._connected(head)
-                self._keep(client, server)
-                client.settimeout(None)
-                if not first:
-                    client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                server.sendall(first + body)
-                _relay(client, server)
-            except _Refused as refused:
+        try:
+            client.settimeout(_PATIENCE)
+            head, body = _head(client)
+            server, first = self._connected(head)
+            self._keep(client, server)
+            client.settimeout(None)
+            if not first:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            server.sendall(first + body)
+            _relay(client, server)
+        except _Refused as refused:
+            with suppress(OSError):
                 _refuse(client, refused)
-        self._drop(client, server)
+        except OSError:  # one side is gone
+            pass
+        finally:
+            self._drop(client, server)
 
     def _connected(self, head: bytes) -> tuple[socket.socket, bytes]:
         """The server that the request names, and what to send it first: nothing for CONNECT."""
@@ -238,7 +243,7 @@ class Proxy:
         server = self._server(_name(found["host"]), int(found["port"] or 80))
         path = found["path"] or "/"
         lines = (
-            f"{found['method']} {path if path.startswith('/') else f'/{path}'} HTTP/1.1",
+            f"{found['method']} {path if path.startswith('/') else f'/{path}'} {found['version']}",
             f"Host: {found['authority']}",
             "Connection: close",
             *(each for each in fields if each.partition(":")[0].lower() not in _OURS),
@@ -272,7 +277,8 @@ class Proxy:
     def _forbidden(self, host: str, port: int, why: str) -> _Refused:
         name = f"[{host}]" if ":" in host else host
         entry = name if port in _WEB else f"{name}:{port}"
-        self.refused[entry] = None
+        if len(self.refused) < _NAMED:
+            self.refused[entry] = None
         return _Refused(403, f"Not allowed: {entry}{why}. {_to_allow(entry)}")
 
 
@@ -294,16 +300,20 @@ def _head(client: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _refuse(client: socket.socket, refused: _Refused) -> None:
+    client.sendall(_refusal(refused))
+    client.shutdown(socket.SHUT_WR)
+    client.settimeout(_LINGERING)
+    while client.recv(_CHUNK):  # to close with bytes unread would take the answer back
+        pass
+
+
+def _refusal(refused: _Refused) -> bytes:
     body = f"{refused}\n".encode()
     head = (
         f"HTTP/1.1 {refused.status} {_REASONS[refused.status]}\r\nConnection: close\r\n"
         f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    client.sendall(head.encode() + body)
-    client.shutdown(socket.SHUT_WR)
-    client.settimeout(_LINGERING)
-    while client.recv(_CHUNK):  # to close with bytes unread would take the answer back
-        pass
+    return head.encode() + body
 
 
 def _relay(client: socket.socket, server: socket.socket) -> None:

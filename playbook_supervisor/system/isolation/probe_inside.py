@@ -13,10 +13,7 @@ import re
 import socket
 import stat
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 _NAMES = 200  # of a folder, at most
 _SECONDS = 3.0  # for a connection

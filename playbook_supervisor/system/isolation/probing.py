@@ -10,12 +10,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.records import Record
 from playbook_supervisor.system.isolation import probe_inside
 from playbook_supervisor.system.process.processes import Worker
 
@@ -33,7 +33,8 @@ PLACES = (GONE, "hidden", "separate", "read-only", "writable")
 _SECONDS = 60.0  # for all trials
 
 
-class Trial(Record):
+@dataclass(frozen=True, slots=True)
+class Trial:
     """Something to try, and what is expected of it. A `place` is to be kept; in a `scratch` place
     a program may write, but nothing of it is seen outside. `places` are those, or sockets."""
 

@@ -10,11 +10,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import read_bytes
 from playbook_supervisor.system.git import clean_room, gitlinks

@@ -1,0 +1,59 @@
+"""What hostile agents try, in real runs: none of it succeeds in isolation.
+
+A judge outside watches; what the agents say is not believed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from isolation.attacks import attacks
+from isolation.table import judged, rows, written
+
+pytestmark = [
+    pytest.mark.unmeasured,
+    pytest.mark.skipif(
+        shutil.which("bwrap") is None or os.geteuid() != 0 or shutil.which("unshare") is None,
+        reason="only root can make a machine to attack, with bubblewrap and unshare",
+    ),
+]
+
+USERS = ("root", "ada")
+
+
+def succeeded(mode: str, user: str, pattern: str = "") -> list[str]:
+    found = judged(mode, user, pattern)
+    tried = [
+        each for each in attacks() if each.possible and pattern in f"{each.group}: {each.name}"
+    ]
+    assert {*found} == {(each.group, each.name) for each in tried}, "some were not tried"
+    return [f"{group}: {name}: {seen}" for (group, name), seen in found.items() if seen]
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("pattern", ["by renaming", "after the end", "the supervisor"])
+def test_no_attack_of_some_groups_succeeds_in_isolation(user: str, pattern: str) -> None:
+    assert succeeded("required", user, pattern) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("user", USERS)
+def test_no_attack_succeeds_in_isolation(user: str) -> None:
+    assert succeeded("required", user) == []
+
+
+@pytest.mark.long
+def test_what_succeeds_without_isolation_is_in_the_table() -> None:
+    """So the attacks are real ones, and the judge sees them."""
+    found = rows(judged("none"))
+    said = written()
+    assert found == {key: said[key] for key in found}
+    assert {*said} == {(each.group, each.name) for each in attacks()}
+
+
+def test_there_are_many_attacks_and_no_two_have_one_name() -> None:
+    names = [(each.group, each.name) for each in attacks()]
+    assert len({*names}) == len(names) >= 120
