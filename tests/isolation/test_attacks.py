@@ -6,43 +6,47 @@ A judge outside watches; what the agents say is not believed.
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 
 from isolation.attacks import attacks
 from isolation.table import judged, rows, written
 
 pytestmark = [
+    needs_bubblewrap,
     pytest.mark.unmeasured,
-    pytest.mark.skipif(
-        shutil.which("bwrap") is None or os.geteuid() != 0 or shutil.which("unshare") is None,
-        reason="only root can make a machine to attack, with bubblewrap and unshare",
-    ),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a machine to attack"),
 ]
 
 USERS = ("root", "ada")
 
 
-def succeeded(mode: str, user: str, pattern: str = "") -> list[str]:
-    found = judged(mode, user, pattern)
-    tried = [
-        each for each in attacks() if each.possible and pattern in f"{each.group}: {each.name}"
-    ]
-    assert {*found} == {(each.group, each.name) for each in tried}, "some were not tried"
+def succeeded(user: str, pattern: str = "", room: str = "") -> list[str]:
+    found = judged("required", user, pattern, room)
+    tried = [each for each in attacks() if each.possible and not (room and each.moment != "once")]
+    names = {(each.group, each.name) for each in tried if pattern in f"{each.group}: {each.name}"}
+    assert found.keys() == names, "some were not tried"
     return [f"{group}: {name}: {seen}" for (group, name), seen in found.items() if seen]
 
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("pattern", ["by renaming", "after the end", "the supervisor"])
 def test_no_attack_of_some_groups_succeeds_in_isolation(user: str, pattern: str) -> None:
-    assert succeeded("required", user, pattern) == []
+    assert succeeded(user, pattern) == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("user", USERS)
 def test_no_attack_succeeds_in_isolation(user: str) -> None:
-    assert succeeded("required", user) == []
+    assert succeeded(user) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("room", ["here", "clean"])
+def test_no_attack_of_a_check_succeeds_in_isolation(room: str) -> None:
+    """Checks run what agents have written."""
+    assert succeeded("root", room=room) == []
 
 
 @pytest.mark.long

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project
+
+pytestmark = needs_bubblewrap
 
 FORBIDDING = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all"
 FORBIDDING += ' --ambient-caps=-all -- "$@"'
@@ -29,8 +31,8 @@ def run(project: Project) -> Run:
     """Runs one step as an ordinary user whom the system refuses namespaces."""
     user = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--keep-caps")
     argv = [*user, "sh", "-c", FORBIDDING, "sh"]
-    if shutil.which("bwrap") is None or subprocess.run([*argv, "true"]).returncode != 0:
-        pytest.skip("bubblewrap is missing, or no namespace of users can be made to forbid others")
+    if subprocess.run([*argv, "true"]).returncode != 0:
+        pytest.skip("no namespace of users can be made to forbid others")
     project.write(".playbooks/playbooks/one.yaml", ONE)
     project.commit("Add")
     playbook = [sys.executable, "-m", "playbook_supervisor", "run", "one", "--agent", AGENT]

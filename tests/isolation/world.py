@@ -16,6 +16,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -67,6 +68,9 @@ HOME = {
 }
 STEP = "  - {id: only, command: COMMAND, autonomy: AUTONOMY, error_policy: stop}\n"
 PLAYBOOK = 'name: NAME\ndescription: One step\nversion: "1.0"\nargs: []\nsteps:\n' + STEP
+CHECKED = PLAYBOOK.replace("NAME", "checked").replace("COMMAND", "cli true")
+CHECKED = CHECKED.replace("AUTONOMY", "auto, postconditions: [{command_succeeds: hostile}]")
+CHECKED = CHECKED.replace('"1.0"', '"1.1"')
 PROJECT = {
     "src/one.py": "one = 1\n",
     ".claude/settings.json": "{}\n",
@@ -77,6 +81,7 @@ PROJECT = {
     ".playbooks/playbooks/auto.yaml": PLAYBOOK.replace("NAME", "auto")
     .replace("COMMAND", "/attack")
     .replace("AUTONOMY", "auto"),
+    ".playbooks/playbooks/checked.yaml": CHECKED,
     ".playbooks/playbooks/gated.yaml": PLAYBOOK.replace("NAME", "gated")
     .replace("COMMAND", "/attack")
     .replace("AUTONOMY", "gate_always"),
@@ -88,6 +93,8 @@ PROTECTED = (
     *(".claude/settings.json", ".claude/settings.local.json", ".claude/hooks"),
 )
 """In the checkout; written down here, not taken from the profile under test."""
+
+NOTHING = Attack("", "", "true")
 
 LISTENING = (
     *("/run/docker.sock", "/tmp/ssh-x/agent.1", "/run/user/0/bus", "/run/dbus/system_bus_socket"),
@@ -173,6 +180,7 @@ class World:
     def __init__(self, mode: str, user: str) -> None:
         self.options = ("--isolation", mode)
         self.worker: Path | None = None
+        self.supervising = 0
         self.who: dict[str, Any] = {}
         if user != "root":
             self.who = {"user": USER, "group": USER, "extra_groups": []}
@@ -214,7 +222,7 @@ class World:
         for name, mode in KEYS.items():
             self.write(self.home / name, self.secret(), mode)
         self.write(self.room / "secret", self.secret())
-        self.other = Path("/home/bob")
+        self.other = Path("/home") / "bob"
         for place in (self.home / "hidden/secret", self.other / ".ssh/id_ed25519"):
             self.write(place, self.secret(), 0o600)
         for name in ("root/.ssh/id_ed25519", "etc/shadow", "etc/ssh/ssh_host_ed25519_key"):
@@ -290,12 +298,9 @@ class World:
                 speaker.sendto(self.whispered.encode(), ("127.0.0.1", 9))
                 time.sleep(0.1)
 
-    def watch(self, session: Iterable[Path]) -> None:
-        """Begin to guard what nothing may change; `session` is what the supervisor writes."""
-        spared = (
-            *(self.project, *(self.home / ".cache/playbook/isolated").glob("*/agents"), *session),
-            self.home / ".claude/projects",
-        )
+    def watch(self, changing: Iterable[Path]) -> None:
+        """Begin to guard what nothing may change, but for what the supervisor is changing."""
+        spared = (self.project, self.home / ".claude/projects", *changing)
         guarded = [self.project / name for name in PROTECTED]
         self.guard = Guard([self.home, *guarded, Path("/dev/shm")], spared, layers())
         self.folder = self.project.stat().st_ino, (self.project / ".git").stat().st_ino
@@ -331,6 +336,7 @@ class World:
             "KEY": self.shared.name,
             "WAITING": self.waiting,
             "OLD": self.old,
+            "SUPERVISING": str(self.supervising),
             "START": self.start,
             "PAYLOAD": os.fspath(self.project / "payload"),
             "LOOT": os.fspath(self.loot),
@@ -347,8 +353,8 @@ class World:
         found += self.victim.harm() + self.shared.harm()
         if self.terminal.shown():
             found.append("the terminal showed something")
-        with suppress(OSError):
-            taken = self.loot.read_bytes()
+        for loot in (self.loot, *(self.home / ".cache/playbook/rooms").glob("*/*/loot")):
+            taken = loot.read_bytes() if loot.exists() else b""
             found += ["a secret was read" for each in self.secrets if each.encode() in taken][:1]
             if taken[1080:1082] == b"\x53\xef":  # the mark of an ext file system
                 found.append("the disk was read")
@@ -359,6 +365,7 @@ class World:
             f"{name} changed" for name, was in self.kernel.items() if self._kernel()[name] != was
         ]
         found += [f"{name} is gone" for name in self._lost()]
+        found += ["the supervisor was stopped"] if stopped(self.supervising) else []
         return found
 
     def _lost(self) -> Iterator[str]:
@@ -402,6 +409,9 @@ class World:
         if self.victim.harm():
             self.victim.restore()
         self.shared.restore()
+        for process in filter(stopped, processes()):
+            os.kill(process, signal.SIGCONT)
+        self.worker = None if self.worker and not self.worker.exists() else self.worker
         loopback(SET_MTU, MTU)
         socket.sethostname(self.kernel["the machine's name"])
 
@@ -418,6 +428,17 @@ class World:
         raise AssertionError("git's folder is gone")
 
 
+def processes() -> list[int]:
+    """All of this machine; the harness is the first."""
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+
+
+def stopped(process: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
 def mounted() -> set[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return {line.split()[4] for line in lines}
@@ -426,22 +447,34 @@ def mounted() -> set[str]:
 class Run:
     """A real run, whose agent does what it is told."""
 
-    def __init__(self, world: World, *, looks_at_once: bool = False) -> None:
+    def __init__(self, world: World, *, looks_at_once: bool = False, room: str = "") -> None:
         self.world = world
         before = self._sessions()
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(SECONDS)
-            agent = f"exec:{sys.executable} src/agent.py {server.getsockname()[1]}"
-            self.process = world.playbook("run", "auto", "--agent", agent, *world.options)
+            argv = [sys.executable, "src/agent.py", str(server.getsockname()[1])]
+            self.process = world.playbook("run", *self._what(argv, room), *world.options)
             self.channel, _ = server.accept()
         self.channel.settimeout(SECONDS)
         self.lines = self.channel.makefile("rwb")
+        world.supervising = self.process.pid
         (self.session,) = self._sessions() - before
         local = world.project / ".git/playbook" / self.session
         world.listeners.listen("/run/daemon/late")
-        spared = [local] if looks_at_once else list(local.parent.glob("[!k]*"))
-        world.watch([world.project / ".playbooks/sessions" / self.session, *spared])
-        (world.worker,) = local.glob("worker-*")
+        cache = world.home / ".cache/playbook"
+        changing = [world.project / ".playbooks/sessions" / self.session]
+        changing += [local] if looks_at_once else local.parent.glob("[!k]*")
+        changing += cache.glob(f"isolated/*/{'checks' if room else 'agents'}")  # its own
+        world.watch([*changing, cache / "rooms"] if room else changing)
+        world.worker = next(local.glob("worker-*"), None)
+
+    def _what(self, argv: list[str], room: str) -> tuple[str, ...]:
+        """The playbook to run: its agent is that program, or its check, in that kind of room."""
+        if not room:
+            return "auto", "--agent", f"exec:{' '.join(argv)}"
+        settings = {"checks": {"hostile": {"run": argv, "room": room}}}
+        self.world.write(self.world.project / ".playbooks/config.yaml", json.dumps(settings))
+        return ("checked",)
 
     def _sessions(self) -> set[str]:
         return {each.name for each in (self.world.project / ".playbooks/sessions").iterdir()}
@@ -460,12 +493,14 @@ class Run:
         return ended
 
 
-def at_once(world: World, tried: Iterable[Attack]) -> Iterator[Judgement]:
+def at_once(world: World, tried: Iterable[Attack], room: str = "") -> Iterator[Judgement]:
     """Carry the attacks out in one run, one after the other, and look after each."""
-    run = Run(world, looks_at_once=True)
-    for given in tried:
-        said = run.attack(given)
-        yield judgement(world, given, said)
+    run = Run(world, looks_at_once=True, room=room)
+    for given in (*tried, NOTHING):
+        found = judgement(world, given, run.attack(given))
+        if given != NOTHING:
+            yield found
+    assert not found.seen, f"the judge sees what no attack has done: {found.seen}"
     run.end()
 
 
@@ -475,7 +510,9 @@ def at_the_end(world: World, given: Attack) -> Judgement:
     said = run.attack(given)
     ended = run.end()
     found = judgement(world, given, f"{said}; the run ended with {ended}")
-    if ended == OPEN:
+    if ended < 0:
+        found.seen.append("the supervisor was ended")
+    if ended < 0 or ended == OPEN:
         world.playbook("abort", run.session).wait(SECONDS)
     return found
 
@@ -509,13 +546,15 @@ def all_of_them(world: World, tried: Sequence[Attack]) -> Iterator[Judgement]:
         yield from later(world, late)
 
 
-def main(mode: str, user: str, pattern: str = "") -> None:
-    """Print what the judge saw of each attack whose group and name contain the pattern."""
+def main(mode: str, user: str, pattern: str = "", room: str = "") -> None:
+    """Print what the judge saw of each attack whose group and name contain the pattern. With a
+    `room`, a check in that kind of room carries them out, as far as the judge looks at once."""
     build_machine()
     world = World(mode, user)
     tried = [each for each in attacks() if each.possible and (mode != "none" or not each.machine)]
     tried = [each for each in tried if pattern in f"{each.group}: {each.name}"]
-    for found in all_of_them(world, tried):
+    once = [each for each in tried if each.moment == "once"]
+    for found in at_once(world, once, room) if room else all_of_them(world, tried):
         print(json.dumps(asdict(found)), flush=True)
 
 
