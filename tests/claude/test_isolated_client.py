@@ -19,6 +19,7 @@ from claude.model import Reply, Request, Script, text
 from claude.obedient import Obedient
 from claude.scripts import FREE, Disobedient, at_work, bash, furnished, honest, steps
 from claude.test_steps_without_agent import BUILT
+from playbook_supervisor.system.process import ancestry
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("bwrap") is None, reason="bubblewrap is missing"
@@ -41,6 +42,13 @@ class IsolatedClient(Client):
         if not on_path.exists():
             on_path.symlink_to(str(program()))
         return [str(self.scratch / "bin/playbook"), "claude", *args]
+
+    def kill(self) -> None:
+        """Also what the process outside removes unless it is killed."""
+        variables = [ancestry.first_environment(pid) for pid in self.processes()]
+        super().kill()
+        for broker in {each["PLAYBOOK_BROKER"] for each in variables if "PLAYBOOK_BROKER" in each}:
+            shutil.rmtree(Path(broker).parents[1], ignore_errors=True)
 
 
 class ClientInAShell(IsolatedClient):

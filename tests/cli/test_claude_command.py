@@ -73,14 +73,15 @@ class TestTheClient:
         stand_in("kill -9 $$")
         assert claude(project).code == 128 + signal.SIGKILL
 
+    @pytest.mark.parametrize("asking", [signal.SIGTERM, signal.SIGHUP])
     def test_gets_the_signal_that_asks_the_command_to_end(
-        self, project: Project, stand_in: Stand
+        self, project: Project, stand_in: Stand, asking: signal.Signals
     ) -> None:
-        stand_in('trap "echo asked; exit 3" TERM; echo ready; while :; do sleep 0.1; done')
+        stand_in('trap "echo asked; exit 3" TERM HUP; echo ready; while :; do sleep 0.1; done')
         with project.spawn("claude") as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(asking)
             assert (process.stdout.read(), process.wait(20)) == (b"asked\n", 3)
 
     def test_starts_without_isolation_only_if_that_is_not_required(

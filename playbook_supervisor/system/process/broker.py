@@ -87,7 +87,8 @@ class Broker:
         self._program = _start(argv, env)
         for number in (signal.SIGINT, signal.SIGQUIT):  # from the keyboard: they are the program's
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda number, _: _pass_on(self._program, number))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: _pass_on(self._program, number))
         warm()
         self._poll.register(woken, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
@@ -146,7 +147,7 @@ class Broker:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGQUIT):
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.closerange(STANDARD, own := connection.fileno())  # other callers wait for the end
