@@ -110,13 +110,13 @@ class _Mounts:
                 self._hide(path)
         for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
             covered = _below(path, (_DEVICES, *self.hidden, *private))
-            if covered and path.exists() and not _below(path, profile.writable):
+            if covered and _is_there(path) and not _below(path, profile.writable):
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
-            if path.exists():
+            if _is_there(path):
                 self.all[path] = ("--bind", str(path))
         for path in (*profile.shown, *profile.writable):
-            if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and path.exists():
+            if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and _is_there(path):
                 self.all[path] = ("--dev-bind", str(path))
         if os.geteuid() and _OF_ROOT.is_dir():
             self.all[_OF_ROOT] = ("--tmpfs", "")
@@ -156,12 +156,12 @@ class _Mounts:
             return  # it was left out; what a link leads to is hidden itself
         if path.is_dir():
             self.all[path] = ("--tmpfs", "")
-        elif path.exists():
+        elif _is_there(path):
             self.all[path] = ("--ro-bind", os.devnull)
 
     def _protect(self, path: Path) -> None:
         """Make it read-only, and each folder above it busy."""
-        if not path.exists() or path.is_symlink():
+        if not _is_there(path) or path.is_symlink():
             return
         writable = [each for each in self.profile.writable if each in path.parents]
         if path in self.profile.writable or not writable:
@@ -195,6 +195,11 @@ def _entries(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it can be mounted; a folder on PATH may be closed to the user."""
+    return os.access(path, os.F_OK)
 
 
 def _is_folder(path: Path) -> bool:
