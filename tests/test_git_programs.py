@@ -144,6 +144,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "metrics": (),
     "graph": ("p",),
     "check": (),
+    "claude": ("--version",),
     "probe": ("git_clean",),
     "prove": (),
     "doctor": (),

@@ -66,6 +66,7 @@ def admitted_tree(store: DiskStore, session_id: str) -> SessionTree:
     found = client_tree(store, session_id)
     if in_claude_code():
         authorization.admit(store.checkout, found.private, os.environ)
+        authorization.require_isolation(found.config)
     return found
 
 

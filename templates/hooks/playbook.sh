@@ -30,6 +30,7 @@ isolated=${PLAYBOOK_BROKER:+$event}
 
 # Its first line is the program. An empty program would run, do nothing and let everything pass.
 [ ! -f "$bound" ] || IFS= read -r program <"$bound"
+[ -z "$PLAYBOOK_BROKER" ] || program=${PLAYBOOK_BROKER%/*}/playbook
 [ -x "$program" ] || program=playbook
 [ -s "$program" ] || [ "$program" = playbook ] || program=
 memory=$bound.told # the client that was told that the program is silent, and ` person` in its turn

@@ -84,7 +84,7 @@ def files_below(path: Path) -> dict[str, bytes]:
 
 
 def test_a_check_runs_isolated_at_the_place_of_the_checkout(kept: Project) -> None:
-    code, said = run(kept)
+    code, _ = run(kept)
     assert code == 0, kept.playbook("logs", "change#1").out
     log = kept.playbook("logs", "change#1").out
     assert str(kept.root) in log.splitlines()

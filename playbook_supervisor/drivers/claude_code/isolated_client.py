@@ -25,7 +25,8 @@ from playbook_supervisor.errors import PolicyError, StorageError
 from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.config import load
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.disk.files import write_atomically
+from playbook_supervisor.system.disk import user_state
+from playbook_supervisor.system.disk.files import ensure_folder, write_atomically
 from playbook_supervisor.system.git import checkout
 from playbook_supervisor.system.git.checkout import Checkout
 from playbook_supervisor.system.isolation import bubblewrap, profiles
@@ -90,9 +91,11 @@ def start(
         before = isolated.unprotected()
         broker = Broker(partial(_answer, here, isolated, before, carry_out), isolated.backend)
         broker.listen(door / "socket")
+        _program(door / "playbook", "-m", "playbook_supervisor")  # what the hooks call
         env = {**os.environ, VARIABLE: str(door / "socket")}
         if isolated.backend == bubblewrap.NAME:
-            env.setdefault(_PREFIX, _shell(door))
+            # It takes from shells the power to trace the client, and so to speak in its name.
+            env.setdefault(_PREFIX, _program(door / "shell", "-S", leash_process.__file__))
         with isolated.reaching(hosts(env)).opened() as running:
             status = broker.run(*running.command([_CLIENT, *words], cwd, env), warm)
         _keep_choices(kept, here.root)
@@ -108,7 +111,9 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
     door.mkdir()
     settings = profiles.home() / _SETTINGS
     write_atomically(kept, settings.read_bytes() if settings.is_file() else b"{}")
-    lent = [(door, door)]
+    ensure_folder(state := user_state.path(""))
+    ensure_folder(nothing := door / "state")
+    lent = [(door, door), (state, nothing)]  # the hooks run a script that lies there
     if not (users := profiles.home() / client_settings.FILE).exists():
         write_atomically(empty := door / "settings.json", b"{}")
         lent.append((users, empty))  # so that nothing inside makes it
@@ -118,19 +123,18 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
     return replace(
         profile,
         copied=(),
+        protected=(*profile.protected, Path(sys.prefix)),  # it may be in the checkout
         private=(*profile.private, (settings, kept)),
         lent=(*profile.lent, *lent),
     )
 
 
-def _shell(door: Path) -> str:
-    """The program with which the client starts each shell. It takes from them the power to trace
-    the client, and so to speak in its name."""
-    program = door / "shell"
-    words = [sys.executable, "-I", "-S", leash_process.__file__]
-    text = f'#!/bin/sh\nexec {shlex.join(words)} "$1"\n'
-    write_atomically(program, os.fsencode(text), permissions=0o700)
-    return str(program)
+def _program(file: Path, *words: str) -> str:
+    """Write a program that runs ours, whatever PATH and the variables of Python say."""
+    command = shlex.join([sys.executable, "-I", *words])
+    text = f'#!/bin/sh\nexec {command} "$@"\n'
+    write_atomically(file, os.fsencode(text), permissions=0o700)
+    return str(file)
 
 
 # ── what is done for programs inside ────────────────────────────────────────────────────────

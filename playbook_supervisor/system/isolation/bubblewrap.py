@@ -41,6 +41,9 @@ _DEVICES, _MEMORY = Path("/dev"), Path("/dev/shm")  # noqa: S108 - a file system
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
 _COPY = 'cp -- "$1" "$2" && shift 2 && exec "$@"'
+_MOST_SHOWN = 256
+"""Entries of a folder in the home: a start takes longer with each. Of a larger one, its files are
+left out but for those whose name begins with a dot."""
 _LISTENING = 0x10000  # __SO_ACCEPTCON, among the flags in /proc/net/unix
 _DATAGRAMS = 2  # SOCK_DGRAM, as the type there
 _SECONDS, _MOST = 10.0, 1 << 16  # of a trial
@@ -96,7 +99,7 @@ class _Mounts:
     def __init__(self, profile: Profile) -> None:
         self.all: dict[Path, tuple[str, str]] = {}
         self.profile = profile
-        self.copied = [file for file in profile.copied if file.is_file()]
+        self.copied = [file for file in profile.copied if os.path.isfile(file)]  # noqa: PTH113 - as below
         private = dict(profile.private)
         self.kept = {*profile.writable, *private}
         self.hidden = {form for path in profile.hidden for form in (path, _real(path))}
@@ -118,10 +121,10 @@ class _Mounts:
         for path in (*profile.shown, *profile.writable):
             if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and _is_there(path):
                 self.all[path] = ("--dev-bind", str(path))
-        if os.geteuid() and _OF_ROOT.is_dir():
+        if os.geteuid() and _is_folder(_OF_ROOT):
             self.all[_OF_ROOT] = ("--tmpfs", "")
         for place, folder in private.items():
-            if not folder.exists():  # it may be a file
+            if not _is_there(folder):  # it may be a file
                 folder.mkdir(parents=True)
             self.all[place] = ("--bind", str(folder))
         for place, folder in profile.lent:
@@ -139,8 +142,10 @@ class _Mounts:
                 self.opened.update(between)
         for folder in sorted(self.opened):
             self.all[folder] = ("--tmpfs", "")
-            for entry in sorted(_entries(folder)):
-                self._show(entry)
+            entries = sorted(_entries(folder))
+            for entry in entries:
+                if len(entries) <= _MOST_SHOWN or entry.name[0] == "." or _is_folder(entry):
+                    self._show(entry)
 
     def _show(self, entry: Path) -> None:
         if entry in self.opened or entry in self.hidden or entry in self.copied:
@@ -152,16 +157,16 @@ class _Mounts:
             self.all[entry] = ("--ro-bind", str(entry))
 
     def _hide(self, path: Path) -> None:
-        if path.parent in self.opened or path.is_symlink():
+        if path.parent in self.opened or _is_link(path):
             return  # it was left out; what a link leads to is hidden itself
-        if path.is_dir():
+        if _is_folder(path):
             self.all[path] = ("--tmpfs", "")
         elif _is_there(path):
             self.all[path] = ("--ro-bind", os.devnull)
 
     def _protect(self, path: Path) -> None:
         """Make it read-only, and each folder above it busy."""
-        if not _is_there(path) or path.is_symlink():
+        if not _is_there(path) or _is_link(path):
             return
         writable = [each for each in self.profile.writable if each in path.parents]
         if path in self.profile.writable or not writable:
@@ -197,13 +202,19 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _is_there(path: Path) -> bool:
-    """Whether it can be mounted; a folder on PATH may be closed to the user."""
-    return os.access(path, os.F_OK)
+# Those of `Path` raise an error where a folder above cannot be entered.
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    return os.path.isdir(path) and not _is_link(path)  # noqa: PTH112
+
+
+def _is_link(path: Path) -> bool:
+    return os.path.islink(path)  # noqa: PTH114
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def _real(path: Path) -> Path:

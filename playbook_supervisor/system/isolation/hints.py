@@ -78,7 +78,9 @@ def _hints(profile: Profile, output: str) -> Iterator[str]:
         path = Path(found["path"] or found["quoted"] or found["made"])
         if _inside(path, profile.protected):
             yield _protected(path)
-        elif there := next((each for each in (path, *path.parents[:-1]) if each.exists()), None):
+        elif there := next(
+            (each for each in (path, *path.parents[:-1]) if os.path.lexists(each)), None
+        ):
             yield line("write", there)
     if profile.network == "none" and (found := re.search(_NAME, output)):
         yield line("network: proxy, hosts", found[1])
@@ -107,7 +109,7 @@ def _kept_away(profile: Profile, path: Path) -> bool:
         return False
     for place, folder in profile.private:
         if place in path.parents:
-            return path.exists() and not (folder / path.relative_to(place)).exists()
+            return os.path.lexists(path) and not os.path.lexists(folder / path.relative_to(place))
     return hidden(profile, path) is not None
 
 
@@ -117,7 +119,9 @@ def _for_ssh(folder: Path) -> Iterator[Path | str]:
         yield folder
         return
     yield "$SSH_AUTH_SOCK"
-    yield from (path for name in ("known_hosts", "config") if (path := folder / name).exists())
+    yield from (
+        path for name in ("known_hosts", "config") if os.path.lexists(path := folder / name)
+    )
 
 
 def _inside(path: Path, folders: tuple[Path, ...]) -> bool:

@@ -32,6 +32,7 @@ _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 _SHELL = 128
 _REFUSED = ".refused"
 _NAMED = 3
+_IS_THERE = "/"  # which is no link's target here
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +124,18 @@ class Sandbox:
     # ── what no mount can protect ───────────────────────────────────────────────────────────
 
     def unprotected(self) -> dict[Path, str]:
-        """What is to be protected and does not exist, or is a link, with where it leads."""
-        return {
-            path: os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - as it is
-            for path in self.profile.protected
-            if path.is_symlink() or not path.exists()
-        }
+        """What is to be protected and does not exist (""), or is a link, with where it leads."""
+        states = {path: _state(path) for path in self.profile.protected}
+        return {path: state or "" for path, state in states.items() if state != _IS_THERE}
 
     def removed(self, before: Mapping[Path, str]) -> PolicyError | None:
         """Move away what was made where nothing may be made: git or the client would read it as
         settings. What was `unprotected` before the program ran; the error that names what was."""
-        planted = []
-        for path, link in before.items():
-            now = os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - as it is
-            if os.path.lexists(path) and (now != link or not link):
-                os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
-                planted.append(path)
-        for path in self._entered():
-            if path not in before and os.path.lexists(path):
-                os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
-                planted.append(path)
+        planted = [path for path, link in before.items() if _state(path) not in (None, link)]
+        entered = (path for path in self._entered() if os.path.lexists(path))
+        planted += [path for path in entered if path not in before]
+        for path in planted:
+            os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
         if not planted:
             return None
         names = [os.path.relpath(path, self.profile.folder) for path in planted]
@@ -159,6 +152,13 @@ class Sandbox:
             ours = {each for path in self.profile.protected for each in (path, path.parent)}
             return [folder / ".git" for folder in found if folder / ".git" not in ours]
         return []
+
+
+def _state(path: Path) -> str | None:
+    """Where the link leads, `_IS_THERE` if it is none, None if there is nothing."""
+    if path.is_symlink():
+        return os.readlink(path)  # noqa: PTH115 - as it is
+    return _IS_THERE if os.path.lexists(path) else None
 
 
 def backend() -> str:
