@@ -30,8 +30,10 @@ def succeeded(user: str, pattern: str = "", room: str = "") -> list[str]:
     return [f"{group}: {name}: {seen}" for (group, name), seen in found.items() if seen]
 
 
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("pattern", ["by renaming", "after the end", "the supervisor"])
+@pytest.mark.parametrize(
+    ("user", "pattern"),
+    [("root", "by renaming"), ("ada", "the supervisor"), ("ada", "a submodule")],
+)
 def test_no_attack_of_some_groups_succeeds_in_isolation(user: str, pattern: str) -> None:
     assert succeeded(user, pattern) == []
 
