@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from cli.terminal import Terminal
 from screen import Screen
+from support.bubblewrap import needs_bubblewrap
 from support.document_examples import timeless
 from support.first_hour_projects import (
     BRANCH,
@@ -191,6 +192,24 @@ def test_from_an_empty_folder_to_a_pull_request(
     stays = project.playbook("finish")
     assert stays.code == 3
     assert "switch to another branch and remove its own with `git branch -d`" in stays.err
+
+
+@needs_bubblewrap
+def test_a_change_is_made_proved_and_published_in_isolation(
+    folder: Path, home: Path, forge: Forge
+) -> None:
+    """The stand-in for `gh` keeps what it is told in its own folder."""
+    project = MAKE.begun(folder / "greet", home)
+    walk = Walk(project, MAKE.agent(project))
+    walk.init()
+    settings = project.read(".playbooks/config.yaml")
+    isolated = f"isolation: {{mode: required, write: [{forge.folder}]}}\n"
+    project.write(".playbooks/config.yaml", settings + isolated)
+    project.commit("Isolate agents")
+    walk.run("auto-change", CHANGE)
+    assert {each["isolation"] for each in project.journal()} == {"bwrap"}
+    assert project.git("rev-parse", "--abbrev-ref", "@{upstream}").strip() == f"origin/{BRANCH}"
+    assert [each["head"] for each in forge.pulls] == [BRANCH]
 
 
 def test_a_worktree_is_removed_after_the_merge(folder: Path, home: Path, forge: Forge) -> None:

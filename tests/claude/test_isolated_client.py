@@ -6,11 +6,11 @@ import json
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project
 
 from claude.client import Client, program
@@ -21,9 +21,7 @@ from claude.scripts import FREE, Disobedient, at_work, bash, furnished, honest, 
 from claude.test_steps_without_agent import BUILT
 from playbook_supervisor.system.process import ancestry
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("bwrap") is None, reason="bubblewrap is missing"
-)
+pytestmark = needs_bubblewrap
 
 RUN = "/playbook.run short"
 TO_THE_GATE = ["plan#1 done", "build#1 done", "left-out#1 skipped", "hand-in#1 in_progress"]

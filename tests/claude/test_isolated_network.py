@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.scratch_project import Project
 
 from claude.client import program
@@ -13,7 +13,7 @@ from claude.conftest import FREE, Start
 from claude.conversation import Reply, Request, text
 from claude.scripts import bash
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is missing")
+pytestmark = needs_bubblewrap
 
 BOOK = """\
 name: look

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from support.scratch_project import Project, remote, without_bubblewrap
+from support.bubblewrap import needs_bubblewrap
+from support.scratch_project import FEATURE, Project, remote, without_bubblewrap
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+from cli.scripts import WORKS
+
+pytestmark = needs_bubblewrap
 
 BOOK = """\
 name: kept
@@ -33,7 +35,7 @@ allow: {cli: [sh, git]}
 checks:
   test: {run: [sh, test.sh], room: clean}
 """
-WORK = "mkdir -p src; echo new >src/a.txt"
+DOES = "mkdir -p src; echo new >src/a.txt"
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def run(
 ) -> tuple[int, str]:
     """Run the playbook with an agent that is a shell script; the exit code, and what was said."""
     project.write(".playbooks/config.yaml", SETTINGS.replace("MODE", mode))
-    agent = project.write("agent.sh", f"#!/bin/sh\ncat >/dev/null\n{WORK}\n{shell}\n")
+    agent = project.write("agent.sh", f"#!/bin/sh\ncat >/dev/null\n{DOES}\n{shell}\n")
     agent.chmod(0o755)
     project.commit("Prepare")
     asked = ("--agent", "exec:./agent.sh", "--mode", "autonomous", *options)
@@ -94,8 +96,9 @@ def test_a_check_runs_isolated_at_the_place_of_the_checkout(kept: Project) -> No
 def test_what_cannot_be_protected_beforehand_is_moved_away_and_fails_the_step(
     kept: Project,
 ) -> None:
-    """Git would read settings from another folder where a file `commondir` names one."""
-    code, said = run(kept, "echo ../elsewhere >.git/commondir")
+    """Git would read settings from another folder where a file `commondir` names one; so it is
+    moved away while the agent is still at work."""
+    code, said = run(kept, "echo ../elsewhere >.git/commondir; sleep 100")
     assert code == 4, said
     assert kept.journal()[0]["error_code"] == "PB-POLICY-ISOLATION"
     assert not (kept.root / ".git" / "commondir").exists()
@@ -138,6 +141,19 @@ def test_auto_says_that_nothing_isolates_and_goes_on(kept: Project, tmp_path: Pa
     assert "note: agents run without isolation: bubblewrap (bwrap) is not installed" in said
     assert {entry["isolation"] for entry in kept.journal()} == {"none"}
     assert "not isolated" in kept.playbook("show").out
+
+
+def test_a_feature_goes_from_its_spec_to_a_pull_request(project: Project) -> None:
+    """auto-feature, as it ships."""
+    project.gh("open")
+    project.write(".playbooks/config.yaml", "isolation: required\n")
+    agent = project.script(WORKS)
+    done = project.playbook("run", "auto-feature", FEATURE, "--agent", agent)
+    while done.code == 4:
+        assert project.playbook("answer", "continue").code == 0
+        done = project.playbook("resume")
+    assert done.code == 0, done.err
+    assert {entry["isolation"] for entry in project.journal()} == {"bwrap"}
 
 
 def test_an_option_cannot_ask_for_less_than_the_settings_require(kept: Project) -> None:

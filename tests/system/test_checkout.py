@@ -123,6 +123,16 @@ def test_a_git_directory_kept_elsewhere_is_followed(tmp_path: Path) -> None:
     assert (found.git_dir, found.main_root) == (tmp_path / "store", tmp_path / "project")
 
 
+def test_a_main_checkout_whose_settings_are_elsewhere_is_refused(repository: Path) -> None:
+    """Git obeys such a file, and never makes one there."""
+    git(repository, "clone", "-q", "--bare", ".", "../elsewhere.git")
+    (repository / ".git" / "commondir").write_text("../../elsewhere.git\n")
+    with pytest.raises(StateError) as caught:
+        find(repository)
+    assert caught.value.code == "PB-STATE-TAMPERED"
+    assert caught.value.where == str(repository / ".git" / "commondir")
+
+
 def test_before_the_first_commit_there_is_a_branch_and_no_head(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     found = agrees_with_git(tmp_path)

@@ -123,7 +123,6 @@ def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
     return replace(
         profile,
         copied=(),
-        protected=(*profile.protected, Path(sys.prefix)),  # it may be in the checkout
         private=(*profile.private, (settings, kept)),
         lent=(*profile.lent, *lent),
     )

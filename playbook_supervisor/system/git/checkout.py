@@ -95,6 +95,7 @@ NOW = Pinned()
 def find(start: Path) -> Checkout:
     """The checkout that contains the folder `start`.
 
+    StateError PB-STATE-TAMPERED if its settings are read from elsewhere, as git never arranges it;
     StateError PB-STATE-NO-REPOSITORY if there is none, in a bare repository, inside a git
     directory, and if `.git` points nowhere; StorageError PB-IO-READ if it cannot be read.
     """
@@ -103,6 +104,8 @@ def find(start: Path) -> Checkout:
             raise _no_repository(f"there is no folder {str(start)!r}")
         git_dir, root = _nearest(Path(os.path.realpath(start)))
         common_dir = _common(git_dir)
+        if git_dir == root / ".git" and common_dir != git_dir:
+            raise _misled(git_dir, common_dir)
         bare = _core(common_dir).get("bare", "").lower() if git_dir == common_dir else ""
         if bare in {"true", "yes", "on", "1"}:
             raise _no_repository(f"{git_dir} is a bare repository, where nothing is checked out")
@@ -246,6 +249,13 @@ def _git_directory(root: Path) -> Path | None:
     if not pointer.startswith(b"gitdir:") or not _is_git_directory(git_dir, _common(git_dir)):
         raise _no_repository(f"{entry} does not point to a git directory")
     return git_dir
+
+
+def _misled(git_dir: Path, common_dir: Path) -> StateError:
+    file = git_dir / "commondir"
+    said = f"{file} lets git read its settings from {common_dir}, and git never makes such a file"
+    cure = "Look at it, and remove it before you use git here."
+    return StateError("PB-STATE-TAMPERED", said, where=str(file), guidance=cure)
 
 
 def _is_git_directory(folder: Path, common: Path) -> bool:

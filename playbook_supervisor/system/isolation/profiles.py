@@ -137,7 +137,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
                 *written,
                 *(_client_folder() / name for name in CLIENT_STATE),
             ),
-            protected=(*protected, here.root / _PLAYBOOKS),
+            protected=(*protected, here.root / _PLAYBOOKS, Path(sys.prefix)),
             made=(*(here.common_dir / name for name in _MADE), *written),
             hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
             shown=(*_programs(), *_named_files(), *_borrowed_objects(here), *_in_home(BROWSERS)),

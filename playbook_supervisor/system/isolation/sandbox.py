@@ -32,6 +32,7 @@ _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 _SHELL = 128
 _REFUSED = ".refused"
 _NAMED = 3
+_OBEYED = "commondir"
 _IS_THERE = "/"  # which is no link's target here
 
 
@@ -128,11 +129,14 @@ class Sandbox:
         states = {path: _state(path) for path in self.profile.protected}
         return {path: state or "" for path, state in states.items() if state != _IS_THERE}
 
-    def removed(self, before: Mapping[Path, str]) -> PolicyError | None:
+    def removed(self, before: Mapping[Path, str], *, runs: bool = False) -> PolicyError | None:
         """Move away what was made where nothing may be made: git or the client would read it as
-        settings. What was `unprotected` before the program ran; the error that names what was."""
+        settings. `before` is what was `unprotected` before the program ran; the error names what
+        was made. While it `runs`, only what git itself never makes, and obeys at once."""
+        if runs:
+            before = {path: link for path, link in before.items() if path.name == _OBEYED}
         planted = [path for path, link in before.items() if _state(path) not in (None, link)]
-        entered = (path for path in self._entered() if os.path.lexists(path))
+        entered = (path for path in self._entered(runs) if os.path.lexists(path))
         planted += [path for path in entered if path not in before]
         for path in planted:
             os.replace(path, path.with_name(f"{path.name}{_REFUSED}"))  # noqa: PTH105
@@ -143,9 +147,9 @@ class Sandbox:
         cure = f"It was moved to `{names[0]}{_REFUSED}`; look at it, and remove it."
         return PolicyError(CODE, said, where=str(planted[0]), guidance=cure)
 
-    def _entered(self) -> list[Path]:
+    def _entered(self, runs: bool) -> list[Path]:
         """The git directories of what a git in the checkout newly takes for submodules."""
-        if self.profile.folder not in self.profile.writable:
+        if runs or self.profile.folder not in self.profile.writable:
             return []
         with suppress(PlaybookError):
             found = gitlinks.entered(checkout.find(self.profile.folder))

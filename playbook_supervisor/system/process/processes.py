@@ -68,11 +68,13 @@ if TYPE_CHECKING:
         def unprotected(self) -> Mapping[Path, str]:
             """What nothing protects while the program runs."""
 
-        def removed(self, before: Mapping[Path, str]) -> PolicyError | None:
-            """Move away what has changed there; the error that says so, if anything has."""
+        def removed(self, before: Mapping[Path, str], *, runs: bool = False) -> PolicyError | None:
+            """Move away what has changed there; the error that says so, if anything has. While the
+            program `runs`, only what must not be there for a moment."""
 
 
 NOTICE = 10.0  # seconds before its deadline that a child is asked to end
+_GLANCE = 1.0  # seconds between two looks at what an isolated child must not make
 _DRAIN = 0.5  # seconds to go on reading after the leader has ended, if others hold its pipes
 _CHUNK, _ENDLESS = 1 << 16, 1 << 27  # bytes read at once, and printed by a short command at most
 
@@ -199,6 +201,8 @@ class Worker:
         environment = os.environ if env is None else env
         self._isolation = isolation
         self._unprotected: Mapping[Path, str] = {}
+        self._planted: PolicyError | None = None
+        self._looked = 0.0
         with ExitStack() as running:
             if isolation is not None:
                 self._isolation = isolation = running.enter_context(isolation.opened())
@@ -277,7 +281,6 @@ class Worker:
         ended. At its end PolicyError PB-POLICY-ISOLATION if it wrote what git or the client would
         read as settings.
         """
-        planted: PolicyError | None = None
         shown = (self._stdout, self._stderr) if on_error else (self._stdout,)
         try:
             for lines in self._read({capture: LineSplitter(self._cap) for capture in shown}):
@@ -301,10 +304,9 @@ class Worker:
                 with suppress(OSError):
                     self._worker_file.unlink()
             self._opened.close()
-            if self._isolation is not None:
-                planted = self._isolation.removed(self._unprotected)
-        if planted is not None:
-            raise planted
+            self._look_for_planted()
+        if self._planted is not None:
+            raise self._planted
 
     def extend(self, seconds: float) -> None:
         """Give it so many more seconds of run time."""
@@ -370,6 +372,10 @@ class Worker:
     def _now(self) -> float:
         return time.monotonic() - self._reader_time
 
+    def _look_for_planted(self, *, runs: bool = False) -> None:
+        if self._isolation is not None and self._planted is None:
+            self._planted = self._isolation.removed(self._unprotected, runs=runs)
+
     def _end_if_overdue(self, last_output: float) -> None:
         if self._wall is not None and time.monotonic() - self._started > self._wall:
             self._end("wall")
@@ -377,6 +383,11 @@ class Worker:
             self._end("idle")
         elif cancel_requested():
             self._end("stop")
+        elif self._isolation is not None and time.monotonic() - self._looked > _GLANCE:
+            self._looked = time.monotonic()
+            self._look_for_planted(runs=True)
+            if self._planted is not None:
+                self._end("stop")
 
     def _end(self, why: Literal["wall", "idle", "stop"]) -> None:
         """End the group unless its leader has ended; another thread may be doing so already."""
