@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, PolicyError
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout, git_process
 from playbook_supervisor.system.isolation import profiles, sandbox
@@ -73,6 +73,10 @@ def admit(option: str, config: Config) -> str:
 
 def _sandbox(config: Config, profile: Profile) -> Sandbox | None:
     backend, _ = sandbox.in_force(config.isolation.mode)
+    if profile.folder in (profile.home, *profile.home.parents):
+        said = f"the checkout {profile.folder} contains the home, of which isolation shows little"
+        cure = "Work in a repository below the home, or set `isolation: none`."
+        raise PolicyError(sandbox.CODE, said, guidance=cure)
     return Sandbox(profile, backend) if backend else None
 
 

@@ -164,16 +164,14 @@ def of_check(
     )
     if room is None:
         return profile
+    asked = (path for path in wished(here.root, wishes.write) if not _inside(path, [here.root]))
     return replace(
         profile,
-        writable=(temporary,) if temporary is not None else (),
+        writable=(*asked, *((temporary,) if temporary is not None else ())),
         protected=(),
         made=(),
         private=(*profile.private, (here.root, room)),
-        lent=(
-            *clean_room.lent_objects(here, room),
-            *_environments(here.root, room),
-        ),
+        lent=(*clean_room.lent_objects(here, room), *_environments(here.root, room)),
     )
 
 

@@ -173,7 +173,7 @@ def backend() -> str:
 def problem() -> tuple[str, str]:
     """Why programs cannot be isolated on this machine, and what helps; both empty if they can."""
     found = seatbelt.problem() if sys.platform == "darwin" else bubblewrap.problem()
-    if not found[0] and Path.cwd().anchor and profiles.home() == Path("/"):
+    if not found[0] and profiles.home() == Path("/"):
         return "the home is the root of the disk", "Set HOME."
     return found
 
