@@ -26,7 +26,7 @@ from playbook_supervisor.executors.protocol import (
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.answers import words_of
 from playbook_supervisor.kernel.directives import Attempt, Outcome
-from playbook_supervisor.kernel.model import Limits, Step
+from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import INTERRUPTED, Entry, Gate
 from playbook_supervisor.kernel.tools import always_allowed
 from playbook_supervisor.kernel.vocabulary import Place as GatePlace
@@ -140,11 +140,6 @@ def job_of(assignment: Assignment, agent: Agent | None, limits: Budget, *, conti
     return Job(run, crashed, call.worker_file)
 
 
-def _written(step: Step) -> tuple[str, ...]:
-    """The paths that a step is to write, as its outputs and its conditions name them."""
-    return (*step.outputs, *(each.partition("=")[2] for each in step.judging))
-
-
 def _follow_pushed(assignment: Assignment) -> None:
     if assignment.session.config.isolation.mode != "none":
         with suppress(PlaybookError):
@@ -179,7 +174,7 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         env=tree.environment(snapshot, work),
         worker_file=tree.worker_file(attempt),
         outlives=assignment.outlives,
-        isolation=isolation.of_step(assignment.session.config, tree.root, _written(attempt.step)),
+        isolation=isolation.of_step(assignment.session.config, tree.root, attempt.step.written),
         wall=limits.timeout_seconds,
         idle=limits.idle_timeout_seconds,
         cap=assignment.cap,
@@ -333,7 +328,7 @@ def _prepared(
         idle=limits.idle_timeout_seconds,
         worker_file=worker_file,
         outlives=assignment.outlives,
-        outputs=_written(step),
+        outputs=step.written,
         secrets=hidden,
     )
     return registry.find(step.namespace), task, place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.in_process import Result
 from support.scratch_project import Project, without_bubblewrap
 
@@ -17,7 +17,7 @@ from playbook_supervisor.system.process.process_groups import until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces"),
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is missing"),
+    needs_bubblewrap,
     pytest.mark.unmeasured,
 ]
 
@@ -99,6 +99,18 @@ class TestTheClient:
         noted = claude(project)
         assert noted.out == "started as it is\n"
         assert "without isolation: bubblewrap (bwrap) is not installed" in noted.err
+
+    def test_writes_what_the_steps_of_the_playbooks_are_to_write(
+        self, project: Project, stand_in: Stand
+    ) -> None:
+        judged = "postconditions: [verdict_pass: .playbooks/reviews/a.md]"
+        step = f"{{id: review, command: /qa.run, {judged}}}"
+        head = 'name: reviewed\ndescription: d\nversion: "1.2"\nargs: []\n'
+        project.write(".playbooks/playbooks/reviewed.yaml", f"{head}steps:\n  - {step}\n")
+        stand_in("cd .playbooks; echo PASS >reviews/a.md; echo x >policies.yaml; ls")
+        done = claude(project)
+        assert project.read(".playbooks/reviews/a.md") == "PASS\n", done.err
+        assert "policies.yaml: Read-only file system" in done.err
 
     def test_starts_as_it_is_if_the_settings_ask_for_nothing(
         self, project: Project, stand_in: Stand

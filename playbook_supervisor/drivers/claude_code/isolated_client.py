@@ -21,7 +21,8 @@ from typing import Any
 
 from playbook_supervisor.agents.claude import hosts
 from playbook_supervisor.drivers.claude_code import settings as client_settings
-from playbook_supervisor.errors import PolicyError, StorageError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
+from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.config import load
 from playbook_supervisor.records import replace
@@ -81,7 +82,7 @@ def start(
         notice(missing)
     for name in ("hooks", "info"):  # what is not there cannot be protected
         (here.common_dir / name).mkdir(exist_ok=True)
-    isolated = isolation.of_step(config, here.root)
+    isolated = isolation.of_step(config, here.root, _written(here.root))
     if isolated is None:
         become([_CLIENT, *words])
     with TemporaryDirectory(prefix="playbook-", dir="/tmp") as folder:
@@ -103,6 +104,14 @@ def start(
     if planted is not None:
         notice(f"{planted.message}\n{planted.guidance}")
     return status
+
+
+def _written(root: Path) -> list[str]:
+    """What the steps of the playbooks here are to write: which of them will run is not known."""
+    with suppress(PlaybookError):
+        known = [each.playbook for each in library.playbooks(root) if not each.problem]
+        return [path for each in known for step in each.steps for path in step.written]
+    return []
 
 
 def _of_client(profile: Profile, door: Path, kept: Path) -> Profile:
