@@ -174,7 +174,9 @@ def _call(assignment: Assignment, budget: Budget, *, continues: bool) -> Call:
         env=tree.environment(snapshot, work),
         worker_file=tree.worker_file(attempt),
         outlives=assignment.outlives,
-        isolation=isolation.of_step(assignment.session.config, tree.root, attempt.step.written),
+        isolation=isolation.of_step(
+            assignment.session.config, tree.root, isolation.written(attempt.step)
+        ),
         wall=limits.timeout_seconds,
         idle=limits.idle_timeout_seconds,
         cap=assignment.cap,
@@ -328,7 +330,7 @@ def _prepared(
         idle=limits.idle_timeout_seconds,
         worker_file=worker_file,
         outlives=assignment.outlives,
-        outputs=step.written,
+        outputs=isolation.written(step),
         secrets=hidden,
     )
     return registry.find(step.namespace), task, place

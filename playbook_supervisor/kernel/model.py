@@ -185,11 +185,6 @@ class Step(Record):
         return (*self.postconditions, *self.until)
 
     @property
-    def written(self) -> tuple[str, ...]:
-        """The paths that it is to write, as its outputs and its conditions name them."""
-        return (*self.outputs, *(each.partition("=")[2] for each in self.judging))
-
-    @property
     def needs_agent(self) -> bool:
         return self.namespace in AGENT_NAMESPACES
 

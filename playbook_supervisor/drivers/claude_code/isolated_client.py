@@ -110,7 +110,7 @@ def _written(root: Path) -> list[str]:
     """What the steps of the playbooks here are to write: which of them will run is not known."""
     with suppress(PlaybookError):
         known = [each.playbook for each in library.playbooks(root) if not each.problem]
-        return [path for each in known for step in each.steps for path in step.written]
+        return [path for each in known for step in each.steps for path in isolation.written(step)]
     return []
 
 

@@ -13,6 +13,7 @@ from playbook_supervisor.system.isolation import profiles, sandbox
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.settings.config import CheckSpec, Config, Network
     from playbook_supervisor.system.git.checkout import Checkout
     from playbook_supervisor.system.isolation.profiles import Profile
@@ -52,6 +53,11 @@ def of_check(
         return None
     wishes = _wishes(config, spec.network)
     return _sandbox(config, profiles.of_check(here, wishes, room, temporary))
+
+
+def written(step: Step) -> tuple[str, ...]:
+    """The paths that a step is to write, as its outputs and its conditions name them."""
+    return (*step.outputs, *(each.partition("=")[2] for each in step.judging))
 
 
 def in_force(config: Config) -> str:
