@@ -74,6 +74,7 @@ class TestTheClient:
         assert claude(project).code == 128 + signal.SIGKILL
 
     @pytest.mark.parametrize("asking", [signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.skipif(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="under nohup")
     def test_gets_the_signal_that_asks_the_command_to_end(
         self, project: Project, stand_in: Stand, asking: signal.Signals
     ) -> None:

@@ -37,6 +37,7 @@ def test_every_key_is_read() -> None:
     text = (
         "repositories: [https://github.com/acme/*]\ntransports: [ssh, file]\nagents: [script]\n"
         "max_cost_usd: 2.5\npools: [default, gpu-2]\nslots: 4\nlease: 8\n"
+        "isolation: required\n"
     )
     assert schema_allows(text)
     assert [*yaml.safe_load(text)] == [*json.loads(schema_text("worker"))["properties"]]
@@ -49,6 +50,7 @@ def test_every_key_is_read() -> None:
         pools=("default", "gpu-2"),
         slots=4,
         lease=8,
+        isolation="required",
     )
     assert load().admits_agent("script")
     assert not load().admits_agent("claude")
