@@ -106,6 +106,20 @@ def test_what_cannot_be_protected_beforehand_is_moved_away_and_fails_the_step(
     kept.git("status")
 
 
+@pytest.mark.parametrize("named", ["{root}/.venv/bin", ".venv/bin"])
+def test_no_program_of_an_agent_stands_for_one_that_we_start(kept: Project, named: str) -> None:
+    """Where the environment of the project is active, its folder of programs is on PATH."""
+    (kept.root / ".venv/bin").mkdir(parents=True)
+    (kept.root / ".gitignore").write_text(".venv/\n")
+    first = named.format(root=kept.root)
+    kept.env["PATH"] = f"{first}:{kept.environment['PATH']}"
+    forged = "printf '#!/bin/sh\\n' >.venv/bin/git; cp .venv/bin/git .venv/bin/bwrap"
+    code, said = run(kept, f"{forged}; mv .venv/bin old; mv .venv old; echo x >.venv/lib")
+    assert code == 0, said
+    assert not list((kept.root / ".venv/bin").iterdir())
+    assert (kept.root / ".venv/lib").exists()
+
+
 def test_a_branch_that_is_pushed_inside_is_followed_afterwards(kept: Project) -> None:
     kept.git("switch", "-q", "-c", "topic")
     push = "git add src; git commit -qm Work; git push -q -u origin topic"

@@ -126,6 +126,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
         *git_protected(here),
         *(remote / name for remote in remotes for name in (*_GIT, *_GIT_OBJECTS)),
         *(here.root / path for path in _CLIENT),
+        *_programs_within(here.root),
     )
     return _with_wishes(
         Profile(
@@ -314,6 +315,14 @@ def _programs() -> Iterator[Path]:
     """Where programs and this interpreter are: they may lie in what is hidden."""
     yield from (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[3])
     yield from on_path(os.environ.get("PATH", ""))
+
+
+def _programs_within(root: Path) -> Iterator[Path]:
+    """What of PATH lies in the checkout: a program there could stand for one that we start."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        place = Path(os.path.normpath(root / folder))
+        if root in place.parents:
+            yield place
 
 
 def on_path(path: str) -> Iterator[Path]:
