@@ -22,6 +22,7 @@ from playbook_supervisor.sessions.store.disk_store import DiskStore
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process import ancestry
 from playbook_supervisor.system.process.cancellation import Interrupted
 from playbook_supervisor.system.process.process_groups import until
 
@@ -291,6 +292,15 @@ class TestInThisProcess:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+    def test_outside_isolation_it_keeps_the_environment_that_the_client_was_given(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ancestry, "_acts_for", [])
+        ancestry.act_for(os.getpid(), "bwrap")
+        monkeypatch.setenv("GIVEN", "to the client")
+        detached._take_environment(Binding("session", "client", os.getpid()))
+        assert os.environ["GIVEN"] == "to the client"
 
     def test_a_long_step_is_looked_after(self, built: Built) -> None:
         def releases() -> None:
