@@ -80,8 +80,6 @@ def start(
     config = load(here.root)
     if missing := isolation.admit("", config):
         notice(missing)
-    for name in ("hooks", "info"):  # what is not there cannot be protected
-        (here.common_dir / name).mkdir(exist_ok=True)
     isolated = isolation.of_step(config, here.root, _written(here.root))
     if isolated is None:
         become([_CLIENT, *words])
@@ -89,6 +87,8 @@ def start(
         kept = Path(folder) / _SETTINGS
         door = Path(folder) / "broker"
         isolated = replace(isolated, profile=_of_client(isolated.profile, door, kept))
+        for made in isolated.profile.made:  # what is not there cannot be protected
+            ensure_folder(made)
         before = isolated.unprotected()
         broker = Broker(partial(_answer, here, isolated, before, carry_out), isolated.backend)
         broker.listen(door / "socket")

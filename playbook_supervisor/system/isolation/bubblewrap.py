@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.system.isolation.profiles import inside
 from playbook_supervisor.system.process.child_process import read_outputs
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _OF_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """In /proc: root could write there even without capabilities, and some reach the whole machine.
 Others cannot, and a sandbox inside mounts a /proc of its own only where nothing covers ours."""
 _OF_ROOT = Path("/etc/ssh/ssh_config.d")
-"""Inside, root's files belong to nobody but for root itself, and ssh refuses to read these then."""
+"""Inside, a user sees the files of root as files of another user, and ssh refuses to read these."""
 _DEVICES, _MEMORY = Path("/dev"), Path("/dev/shm")  # noqa: S108 - a file system, no device
 _RESOLVER = Path("/etc/resolv.conf")
 _COPIES = Path("/run/playbook")
@@ -105,21 +106,21 @@ class _Mounts:
         self.hidden = {form for path in profile.hidden for form in (path, _real(path))}
         self._open_home()
         for path in sorted(self.hidden):
-            if path not in self.all and path not in self.kept and not _below(path, private):
+            if path not in self.all and path not in self.kept and not inside(path, private):
                 self._hide(path)
         allowed = (*profile.shown, *(each for each in profile.writable if each != profile.folder))
         for path in _sockets():
-            if not _below(path, (*self.hidden, *allowed)):
+            if not inside(path, (*self.hidden, *allowed)):
                 self._hide(path)
         for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
-            covered = _below(path, (_DEVICES, *self.hidden, *private))
-            if covered and _is_there(path) and not _below(path, profile.writable):
+            covered = inside(path, (_DEVICES, *self.hidden, *private))
+            if covered and _is_there(path) and not inside(path, profile.writable):
                 self.all[path] = ("--ro-bind", str(path))
         for path in profile.writable:
             if _is_there(path):
                 self.all[path] = ("--bind", str(path))
         for path in (*profile.shown, *profile.writable):
-            if _below(path, [_DEVICES]) and not _below(path, [_MEMORY]) and _is_there(path):
+            if inside(path, [_DEVICES]) and not inside(path, [_MEMORY]) and _is_there(path):
                 self.all[path] = ("--dev-bind", str(path))
         if os.geteuid() and _is_folder(_OF_ROOT):
             self.all[_OF_ROOT] = ("--tmpfs", "")
@@ -224,7 +225,3 @@ def _real(path: Path) -> Path:
 def _plain(path: Path) -> Path:
     """The path whose folders are no links: `/run/docker.sock` for `/var/run/docker.sock`."""
     return _real(path.parent) / path.name
-
-
-def _below(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path == folder or folder in path.parents for folder in folders)

@@ -46,9 +46,9 @@ def hint(profile: Profile, output: str) -> str:
 def hidden(profile: Profile, path: Path) -> Path | None:
     """What hides the path inside, if anything does."""
     seen = (*profile.shown, *profile.writable, *dict(profile.private))
-    if _inside(path, seen):
+    if profiles.inside(path, seen):
         return None
-    return next((each for each in profile.hidden if _inside(path, (each,))), None)
+    return next((each for each in profile.hidden if profiles.inside(path, (each,))), None)
 
 
 def line(key: str, *places: Path | str) -> str:
@@ -76,7 +76,7 @@ def _hints(profile: Profile, output: str) -> Iterator[str]:
         yield _protected(found[1])
     if found := re.search(_READ_ONLY, output):
         path = Path(found["path"] or found["quoted"] or found["made"])
-        if _inside(path, profile.protected):
+        if profiles.inside(path, profile.protected):
             yield _protected(path)
         elif there := next(
             (each for each in (path, *path.parents[:-1]) if os.path.lexists(each)), None
@@ -100,12 +100,12 @@ def _of_places(profile: Profile, output: str) -> Iterator[str]:
             continue
         for found in re.finditer(rf"{re.escape(str(place))}(?:/[^\s'\"`:,;)]+)?(?!\w)", output):
             path = Path(found[0].rstrip("."))
-            if _kept_away(profile, path) and not _inside(path, ours):
+            if _kept_away(profile, path) and not profiles.inside(path, ours):
                 yield line("show", path)
 
 
 def _kept_away(profile: Profile, path: Path) -> bool:
-    if _inside(path, profile.shown):
+    if profiles.inside(path, profile.shown):
         return False
     for place, folder in profile.private:
         if place in path.parents:
@@ -122,7 +122,3 @@ def _for_ssh(folder: Path) -> Iterator[Path | str]:
     yield from (
         path for name in ("known_hosts", "config") if os.path.lexists(path := folder / name)
     )
-
-
-def _inside(path: Path, folders: tuple[Path, ...]) -> bool:
-    return any(path == folder or folder in path.parents for folder in folders)

@@ -85,7 +85,7 @@ class Hosts:
         return any((f"*.{name}", port) in self._entries for name in names)
 
     def without_proxy(self) -> str:
-        """NO_PROXY: the program's own servers, unless a server of ours is to be reached there."""
+        """The value of NO_PROXY: loopback, unless the settings list a host there."""
         ours = {host for host, _ in self._entries}
         return ",".join(name for name in _LOOPBACK if name not in ours)
 

@@ -165,7 +165,7 @@ def of_check(
     )
     if room is None:
         return profile
-    asked = (path for path in wished(here.root, wishes.write) if not _inside(path, [here.root]))
+    asked = (path for path in wished(here.root, wishes.write) if not inside(path, [here.root]))
     return replace(
         profile,
         writable=(*asked, *((temporary,) if temporary is not None else ())),
@@ -207,10 +207,10 @@ def environment(given: Mapping[str, str], profile: Profile) -> dict[str, str]:
     """The environment inside: without what leads to hidden sockets, and with a TMPDIR there."""
     kept = {name: value for name, value in given.items() if name not in _DROPPED}
     shown = [*profile.shown, *profile.writable]
-    if (socket := given.get("SSH_AUTH_SOCK")) and _inside(Path(socket), shown):
+    if (socket := given.get("SSH_AUTH_SOCK")) and inside(Path(socket), shown):
         kept["SSH_AUTH_SOCK"] = socket
     temporary = kept.get("TMPDIR", "")
-    if temporary and not _inside(Path(temporary), profile.writable):
+    if temporary and not inside(Path(temporary), profile.writable):
         kept["TMPDIR"] = os.fspath(TEMPORARY[0])
     return kept
 
@@ -356,5 +356,6 @@ def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     )
 
 
-def _inside(path: Path, folders: Iterable[Path]) -> bool:
+def inside(path: Path, folders: Iterable[Path]) -> bool:
+    """True if it is one of the folders, or below one."""
     return any(path == folder or folder in path.parents for folder in folders)

@@ -22,10 +22,6 @@ from playbook_supervisor.system.isolation.profiles import Profile
 if TYPE_CHECKING:
     from playbook_supervisor.system.isolation.network_proxy import Proxy
 
-MODES = ("none", "auto", "required")
-VARIABLE = "PLAYBOOK_ISOLATION"
-"""In the environment inside: what isolates."""
-
 CODE = "PB-POLICY-ISOLATION"
 _SIGNALS = frozenset({4, 6, 7, 8, 9, 11, 15})
 """Of a program that a signal has ended; bubblewrap reports them as a shell does, as 128 + N."""
@@ -92,7 +88,7 @@ class Sandbox:
         return bubblewrap.arguments(profile, argv, folder), {**variables, "PWD": str(folder)}
 
     def inside(self, path: Path) -> Path:
-        """Where that path of ours is inside."""
+        """The path inside of a path outside."""
         for place, folder in self.profile.private if self.backend == bubblewrap.NAME else ():
             if path == folder or folder in path.parents:
                 return place / path.relative_to(folder)

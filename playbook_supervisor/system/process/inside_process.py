@@ -2,7 +2,7 @@
 
 The interpreter runs this file in the network's namespace, without our package and without `site`.
 It listens there, hands the listening socket to the proxy outside, and becomes the program. So the
-proxy takes the program's connections itself, and nothing of ours is left inside.
+proxy takes the program's connections itself, and no process of ours stays inside.
 
 Arguments: the proxy's Unix socket, the port, the program's argv.
 """
