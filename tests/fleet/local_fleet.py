@@ -24,6 +24,7 @@ from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Row
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.process.leash_process import now
 
 THREE = """\
 name: three
@@ -85,13 +86,18 @@ class Fleet:
 
     def advance(self, session: str, worker: str = "one") -> Row:
         """Let a worker take the session's job; the row afterwards."""
-        advance(self.worker(worker), session, self.row(session).job)
+        self._advance(session, worker)
         return self.row(session)
+
+    def _advance(self, session: str, worker: str) -> None:
+        asked = now()
+        lease = self.database.take(session, worker, self.term.seconds)
+        assert lease, f"it is {self.row(session).state}"
+        advance(self.worker(worker), lease, asked)
 
     @contextmanager
     def advancing(self, session: str, worker: str = "one") -> Iterator[None]:
-        job = self.row(session).job
-        thread = threading.Thread(target=advance, args=(self.worker(worker), session, job))
+        thread = threading.Thread(target=self._advance, args=(session, worker))
         thread.start()
         try:
             yield

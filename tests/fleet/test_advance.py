@@ -105,7 +105,7 @@ def test_a_worker_that_is_asked_to_stop_puts_back_what_it_has_in_hand(fleet: Fle
         assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
         fleet.stopping.set()
     row = fleet.row(session)
-    assert (row.state, row.job, row.failures) == (State.QUEUED, 2, 0)
+    assert (row.state, row.failures) == (State.QUEUED, 0)
     assert "interrupted" in fleet.journal(session)
 
 
@@ -145,7 +145,7 @@ def test_a_child_that_is_killed_counts_as_a_failure_in_a_row_unless_a_step_was_d
     fleet.project.git("push", "-q", "origin", "HEAD")
     session = fleet.submit("free", script=WORKS.replace(f"{at}: {{", f"{at}: {{seconds: 30, "))
     for _ in range(2):
-        lease = fleet.database.take(session, fleet.row(session).job, "two", 60.0)
+        lease = fleet.database.take(session, "two", 60.0)
         assert lease
         fleet.database.put_off(lease, "PB-GIT-REMOTE", "away")
         fleet.database.retry(session)
@@ -306,16 +306,6 @@ def test_an_agent_that_is_missing_here_may_be_found_elsewhere(fleet: Fleet) -> N
     script.with_name("moved.yaml").rename(script)
     fleet.database.retry(session)
     assert fleet.advance(session).state is State.WAITING
-
-
-def test_a_job_that_is_not_the_newest_changes_nothing(fleet: Fleet) -> None:
-    session = fleet.submit()
-    before = fleet.row(session)
-    from playbook_supervisor.fleet.engine.advance import advance
-
-    advance(fleet.worker("one"), session, before.job + 1)
-    assert fleet.row(session) == before
-    assert fleet.told == []
 
 
 def test_a_bug_of_the_worker_loses_no_session(

@@ -68,8 +68,8 @@ def up() -> int:
 def migrate() -> int:
     """Make the tables of the database, or change them to this version's.
 
-    Needs the right to create schemas. Workers of older versions cannot use the database any more,
-    if the tables change.
+    Needs the right to create schemas. Workers of the version before that are at work go on, but
+    none of them can be started any more.
     """
     place = operating.migrate()
     output.write(f"{'made' if place.made else 'up to date'}: {place.address}")
@@ -145,7 +145,7 @@ def rebuild(urls: tuple[str, ...], *, pool: str) -> int:
 def prune(*, older_than: float, refs: bool) -> int:
     """Remove what ended sessions have left.
 
-    Their rows and jobs in the database, and on this machine the clones of workers that were killed,
+    Their rows in the database, and on this machine the clones of workers that were killed,
     the mirrors that no session needs, and clean rooms whose repository is gone. Branches stay. With
     --refs the record of each take-up is deleted at the remotes, too: the branch keeps what was last
     pushed to it.

@@ -106,7 +106,7 @@ def _precedence(row: Row) -> tuple[int, bool, int, int, str]:
 
 def _has_job(row: Row) -> bool:
     """True if a queued session is in the queue now, and not only later."""
-    return row.job > 0 and not row.due_at
+    return not row.due_at
 
 
 def _queues(rows: Sequence[Row]) -> dict[str, int]:

@@ -39,7 +39,7 @@ from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term, overtaken
 from playbook_supervisor.fleet.engine.outcome import NextState
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
-from playbook_supervisor.fleet.storage.rows import State, StoredAnswer
+from playbook_supervisor.fleet.storage.rows import Lease, State, StoredAnswer
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import is_newer
@@ -53,7 +53,6 @@ from playbook_supervisor.sessions.store.selection import OPEN
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import ensure_folder, remove, require_space
-from playbook_supervisor.system.process.leash_process import now
 from playbook_supervisor.system.process.processes import Worker
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push
-_NOT_TAKEN = 5.0  # seconds until a job whose session could not be taken is given back
 _UNFIT = 30.0  # seconds that a worker leaves sessions to others, if it cannot write to its disk
 _HINDERED = 30.0  # seconds to try again to make a snapshot: a full disk may have room again
 _DATABASE_AWAY = 600.0  # seconds to try to write what git knows already
@@ -103,25 +101,16 @@ class LocalWorker:
         return mirror
 
 
-def advance(worker: LocalWorker, session_id: str, job: int) -> bool:
-    """Take the session, unless another worker holds it, and advance it; whether its job has ended.
+def advance(worker: LocalWorker, lease: Lease, asked: float) -> None:
+    """Advance a session whose lease was just taken; `asked` is when that began, as of `now`.
 
-    It has once the session's row says what comes next. If this worker has lost the session, or
-    cannot write to the row, the job must stay, or the session would have none. Only an error of
-    the database that keeps the session from being taken is raised, after a pause.
+    It ends once the session's row says what comes next. If this worker has lost the session, or
+    cannot write to the row, the lease lapses, and another worker takes it.
     """
-    asked = now()
-    try:
-        lease = worker.database.take(session_id, job, worker.name, worker.term.seconds)
-    except PlaybookError as error:
-        worker.tell(session_id, f"not taken: {error.message}")
-        worker.stopping.wait(_NOT_TAKEN)
-        raise
-    if lease is None:
-        return True
-
+    session_id = lease.session
     tell = partial(worker.tell, session_id)
-    tell(f"taken (epoch {lease.epoch}): {lease.row.playbook} {lease.row.feature}".rstrip())
+    died = ", after a worker that ended with it" if lease.row.deaths else ""
+    tell(f"taken (epoch {lease.epoch}){died}: {lease.row.playbook} {lease.row.feature}".rstrip())
     with LeaseKeeper(worker.database, lease, worker.term, asked, tell) as keeper:
         take_up = _TakeUp(worker, keeper)
         try:
@@ -131,7 +120,6 @@ def advance(worker: LocalWorker, session_id: str, job: int) -> bool:
         finally:
             take_up.clean_up()
     take_up.tidy_up()
-    return take_up.written
 
 
 class _TakeUp:
@@ -147,7 +135,6 @@ class _TakeUp:
         self._refused = ""  # why the last answer does not count
         self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
         self._cleared = 0  # launches of the child: all but the first follow a settled attempt
-        self.written = False  # the row says what became of the session
 
     def carry_out(self) -> None:
         row = self._keeper.lease.row
@@ -300,7 +287,7 @@ class _TakeUp:
         until, pause = time.monotonic() + _DATABASE_AWAY, _FIRST_PAUSE
         while True:
             try:
-                self.written = bool(write(self._keeper.lease, *what, **options))
+                write(self._keeper.lease, *what, **options)
             except FleetError as error:
                 limit = until
                 if self._worker.stopping.is_set():
