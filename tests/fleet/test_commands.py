@@ -724,7 +724,6 @@ def test_doctor_names_what_is_wrong_and_how_to_correct_it(
     assert "WRONG  database file: other users can read or change it\n  do: chmod 600" in text
     assert f"WRONG  stuck: {IDS[0]}: someone pushed to the session's branch" in text
     assert f"WRONG  leases: {IDS[1]}: the lease has lapsed" in text
-    assert f"could be better  jobs: {IDS[2]}: queued without a job" in text
     assert "WRONG  repository http://git.example/x" in text
     assert "ok  git: git version" in text
 

@@ -69,12 +69,14 @@ COLUMNS = ", ".join(f'"{name}"' for name in _TABLES["session"] if name not in ("
 
 # An answer is its writer's, for one gate: the server says by which role and when it was given, and
 # lets only its journaling be marked afterwards. Programs of other versions have to keep to it, too.
+_GIVEN = ("session", "gate", "text", "by", "role", "via", "at")
+_GIVEN_NEW = ", ".join(f'NEW."{name}"' for name in _GIVEN)
+_GIVEN_OLD = _GIVEN_NEW.replace("NEW", "OLD")
 _OF_SERVER = (
     f"""CREATE OR REPLACE FUNCTION fleet.own_role() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF TG_OP = 'INSERT' THEN
         NEW.role = current_user; NEW.at = {NOW}; NEW.journaled = false;
-    ELSIF NOT NEW.journaled OR (NEW.session, NEW.gate, NEW.text, NEW."by", NEW.role, NEW.via, NEW.at)
-        IS DISTINCT FROM (OLD.session, OLD.gate, OLD.text, OLD."by", OLD.role, OLD.via, OLD.at) THEN
+    ELSIF NOT NEW.journaled OR ({_GIVEN_NEW}) IS DISTINCT FROM ({_GIVEN_OLD}) THEN
         RAISE EXCEPTION 'an answer is not changed after it was given';
     END IF;
     RETURN NEW; END $$""",
@@ -92,9 +94,8 @@ _OF_SERVER = (
     EXECUTE FUNCTION fleet.tell_pool()""",
 )
 _OF_FILE = (
-    """CREATE TRIGGER IF NOT EXISTS fleet_answer_stays BEFORE UPDATE ON fleet_answer
-    WHEN NOT NEW.journaled OR (NEW.session, NEW.gate, NEW.text, NEW."by", NEW.role, NEW.via, NEW.at)
-        IS NOT (OLD.session, OLD.gate, OLD.text, OLD."by", OLD.role, OLD.via, OLD.at)
+    f"""CREATE TRIGGER IF NOT EXISTS fleet_answer_stays BEFORE UPDATE ON fleet_answer
+    WHEN NOT NEW.journaled OR ({_GIVEN_NEW}) IS NOT ({_GIVEN_OLD})
     BEGIN SELECT RAISE(ABORT, 'an answer is not changed after it was given'); END""",
 )
 # The limits of version 1, whose queue was another package's.

@@ -1,8 +1,8 @@
 """The queue: which session a worker takes next, and when it should look again.
 
-The table of sessions is the queue. A session can be taken if it is queued and due, what comes before
-it is completed, and its pool's limits leave room; so can one whose lease has lapsed. The highest
-priority goes first, then the repository with the fewest sessions at work, then the oldest.
+The table of sessions is the queue. A session can be taken if it is queued and due, what comes
+before it is completed, and its pool's limits leave room; so can one whose lease has lapsed. The
+highest priority goes first, then the repository with the fewest sessions at work, then the oldest.
 
 A session with which workers have ended is taken alone, so that it ends none of the others' if it
 does so again. A worker that is busy keeps it for itself, lets its own sessions end, and takes it
@@ -24,7 +24,7 @@ SUSPECT = 2
 
 _OFFERED = 10_000  # ms that a session is left to workers without others, before one keeps it
 _READY = """("after" = '' OR cancel <> '' OR EXISTS (
-    SELECT 1 FROM fleet.session former WHERE former.id = s."after" AND former.state = 'completed'))"""
+    SELECT 1 FROM fleet.session f WHERE f.id = s."after" AND f.state = 'completed'))"""
 _FREE = f"(s.state = 'queued' AND s.due_at <= {NOW} AND {_READY} OR {LAPSED})"
 _AT_WORK = f"""SELECT {{by}}, count(*) AS number FROM fleet.session
     WHERE state = 'running' AND lease_until >= {NOW} GROUP BY {{by}}"""
