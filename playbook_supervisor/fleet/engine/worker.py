@@ -145,6 +145,7 @@ class _Taker:
             if self._kept:
                 self._keep()
             if not self._slots.free(_FULL):
+                self._arrivals.wait(_SOON, stopping)  # what is not heard piles up at the server
                 continue
             try:
                 pause = self._look(drain=drain)
