@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.cli.render import text
-from playbook_supervisor.cli.render.live import Line
+from playbook_supervisor.cli.render import wording
+from playbook_supervisor.cli.render.wording import Line
 from playbook_supervisor.fleet.commands.overview import FleetOverview, FleetSession
 from playbook_supervisor.fleet.storage.rows import Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line
-from playbook_supervisor.formats.timestamps import to_time
-from playbook_supervisor.sessions.files.journal import valued
-from playbook_supervisor.sessions.files.serialize import PROTOCOL
+from playbook_supervisor.formats.timestamps import duration, to_time
+from playbook_supervisor.formats.versions import PROTOCOL
+from playbook_supervisor.records import valued
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.cli.render.live import LineTone
+    from playbook_supervisor.cli.render.wording import LineTone
 
     Json = dict[str, Any]
 
@@ -70,7 +70,7 @@ def answer_command(row: Row) -> str:
     first, *others = row.choices or ("…",)
     if first == "answer":  # a question of the agent
         first, others = '"…"', ["abort"]
-    ways = f" (or {text.joined(others)})" if len(others) > 1 else ""
+    ways = f" (or {wording.joined(others)})" if len(others) > 1 else ""
     ways = ways or (f" (or {others[0]})" if others else "")
     return f"playbook answer {row.id} {first}{ways}"
 
@@ -104,10 +104,10 @@ def _subject(row: Row) -> str:
 
 def _state(each: FleetSession, now: int) -> str:
     row = each.row
-    lasted = text.duration(max(now - row.changed_at, 0))
+    lasted = duration(max(now - row.changed_at, 0))
     match row.state:
         case State.WAITING:
-            return f"WAITS FOR A HUMAN at {text.path(first_line(row.gate))}, for {lasted}"
+            return f"WAITS FOR A HUMAN at {wording.path(first_line(row.gate))}, for {lasted}"
         case State.STUCK:
             return f"STUCK, for {lasted}"
         case State.RUNNING:
@@ -120,14 +120,14 @@ def _state(each: FleetSession, now: int) -> str:
 def _lease(row: Row, now: int) -> str:
     left = row.lease_until - now
     if left < 0:
-        return f", its lease has lapsed {text.duration(-left)} ago"
-    return f", its lease ends in {text.duration(left)}"
+        return f", its lease has lapsed {duration(-left)} ago"
+    return f", its lease ends in {duration(left)}"
 
 
 def standing(each: FleetSession, now: int) -> str:
     """The state of a session as a clause. `now` in ms by the database's clock."""
     row = each.row
-    lasted = text.duration(max(now - row.changed_at, 0))
+    lasted = duration(max(now - row.changed_at, 0))
     match row.state:
         case State.WAITING:
             return f"waits for {lasted}"
@@ -146,7 +146,7 @@ def _why_queued(each: FleetSession, now: int) -> str:
     row = each.row
     parts = []
     if row.due_at:
-        parts.append(f"again in {text.duration(max(row.due_at - now, 0))}")
+        parts.append(f"again in {duration(max(row.due_at - now, 0))}")
     if row.after and each.after is not State.COMPLETED:
         state = each.after or "not there any more"
         parts.append(f"after {row.after}, which is {state}")
@@ -159,7 +159,7 @@ def _why_queued(each: FleetSession, now: int) -> str:
     if row.cancel:
         parts.append("to be cancelled")
     elif row.gate:
-        parts.append(f"answered at {text.path(first_line(row.gate))}")
+        parts.append(f"answered at {wording.path(first_line(row.gate))}")
     return "".join(f", {part}" for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""`fleet`: sessions on many machines, and the database that their workers share."""
+"""`fleet up`, `migrate`, `limits`, `retry`, `rebuild`, `prune` and `doctor`: its upkeep."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.inspection.doctor import show, show_removed
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.fleet.cli.status import open_sessions, status
-from playbook_supervisor.fleet.cli.submit import submit
-from playbook_supervisor.fleet.cli.worker import worker
+from playbook_supervisor.fleet.cli.status import open_sessions
 from playbook_supervisor.fleet.commands import deciding, opening, operating
 from playbook_supervisor.fleet.commands.examining import examine
 from playbook_supervisor.fleet.commands.opening import opened
@@ -24,31 +22,6 @@ _RATE = r"([1-9][0-9]{0,6})/([1-9][0-9]{0,6})\Z"
 _repositories = click.option(
     "--repo", "urls", metavar="URL", multiple=True, help="A repository; may be repeated."
 )
-
-
-@options.group
-@click.pass_context
-def fleet(ctx: click.Context) -> int | None:
-    """Run sessions on many machines, or several at once here.
-
-    `playbook fleet submit` queues a session, each `playbook fleet worker` takes one after the
-    other. What they share is a database: SQLite on one machine, PostgreSQL on many.
-    $PLAYBOOK_FLEET or `fleet` in .playbooks/config.yaml has its address; without either it is a
-    SQLite file of yours. `playbook answer` and `playbook abort` take the sessions of a fleet, too.
-
-    \b
-    Examples:
-      playbook fleet up
-      playbook fleet submit auto-feature 013
-      playbook fleet worker
-      playbook fleet status
-      PLAYBOOK_FLEET=postgresql://db.example.org/fleet playbook fleet migrate
-      playbook fleet limits --in-all 4 --per-repository 1
-      playbook fleet doctor
-    """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-    return None
 
 
 @options.command
@@ -195,10 +168,6 @@ def doctor(urls: tuple[str, ...]) -> int:
     one and removes it again.
     """
     return show(examine(urls))
-
-
-for _command in (submit, worker, status, retry, up, migrate, limits, rebuild, prune, doctor):
-    fleet.add_command(_command)
 
 
 def _rate(text: str) -> tuple[int, float]:
