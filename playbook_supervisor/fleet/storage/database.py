@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.fleet.storage.address import Address
-from playbook_supervisor.fleet.storage.rows import OPEN, Row, Swept
+from playbook_supervisor.fleet.storage.rows import OPEN, Limits, Row, Swept
 from playbook_supervisor.system.installation import command_for
 
 try:
@@ -121,6 +121,10 @@ class FleetDatabase:
     refuse_answer = _method(transactions.refuse_answer)
     cancel = _method(transactions.cancel)
     retry = _method(transactions.retry)
+
+    def limits(self, pool: str) -> Limits:
+        """The limits of a pool."""
+        return self.queue.limits(pool)
 
     def row(self, session_id: str) -> Row | None:
         """The row of a session. StateError PB-STATE-NO-SESSION if that is no id."""

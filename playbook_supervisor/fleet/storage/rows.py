@@ -50,6 +50,8 @@ class Row:
     session waits at, or whose answer is under way. `cancel` has the words of a cancellation,
     `needs` a version of this program, `error` a code, `after` another session. `due_at` is when a
     session that was put off gets its next job. `retry`: a person wants a failed session to go on.
+    `deaths` counts the leases in a row that ended with their worker. `since` is when it began to
+    wait for what it waits for, 0 if that is not known.
     """
 
     id: str
@@ -79,6 +81,8 @@ class Row:
     due_at: int = 0
     released: int = 0
     retry: bool = False
+    deaths: int = 0
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def to_row(data: Mapping[Any, object]) -> Row:
     """The row. ValueError names a field that nothing of ours has written."""
     values = {str(name): value for name, value in data.items()}
     for name in _NUMBERS:
-        if type(values[name]) is not int:
+        if type(values.setdefault(name, 0)) is not int:
             raise ValueError(name)
     for name in _TEXTS:
         value = values[name]
