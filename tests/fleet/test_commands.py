@@ -711,6 +711,19 @@ def test_what_the_refs_say_of_each_session_decides_its_state(up: Project, served
         assert [job.session for job in database.queue.running()] == [begun]
 
 
+def test_an_error_of_submit_names_the_file_in_the_repository(up: Project, served: Served) -> None:
+    up.write(".playbooks/playbooks/faulty.yaml", "name: faulty\nsteps: none\n")
+    up.commit("Add a faulty playbook")
+    up.git("push", "-q", "origin", "HEAD:main")
+    where = f"at: file://{served.bare.root} main:.playbooks/playbooks"
+    repository = ("--repo", str(served.bare.root))
+    unknown = up.playbook("fleet", "submit", "nothing", *repository)
+    assert f"{where} do:" in refused(unknown, "PB-ARG-PLAYBOOK")
+    faulty = up.playbook("fleet", "submit", "faulty", *repository)
+    assert f"{where}/faulty.yaml:1:1 do:" in refused(faulty, "PB-CHECK-INVALID")
+    assert "playbook-clone-" not in unknown.err + faulty.err
+
+
 def test_prune_removes_what_ended_sessions_have_left(up: Project, served: Served) -> None:
     session = served.session()
     served.rebuild()
