@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from playbook_supervisor.cli import output
-from playbook_supervisor.cli.output import Level
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Log, write
 from playbook_supervisor.cli.render.prompt import Prompt

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from playbook_supervisor.cli import completers
-from playbook_supervisor.cli.output import Level
 
 if TYPE_CHECKING:
     from playbook_supervisor.commands.driving.driving import DriveOptions
 
 Command = Callable[..., Any]
+
+
+class Level(IntEnum):
+    """The amount that a command prints to stderr; gates and failures always are."""
+
+    ERROR = 0
+    WARNING = 1
+    INFO = 2
+    DEBUG = 3
+
+
 _SIMILAR = 0.8  # of difflib's ratio: a misspelt option is no arg
 _ARGS = "args"  # of a playbook, which may accept an empty one
 

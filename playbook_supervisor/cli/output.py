@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.directive_line import defused, in_json
@@ -16,16 +15,6 @@ from playbook_supervisor.formats.sanitize import first_line, printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
-
-
-class Level(IntEnum):
-    """The amount that a command prints to stderr; gates and failures always are."""
-
-    ERROR = 0
-    WARNING = 1
-    INFO = 2
-    DEBUG = 3
-
 
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _FIXED = frozenset({"dumb", "unknown", ""})

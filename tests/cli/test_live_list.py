@@ -17,7 +17,7 @@ from support.controlled_time import Held
 from support.scratch_project import Project
 
 from playbook_supervisor.cli.drive import steps_table
-from playbook_supervisor.cli.output import Level
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.terminal import Region, Terminal

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.cli.output import Level
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import text, wording
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.formats.sanitize import first_line, printable

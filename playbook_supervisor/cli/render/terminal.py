@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.segment import Segment, SegmentLines
 from rich.text import Text
 
-from playbook_supervisor.cli.output import Level
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import live, text, wording
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.drivers.observers import Observer

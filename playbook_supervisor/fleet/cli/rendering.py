@@ -53,16 +53,17 @@ def session_line(each: FleetSession) -> str:
     name = " ".join(filter(None, (row.id, first_line(row.playbook), _subject(row))))
     match row.state:
         case State.WAITING:
-            return f"{name}: {first_line(row.gate)} WAITS FOR A HUMAN: {answer_command(row)}"
+            stands = f"{first_line(row.gate)} WAITS FOR A HUMAN: {answer_command(row)}"
         case State.STUCK:
-            return f"{name}: STUCK: {_error(row)}"
+            stands = f"STUCK: {_error(row)}"
         case State.RUNNING:
-            ends = ", to be cancelled" if row.cancel else ""
-            return f"{name}: running on {first_line(row.worker)}{ends}"
-        case State.QUEUED:
-            return f"{name}: queued"
+            stands = f"running on {first_line(row.worker)}"
+        case State.QUEUED if row.error:
+            stands = f"queued again: {_error(row)}"
         case _:
-            return f"{name}: {row.state}"
+            stands = row.state.value
+    ends = ", to be cancelled" if row.cancel and row.state not in ENDED else ""
+    return f"{name}: {stands}{ends}"
 
 
 def answer_command(row: Row) -> str:
