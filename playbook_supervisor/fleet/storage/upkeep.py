@@ -48,6 +48,7 @@ def restore(tx: Transaction, row: Row) -> bool:
     told = {"state": row.state, "gate": row.gate, "choices": words(row.choices), "epoch": row.epoch}
     if known is None:
         values = as_mapping(row) | told | {"job": 0, "lease_until": 0, "due_at": 0, "worker": ""}
+        values = {name: each for name, each in values.items() if name in tx.session.c}
         values["retry"] = int(row.retry)
         values["created_at"] = row.created_at or now_ms()
         tx.connection.execute(sa.insert(tx.session).values(values | {"changed_at": now_ms()}))
