@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import ClassVar
 
 
@@ -60,6 +61,12 @@ class PlaybookError(Exception):
     def where(self) -> str:
         """`file:line:col`, a path, a session, or an empty string."""
         return ":".join(map(str, (self.source, *(self.position or ()))))
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Change all of its texts, for instance to name places as their reader knows them."""
+        self.message, self.source = change(self.message), change(self.source)
+        self._guidance, self.cause = change(self._guidance), change(self.cause)
+        self.details = tuple(change(each) for each in self.details)
 
     def as_mapping(self) -> dict[str, str]:
         """The error's form in JSON; `where` and `cause` are left out if empty."""

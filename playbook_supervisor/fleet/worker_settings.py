@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError
+from playbook_supervisor.fleet.storage.rows import POOL
 from playbook_supervisor.formats.checked_mapping import Problems, Section
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 CODE = "PB-FLEET-SETTINGS"
 TRANSPORTS = ("https", "ssh", "file")
 """The ways to a repository that a worker can be allowed."""
-
-POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
-"""The form of a pool's name."""
 
 _CURE = "`playbook schema worker` describes every key."
 _LARGEST = 1 << 20

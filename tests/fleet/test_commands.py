@@ -24,12 +24,15 @@ from support.in_process import Result
 from support.scratch_project import FEATURE, Project, remote
 
 from fleet.postgres import Server
+from playbook_supervisor.fleet.cli import rendering
 from playbook_supervisor.fleet.commands import opening
+from playbook_supervisor.fleet.commands.overview import FleetSession
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage import address
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.system.installation import command_for
 
@@ -215,14 +218,84 @@ def test_status_says_why_a_session_does_not_run(up: Project, database: FleetData
     end(database, IDS[4], State.FAILED)
     out = up.playbook("fleet", "status", "--all").out
     put_off, *_ = [line for line in out.splitlines() if line.startswith(IDS[0])]
-    assert ", again in " in put_off
+    assert re.search(r"  queued for \S+ s, again in \S+ s after 1 failure  ", put_off)
     assert "  tried 1 time, last: the repository cannot be reached [PB-GIT-REMOTE]\n" in out
     assert "needs a worker with playbook 9.1.0, pool gpu" in out
     assert "its lease has lapsed" in out
-    assert "ago, to be cancelled" in out
+    assert re.search(r"ago, to be cancelled, as Ada asked \S+ s ago  ", out)
     assert "  only ann@example.org may answer\n" in out
     ended = rf"failed, \d\.\d s ago  acme/site\n  playbook fleet retry {IDS[4]}\n"
     assert re.search(ended, out)
+
+
+def test_a_cancelled_session_keeps_what_it_has_waited_for(
+    up: Project, database: FleetDatabase
+) -> None:
+    wait(database, IDS[0])
+    stick(database, IDS[1])
+    submit(database, IDS[2])
+    submit(database, IDS[3], after=IDS[2])
+    for id_ in (IDS[0], IDS[1], IDS[3]):
+        database.cancel(id_, "superseded", "Ada")
+    out = " ".join(up.playbook("fleet", "status").out.split())
+    asked = r"\S+ s, {}, to be cancelled, as Ada asked \S+ s ago acme/site"
+    for reason in (f"at gate {re.escape(GATE)}", f"after {IDS[2]}, which is queued"):
+        assert re.search(asked.format(f"{reason}.*?"), out)
+    assert "someone pushed to the session's branch [PB-FLEET-BRANCH]" in out
+    sessions = up.playbook("fleet", "status", "--json").json["sessions"]
+    waits = {each["session"]: each["waits_for"] for each in sessions}
+    assert {id_: (each["kind"], each["what"]) for id_, each in waits.items()} == {
+        IDS[0]: ("gate", GATE),
+        IDS[1]: ("repair", "PB-FLEET-BRANCH"),
+        IDS[2]: ("turn", "default"),
+        IDS[3]: ("session", IDS[2]),
+    }
+    assert all(each["cancel"]["by"] == "Ada" for each in sessions if "cancel" in each)
+
+
+def test_status_says_that_an_answer_is_not_taken_up_yet(
+    up: Project, database: FleetDatabase
+) -> None:
+    wait(database, IDS[0])
+    assert up.playbook("answer", IDS[0], "continue").code == 0
+    assert f"answered at {GATE}, not taken up yet, waits for a worker of pool default" in (
+        up.playbook("fleet", "status").out
+    )
+    (session,) = up.playbook("fleet", "status", "--json").json["sessions"]
+    assert (session["waits_for"]["kind"], session["waits_for"]["what"]) == ("answer", GATE)
+
+
+def test_status_names_the_pool_that_has_no_room(up: Project, database: FleetDatabase) -> None:
+    for id_, url in zip(IDS, (SITE, SITE, API), strict=False):
+        submit(database, id_, url)
+    take(database, IDS[0])
+    assert up.playbook("fleet", "limits", "--per-repository", "1").code == 0
+
+    def kinds() -> list[str]:
+        sessions = up.playbook("fleet", "status", "--json").json["sessions"]
+        return [each["waits_for"]["kind"] for each in sessions if each["state"] == "queued"]
+
+    assert kinds() == ["limit", "turn"]
+    assert up.playbook("fleet", "limits", "--in-all", "1").code == 0
+    assert kinds() == ["limit", "limit"]
+    out = up.playbook("fleet", "status").out
+    assert "pool default has no room: `playbook fleet limits`" in out
+
+
+def test_status_says_how_often_workers_have_died() -> None:
+    hour = 3_600_000
+    row = Row(IDS[0], SITE, "b", "auto-feature", "", "default", State.QUEUED, deaths=2, since=1)
+    session = FleetSession(replace(row, changed_at=hour))
+    said = "its worker died 2 times during its step: it is taken up alone"
+    assert rendering.standing(session, hour) == (
+        f"queued for 1 h, waits for a worker of pool default, {said}"
+    )
+    wait = session.waits_for(hour)
+    assert wait is not None
+    assert (wait.kind, wait.since) == ("worker", 1)
+    taken = replace(row, state=State.RUNNING, deaths=1, worker="w", lease_until=2 * hour)
+    said = "runs for 1 h on w, its worker died 1 time during its step"
+    assert rendering.standing(FleetSession(taken), hour) == said
 
 
 def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatabase) -> None:
@@ -244,6 +317,9 @@ def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatab
     assert stuck["error"]["guidance"].endswith(f"`playbook fleet retry {IDS[1]}`.")
     assert running["cancel"] == {"text": "superseded", "by": "Ada"}
     assert {each["session"]: each.get("failures") for each in queued} == {IDS[2]: 1, IDS[3]: None}
+    waits = [each["waits_for"] for each in (first, stuck, running, *queued)]
+    assert [each["kind"] for each in waits] == ["gate", "repair", "cancel", "pause", "session"]
+    assert waits[3]["until"] == queued[0]["due_at"]
     assert [each["session"] for each in shape["ended"]] == [IDS[5]]
 
 
@@ -631,6 +707,19 @@ def test_what_the_refs_say_of_each_session_decides_its_state(up: Project, served
         assert row_of(database, ended).state is State.COMPLETED
         assert row_of(database, begun).state is State.QUEUED
         assert database.take_next(["default"], "w", 90.0).session == begun  # type: ignore[union-attr]
+
+
+def test_an_error_of_submit_names_the_file_in_the_repository(up: Project, served: Served) -> None:
+    up.write(".playbooks/playbooks/faulty.yaml", "name: faulty\nsteps: none\n")
+    up.commit("Add a faulty playbook")
+    up.git("push", "-q", "origin", "HEAD:main")
+    where = f"at: file://{served.bare.root} main:.playbooks/playbooks"
+    repository = ("--repo", str(served.bare.root))
+    unknown = up.playbook("fleet", "submit", "nothing", *repository)
+    assert f"{where} do:" in refused(unknown, "PB-ARG-PLAYBOOK")
+    faulty = up.playbook("fleet", "submit", "faulty", *repository)
+    assert f"{where}/faulty.yaml:1:1 do:" in refused(faulty, "PB-CHECK-INVALID")
+    assert "playbook-clone-" not in unknown.err + faulty.err
 
 
 def test_prune_removes_what_ended_sessions_have_left(up: Project, served: Served) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.fleet.worker_settings import POOL
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 65_536  # characters
 _CHOICE = rf"{'|'.join(Resolution)}|{Resolution.BACK} to [a-z0-9][a-z0-9-]*"
+POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
+"""The form of a pool's name."""
 MOST_PRIORITY = 1_000
 """Priorities are between minus this and this; the higher goes first."""
 
