@@ -317,8 +317,13 @@ class _Heads:
     published: str
 
 
+Unpushed = tuple[Tip, str, tuple[str, str] | None]
+"""What `Mirror.move` is given: a tip, the commit that it follows, and the branch."""
+
+
 class SessionClone:
-    """The clone at `path`. `notices` says what the last snapshot had to leave out.
+    """The clone at `path`. `notices` says what the last snapshot had to leave out, `unpushed` is
+    what it has pushed, or tried to.
 
     One thread uses it at a time. Errors of git in the clone are GitError PB-GIT-FAILED.
     """
@@ -326,6 +331,7 @@ class SessionClone:
     def __init__(self, mirror: Mirror, path: Path) -> None:
         self.path = path
         self.notices: tuple[str, ...] = ()
+        self.unpushed: Unpushed | None = None
         self._mirror = mirror
         self._git_dir = path / ".git"
         self._own = Plumbing(self._git_dir / _OWN, path)
@@ -420,6 +426,7 @@ class SessionClone:
         new = replace(new, commit="", version=__version__)
         made = self._mirror.add(new, tree, *parents, at=self._now())
         moved = self._publishable(heads) if branch else None
+        self.unpushed = made, tip.commit, moved
         at = self._mirror.move(made, tip.commit, moved)
         return self.snapshot(at, branch=branch, children=children) if at else made
 

@@ -109,6 +109,7 @@ class FleetDatabase:
     take = _method(transactions.take)
     renew = _method(transactions.renew)
     lift_epoch = _method(transactions.lift_epoch)
+    settled = _method(transactions.settled)
     wait = _method(transactions.wait)
     finish = _method(transactions.finish)
     put_off = _method(transactions.put_off)

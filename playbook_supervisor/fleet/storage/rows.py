@@ -49,6 +49,7 @@ class Row:
     session waits at, or whose answer is under way. `cancel` has the words of a cancellation,
     `needs` a version of this program, `error` a code, `after` another session. `due_at` is when a
     session that was put off gets its next job. `retry`: a person wants a failed session to go on.
+    `deaths` counts the leases in a row that lapsed with their worker.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Row:
     due_at: int = 0
     released: int = 0
     retry: bool = False
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

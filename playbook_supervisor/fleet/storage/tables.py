@@ -61,7 +61,7 @@ class Tables:
 
 def _sessions(metadata: sa.MetaData, prefix: str) -> sa.Table:
     """`looked_at` is when a sweep last put the job back, so that only one of several does."""
-    times = ("created_at", "changed_at", "due_at", "released", "looked_at", "retry")
+    times = ("created_at", "changed_at", "due_at", "released", "looked_at", "retry", "deaths")
     return sa.Table(
         f"{prefix}session",
         metadata,

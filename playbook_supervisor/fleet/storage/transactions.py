@@ -192,6 +192,7 @@ def take(tx: Transaction, session_id: str, job: int, worker: str, seconds: float
         free,
         state=State.RUNNING,
         epoch=columns.epoch + 1,
+        deaths=columns.deaths + sa.case((columns.state == State.RUNNING, 1), else_=0),
         worker=worker,
         lease_until=now_ms() + round(seconds * 1000),
         due_at=0,
@@ -228,6 +229,11 @@ def lift_epoch(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:
         epoch=max(epoch, lease.epoch),
     )
     return None if row is None else Lease(lease.session, row.epoch, lease.worker, row)
+
+
+def settled(tx: Transaction, lease: Lease) -> None:
+    """A step has settled: what ended the workers before was another one."""
+    tx.update(lease.session, tx.session.c.epoch == lease.epoch, deaths=0)
 
 
 def wait(tx: Transaction, lease: Lease, gate: str, choices: Sequence[str], said: str = "") -> bool:
@@ -489,7 +495,7 @@ def retry(tx: Transaction, session_id: str) -> Row:
     """Queue a session that is stuck or has failed, or that was put off."""
     row = _unfinished(tx.get(session_id), "retried", failed=True)
     if row.state in (State.STUCK, State.FAILED):
-        cleared = {"failures": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}
+        cleared = {"failures": 0, "deaths": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}
         return tx.queue(row, retry=1, **cleared)
     if row.state is State.QUEUED and row.due_at:
         tx.put(row)
