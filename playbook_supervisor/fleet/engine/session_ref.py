@@ -57,9 +57,10 @@ from playbook_supervisor.system.git.git_plumbing import Plumbing, checked, git
 from playbook_supervisor.system.git.git_unattended import dates
 
 SECONDS, FIRST = 600.0, 3600.0
-"""Seconds for a command that talks to the remote, and for the first one, which fetches it all.
+"""Seconds for a command that fetches from the remote, and for the first one, which fetches it all.
 
-One that no bytes come back from ends sooner (`git_plumbing`)."""
+One that no bytes come back from ends sooner (`git_plumbing`), and so does one that transfers little
+(`remote_refs`)."""
 
 _BRANCHES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _LOOSE = 1_000  # files of objects that are not packed; 4 MiB on most disks
@@ -90,8 +91,9 @@ class Mirror:
     """A bare repository of this machine: the remote's branches, tags and sessions as last fetched.
 
     Threads and processes may share it. `folder` is made when it is first needed. Commands that talk
-    to the remote have `seconds` each; GitError PB-GIT-REMOTE if one fails, and it may be tried
-    again. `notices` says which sessions `tips` left out.
+    to the remote have `seconds` each; GitError PB-GIT-REMOTE if it cannot be reached, and it may be
+    tried again; FleetError PB-FLEET-REFUSED if it refuses. `notices` says which sessions `tips`
+    left out.
     """
 
     def __init__(
@@ -297,7 +299,7 @@ class Mirror:
         )
         try:
             if done.returncode != 0 or done.timed_out:
-                raise self.remote.unreachable("clone", done)
+                raise self.remote.failure("clone", done)
             ensure_folder(beside / "info")
             write_atomically(beside / "info/attributes", _ATTRIBUTES)
             write_atomically(beside / _READY, b"")
@@ -373,8 +375,8 @@ class SessionClone:
     def create(self, session_id: str) -> Tip:
         """Push the first snapshot of a session, whose reference must not exist yet.
 
-        FleetError PB-FLEET-TAKEN if it does, GitError PB-GIT-REMOTE if the remote cannot be reached
-        or takes neither `REF` nor `FALLBACK_REF`; it may be tried again.
+        FleetError PB-FLEET-TAKEN if it does, PB-FLEET-REFUSED if the remote takes neither `REF` nor
+        `FALLBACK_REF`, GitError PB-GIT-REMOTE if it cannot be reached; it may be tried again.
         """
         heads = self._heads("")
         if heads.head:
@@ -394,7 +396,9 @@ class SessionClone:
                 at = self._mirror.remote.move(ref, "", made.commit, ours=self._created.__contains__)
             except RefusedError as refused:
                 reason = refused.error
-            except FleetError:
+            except FleetError as error:
+                if error.code != "PB-FLEET-OVERTAKEN":
+                    raise
                 raise FleetError("PB-FLEET-TAKEN", f"there is a session {session_id}") from None
             else:
                 return replace(made, commit=at)
@@ -407,9 +411,8 @@ class SessionClone:
         `children` anyway. An operation of the agent that is under way is no obstacle. The remote's
         default branch is never pushed, and of an unfinished rebase nothing.
 
-        FleetError PB-FLEET-OVERTAKEN if the reference is not at `tip` any more, PB-FLEET-BRANCH if
-        the remote's branch has commits of others, GitError PB-GIT-REMOTE if the remote cannot be
-        reached or refuses; it may be tried again, with the same tip.
+        Errors as `RemoteRefs.move`. It may be tried again, with the same tip; after
+        PB-FLEET-BRANCH and PB-FLEET-BRANCH-REFUSED without the branch.
         """
         heads = self._heads(tip.branch)
         parents = [tip.commit]
