@@ -221,6 +221,29 @@ def test_what_git_ignores_stays_but_the_sessions_folders_and_added_files_travel(
     }
 
 
+def test_an_added_file_that_git_ignores_travels_whenever_it_is_there(submitted: Site) -> None:
+    tip, clone = submitted.claimed("there")
+    git(clone.path, "update-index", "--split-index")
+    write(clone.path, ".gitignore", "*.log\n")
+    log = write(clone.path, "a.log", "1")
+    git(clone.path, "add", "-f", "a.log")
+    write(clone.path, "b.log", "announced")
+    git(clone.path, "add", "-f", "--intent-to-add", "b.log")
+
+    def travels() -> bool:
+        return "a.log" in git(submitted.remote, "ls-tree", "--name-only", REF).split()
+
+    tip = clone.snapshot(tip)
+    assert travels()
+    assert git(submitted.remote, "show", f"{REF}:b.log") == "announced"
+    log.unlink()
+    tip = clone.snapshot(tip)
+    assert not travels()
+    log.write_text("2")
+    clone.snapshot(tip)
+    assert travels()
+
+
 def test_an_empty_work_tree_and_a_branch_without_a_commit_travel(site: Site) -> None:
     clone = site.begun()
     git(clone.path, "switch", "-q", "--orphan", "fresh")
