@@ -77,6 +77,7 @@ _UNFIT = 30.0  # seconds that the slot is kept if the worker cannot write to its
 # session would fail, too, and is left to other workers
 _ABORTING = 60.0  # seconds that the child may take to end what runs; then it is ended
 _PRINTED = 1 << 20  # bytes of the child's output that are kept
+_OF_BRANCHES = frozenset({"PB-FLEET-BRANCH", "PB-FLEET-BRANCH-REFUSED", "PB-FLEET-REFUSED"})
 _OURS = frozenset(
     {"PLAYBOOK_FLEET", "PLAYBOOK_SESSION", "PGPASSFILE", "PGPASSWORD", "PGSERVICE", "PGSERVICEFILE"}
 )
@@ -289,13 +290,13 @@ class _TakeUp:
         try:
             self._push(branch=branch)
         except FleetError as error:
-            if error.code not in ("PB-FLEET-BRANCH", "PB-FLEET-BRANCH-REFUSED"):
+            if not branch or error.code not in _OF_BRANCHES:
                 raise
             self._failing = 0.0
-            self._push()
+            self._push()  # a hook may have refused both because of the branch
             if error.code == "PB-FLEET-BRANCH":
                 raise
-            return error
+            return FleetError("PB-FLEET-BRANCH-REFUSED", error.message, cause=error.cause)
         return None
 
     # ── the end of the take-up ──────────────────────────────────────────────────────────────

@@ -122,5 +122,5 @@ def sentence(error: PlaybookError) -> str:
     if known := _SENTENCES.get(error.code):
         return known
     if lasts(error) or error.code in _REFUSED:
-        return first_line(error.message, 300)
+        return first_line(error.message, 500)
     return "it failed on the worker"

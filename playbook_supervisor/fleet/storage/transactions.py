@@ -495,7 +495,14 @@ def retry(tx: Transaction, session_id: str) -> Row:
     """Queue a session that is stuck or has failed, or that was put off."""
     row = _unfinished(tx.get(session_id), "retried", failed=True)
     if row.state in (State.STUCK, State.FAILED):
-        cleared = {"failures": 0, "deaths": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}
+        cleared = {
+            "failures": 0,
+            "deaths": 0,
+            "error": "",
+            "said": "",
+            "cancel": "",
+            "cancel_by": "",
+        }
         return tx.queue(row, retry=1, **cleared)
     if row.state is State.QUEUED and row.due_at:
         tx.put(row)
