@@ -15,7 +15,7 @@ from playbook_supervisor.fleet.storage.rows import State
 
 pytestmark = [needs_bubblewrap, pytest.mark.measured]
 FILE, COMMITTED, VARIABLE = "secret.txt", "committed-7bd1", "variable-90ac"
-TOKEN = "TOKEN_OF_THE_OTHER"  # noqa: S105 - its name
+TOKEN = "TOKEN_OF_THE_OTHER"
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 60,")
 ATTACK = """\
 #!/bin/sh
