@@ -301,6 +301,17 @@ _GUIDANCE: dict[str, str] = {
         "Look at what was pushed to the branch, make room for the session's commits, then "
         "`playbook fleet retry {session}`."
     ),
+    "PB-FLEET-DIED": (
+        "Look at what the step needs, such as its memory, and at the workers' logs, then "
+        "`playbook fleet retry {session}`."
+    ),
+    "PB-FLEET-BRANCH-REFUSED": (
+        "Let the repository's rules admit the branch, then `playbook fleet retry {session}`."
+    ),
+    "PB-FLEET-REFUSED": (
+        "Give the account the right to read the repository and to push to it, or change the rule "
+        "that the remote names; then try again."
+    ),
     "PB-FLEET-REPOSITORY": "Use an https or ssh address without credentials.",
     "PB-FLEET-SETTINGS": "Correct worker.yaml; `playbook schema worker` describes every key.",
     "PB-FLEET-STUCK": "Correct what the message names, then `playbook fleet retry {session}`.",

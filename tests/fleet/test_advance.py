@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.controlled_time import eventually
 
-from fleet.local_fleet import ADA, THREE, WORKS, Fleet
+from fleet.local_fleet import ADA, FREE, WORKS, Fleet
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.fleet.engine import outcome
 from playbook_supervisor.fleet.engine.lease import Term
@@ -20,7 +20,6 @@ from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.formats.versions import is_newer
 
-FREE = THREE.replace("name: three", "name: free").replace(", autonomy: gate_always", "")
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
 
 
@@ -167,7 +166,7 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
         raise StorageError("PB-IO-WRITE", "the disk is full")
 
     monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.SessionClone.snapshot", full)
-    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._HINDERED", 0.1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._AGAIN", 0.1)
     monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._UNFIT", 3.0)
     with fleet.advancing(session):
         assert eventually(lambda: fleet.row(session).failures == 1)
@@ -327,7 +326,7 @@ def test_what_is_pushed_counts_even_if_the_database_is_away_for_good(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = fleet.submit()
-    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._DATABASE_AWAY", 0.1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._AGAIN", 0.1)
 
     def away(*_: object) -> None:
         raise FleetError("PB-FLEET-DATABASE", "it is away")

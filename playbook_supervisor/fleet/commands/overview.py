@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError, guidance
-from playbook_supervisor.fleet.storage.rows import ENDED, Row, State
+from playbook_supervisor.fleet.storage.rows import ENDED, SUSPECT, Row, State
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RECENT = 24 * 3_600_000
 """Milliseconds after its end for which a session counts as recent."""
 
-_SUSPECT = 2  # deaths in a row
 _ORDER = (State.WAITING, State.STUCK, State.RUNNING, State.QUEUED, *ENDED)
 
 
@@ -89,7 +88,7 @@ class FleetSession:
     @property
     def alone(self) -> bool:
         """True if a worker takes it up only when it has no other."""
-        return self.row.state is State.QUEUED and self.row.deaths >= _SUSPECT
+        return self.row.state is State.QUEUED and self.row.deaths >= SUSPECT
 
     def waits_for(self, now: int) -> Wait | None:
         """What it waits for at `now`; None if it runs or has ended.

@@ -19,8 +19,8 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine.advance import LocalWorker, advance
 from playbook_supervisor.fleet.engine.lease import Term
-from playbook_supervisor.fleet.storage.rows import Lease
-from playbook_supervisor.fleet.storage.taking import SUSPECT, Kept
+from playbook_supervisor.fleet.storage.rows import SUSPECT, Lease
+from playbook_supervisor.fleet.storage.taking import Kept
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.system.disk import user_state

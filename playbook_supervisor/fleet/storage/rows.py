@@ -20,8 +20,8 @@ _LONGEST = 65_536  # characters
 _CHOICE = rf"{'|'.join(Resolution)}|{Resolution.BACK} to [a-z0-9][a-z0-9-]*"
 POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
 """The form of a pool's name."""
-MOST_PRIORITY = 1_000
-"""Priorities are between minus this and this; the higher goes first."""
+SUSPECT = 2
+"""The deaths in a row from which on a session is taken alone."""
 
 
 class State(StrEnum):

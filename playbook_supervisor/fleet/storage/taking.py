@@ -15,12 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playbook_supervisor.fleet.storage.connections import NOW
-from playbook_supervisor.fleet.storage.rows import Lease, Limits, Row, State, to_row
+from playbook_supervisor.fleet.storage.rows import SUSPECT, Lease, Limits, Row, State, to_row
 from playbook_supervisor.fleet.storage.tables import COLUMNS
 from playbook_supervisor.fleet.storage.transactions import LAPSED, Sql, Transaction, after, take
-
-SUSPECT = 2
-"""The deaths in a row from which on a session is taken alone."""
 
 _OFFERED = 10_000  # ms that a session is left to workers without others, before one keeps it
 _READY = """("after" = '' OR cancel <> '' OR EXISTS (
