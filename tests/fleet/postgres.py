@@ -50,7 +50,7 @@ class Server:
     def __init__(self, programs: Path, *, fsync: bool = False, **settings: str) -> None:
         self._programs = programs
         self._settings = (SETTINGS if fsync else SETTINGS | QUICK) | settings
-        self._account = _account()
+        self._account = account()
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
         self.port = 0
@@ -293,7 +293,7 @@ def _lives(pid: int) -> bool:
     return not state.stdout.startswith(b"Z") and bool(state.stdout)
 
 
-def _account() -> dict[str, Any]:
+def account() -> dict[str, Any]:
     """The account that runs the server, as `subprocess` takes it: PostgreSQL refuses root."""
     if os.getuid() != 0:
         return {}
