@@ -21,7 +21,7 @@ help:
 	@echo 'make fuzz       whole families, new counterexamples and 1,000 kills, for many minutes'
 	@echo 'make site       make pages of the documents, in site/'
 	@echo 'make fleet-chaos  a fleet whose machines, database and remotes fail, for ten minutes'
-	@echo 'make fleet-soak   the same with 500 sessions, for an hour'
+	@echo 'make fleet-soak   the same with 500 sessions on ten workers, for an hour'
 	@echo 'make clean      remove .venv and everything generated'
 
 # Some containers set this; then each of a thousand processes would compile the package again.
@@ -44,7 +44,7 @@ coverage: .venv/installed-dev
 
 test-long: export HYPOTHESIS_PROFILE := full
 test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos \
-  .venv/node-runners
+  .venv/older-fleet .venv/node-runners
 	$(PYTEST) -m 'long and not thorough'
 
 test-all:
@@ -99,7 +99,7 @@ fleet-chaos: .venv/installed-dev
 	$(BIN)/python -m pytest -n0 --timeout=0 tests/fleet/test_chaos.py -k for_long
 
 fleet-soak:
-	$(MAKE) fleet-chaos FLEET_MINUTES=60 FLEET_SESSIONS=500
+	$(MAKE) fleet-chaos FLEET_MINUTES=60 FLEET_SESSIONS=500 FLEET_WORKERS=10
 
 clean:
 	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist site
@@ -155,6 +155,16 @@ clean:
 	@rm -rf $@
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'dbos==3.3.0' \
 	|| { rm -rf $@; echo 'An older DBOS could not be installed: its test will be skipped.' >&2; }
+
+# The release before, whose workers a test lets share a database with ours. A shallow clone does not have it,
+# and where its packages cannot be downloaded, that test is skipped.
+OLDER_FLEET := c9754723
+.venv/older-fleet: .venv/bin/python Makefile
+	@rm -rf $@ && mkdir -p $@/source
+	@git archive --output=$@/source.tar $(OLDER_FLEET) && tar -xf $@/source.tar -C $@/source && \
+	  $(BIN)/python -m venv $@ && \
+	  $@/bin/python -m pip install --quiet --disable-pip-version-check '$@/source[fleet]' \
+	|| { rm -rf $@; echo 'The release before could not be installed: its tests will be skipped.' >&2; }
 
 # vitest and jest, against which proofs are tried. Where they cannot be downloaded, those tests are skipped.
 .venv/node-runners: .venv/bin/python Makefile

@@ -73,9 +73,11 @@ change. When each browser had it rendered, the same load took 22 % of a core.
 
 `PYTHONPATH=tests:tools python benchmarks/fleet_load.py FOLDER` makes the rows of the fleet, with a
 PostgreSQL server of its own that does not wait for the disk. Processor times are those of the
-workers and of the server's processes, without agents and the sessions that drive them. Answers are
-taken from a queue that workers ask every half second; the rest is the clone, and the start of the
-session. After a kill, the lease of 8 seconds has to lapse; a usual one lasts 90.
+workers and of the server's processes, without agents and the sessions that drive them. Statements
+are those that the server logs, with BEGIN and COMMIT. Idle workers have had work before, so that
+their memory is that of a worker, not of a start. From an answer to the next agent at work there
+are the clone and the start of the session. After a kill, the lease of 8 seconds has to lapse; a
+usual one lasts 90.
 
 `make fleet-chaos` and `make fleet-soak` say what is kept while everything fails
 ([decision 0240](decisions/0240-steps-and-git-are-the-judges.md)). In an hour with 500 sessions on
@@ -340,33 +342,51 @@ def _fleet(folder: Path) -> Iterator[Row]:
     """Workers and their database, from what Linux tells of them; skipped without PostgreSQL."""
     if sys.platform != "linux" or not any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
         return
-    found: dict[str, dict[str, float]] = _load("fleet_load.py", folder)
-    idle, loaded = found["idle"], found["loaded"]
+    found = _load("fleet_load.py", folder)
+    idle: dict[int, dict[str, float]] = {row["workers"]: row for row in found["idle"]}
+    three = idle[3]
     yield Row(
         "an idle worker of a fleet, of a core",
-        *(f"{idle['a worker, %']:.1f} %", "4.0 %", idle["a worker, %"] <= 4),
-        f"{idle['start, CPU s']:.2f} s of processor to start",
+        *(f"{three['a worker, %']:.1f} %", "4.0 %", three["a worker, %"] <= 4),
+        f"{three['start, CPU s']:.2f} s of processor to start",
     )
-    memory = idle["a worker, MiB"]
-    yield Row("its memory", f"{memory:.0f} MiB", "80 MiB", memory <= 80, "")
-    database = idle["the database, %"]
+    most = max(row["a worker, MiB"] for row in idle.values())
+    yield Row("its memory, after work", f"{most:.0f} MiB", "80 MiB", most <= 80, "")
+    for what, key, bar in (
+        ("its statements", "statements/s of a worker", 1.0),
+        ("its connections", "connections of a worker", 2.0),
+    ):
+        each = {number: row[key] for number, row in idle.items()}
+        shown = ", ".join(f"with {number} {figure:.1f}" for number, figure in each.items())
+        unit = "/s" if key.startswith("statements") else ""
+        most = max(each.values())
+        yield Row(what, f"{most:.1f}{unit}", f"{bar:.0f}{unit}", most <= bar, shown)
+    for row in found["busy"]:
+        most, slots = row["connections of a worker"], row["slots"]
+        yield Row(
+            f"connections of a worker, {row['workers']} workers with {slots} busy slots each",
+            *(f"{most:.1f}", f"{2 + slots}", most <= 2 + slots),
+            f"{row['statements/s of a worker']:.1f} statements/s, {row['a worker, MiB']:.0f} MiB",
+        )
     yield Row(
         "the database of a fleet with three idle workers, of a core",
-        *(f"{database:.1f} %", "5.0 %", database <= 5, ""),
+        *(f"{three['the database, %']:.1f} %", "5.0 %", three["the database, %"] <= 5, ""),
     )
-    database = loaded["the database, %"]
+    loaded: dict[str, float] = found["loaded"]
+    share = loaded["the database, %"]
     yield Row(
         "the same with 1,000 sessions waiting, 200 queued and 50 running on five workers",
-        *(f"{database:.1f} %", "10.0 %", database <= 10),
+        *(f"{share:.1f} %", "10.0 %", share <= 10),
         f"a worker {loaded['a worker, %']:.1f} %, {loaded['a worker, MiB']:.0f} MiB",
     )
     took = loaded["fleet status, s"]
     yield Row("`playbook fleet status` of these", f"{took:.2f} s", "1.00 s", took <= 1, "")
-    for what, key, bar in (
-        ("from an answer until the next agent is at work", "answer to agent at work, s", 5.0),
-        ("from the kill of a worker until its session is claimed", "kill to next claim, s", 18.0),
+    for what, part, bar in (
+        ("from a session in the queue until a worker has it", "taken", 1.0),
+        ("from an answer until the next agent is at work", "answered", 5.0),
+        ("from the kill of a worker until its session is claimed", "killed", 18.0),
     ):
-        usual, most = found[key]["median"], found[key]["largest"]
+        usual, most = found[part]["median, s"], found[part]["largest, s"]
         yield Row(
             what, f"{usual:.1f} s", f"{bar:.0f} s", most <= bar, f"at most {most:.1f} s in 10"
         )

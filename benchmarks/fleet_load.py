@@ -1,65 +1,83 @@
-"""Measures what a fleet costs: workers that idle, and a database with many sessions.
+"""Measures what a fleet costs: workers that idle or are busy, and their database.
 
-PYTHONPATH=tests:tools python benchmarks/fleet_load.py FOLDER [SECONDS]
+PYTHONPATH=tests:tools python benchmarks/fleet_load.py FOLDER [SECONDS [PART…]]
 
-Prints one JSON object. First three workers idle for SECONDS (30) at a PostgreSQL of their own. Then
-1,000 sessions wait at gates and 200 are queued, in 40 repositories, while five workers with ten
-slots each carry out 50 more, and are observed for as long. Then one of two idle workers takes ten
-answers, one after the other. Last, one of two workers with a lease of 8 s is killed ten times while
-its agent works. Times of processors are % of a core.
+Prints one JSON object with these parts, or those that are named. Each has a new database of a
+PostgreSQL server of its own.
+
+idle      1, 3, 10 and 50 workers with two slots, which six sessions have kept busy before, are
+          observed for SECONDS (30).
+busy      five workers with ten slots, and 50 with one, while 50 agents are at work.
+loaded    the former, while 1,000 sessions wait at gates and 200 are queued, in 40 repositories.
+taken     one of three idle workers takes each of ten sessions: from the row to its lease.
+answered  one of two idle workers takes ten answers: from the answer to the agent at work.
+killed    one of two workers with a lease of 8 s is killed ten times while its agent works.
+
+Times of processors are % of a core. Statements are those that the server logs, with BEGIN, COMMIT
+and ROLLBACK, which are also counted apart. Connections are the most at any second.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+import psycopg
 from fleet import chains, ledger, postgres
 from fleet.machines import HOST, Machine, Site, in_time
 from support import isolation_guard
 
-from playbook_supervisor.fleet.storage import address
-from playbook_supervisor.fleet.storage.database import FleetDatabase
-from playbook_supervisor.fleet.storage.rows import NewSession
-
-WORKERS, SLOTS = 5, 10
-WAITING, QUEUED, REPOSITORIES, RUNNING = 1_000, 200, 40, 50
-ANSWERS = KILLS = 10
+IDLE, SLOTS, BEFORE = (1, 3, 10, 50), 2, 6
+BUSY = ((5, 10), (50, 1))
+WAITING, QUEUED, REPOSITORIES = 1_000, 200, 40
+TAKEN = ANSWERS = KILLS = 10
 TICKS = os.sysconf("SC_CLK_TCK")
-IDS = (f"20261101-{number:03x}" for number in count(1))
+LOGGED = re.compile(rb"LOG:  (?:statement|execute [^:]*): (\w+)")
+BRACKETS = frozenset({b"BEGIN", b"COMMIT", b"ROLLBACK"})
+PATIENCE = 600.0
+
+Found = dict[str, object]
 
 
-def main(folder: Path, seconds: float) -> dict[str, object]:
-    """All measurements, in new folders below `folder`."""
+def main(folder: Path, seconds: float, wanted: Sequence[str]) -> Found:
+    """The measurements that are wanted, in new folders below `folder`."""
     programs = postgres.programs()
     assert programs, "PostgreSQL is not installed"
-    with postgres.Server(programs) as server:
-        return {
-            "idle": idle(folder / "idle", server, seconds),
-            "loaded": loaded(folder / "loaded", server, seconds),
-            "answer to agent at work, s": answered(folder / "answered", server),
-            "kill to next claim, s": killed(folder / "killed", server),
+    with postgres.Server(programs, max_connections="1000") as server:
+        parts: dict[str, Callable[[Path], object]] = {
+            "idle": lambda at: [idle(at / f"{n}", server, seconds, n) for n in IDLE],
+            "busy": lambda at: [busy(at / f"{n[0]}", server, seconds, *n) for n in BUSY],
+            "loaded": lambda at: loaded(at, server, seconds),
+            "taken": lambda at: taken(at, server),
+            "answered": lambda at: answered(at, server),
+            "killed": lambda at: killed(at, server),
         }
+        return {name: parts[name](folder / name) for name in wanted or parts}
 
 
 @contextmanager
-def site_of(folder: Path, server: postgres.Server, slots: int, lease: float) -> Iterator[Site]:
-    """A site whose database is there."""
+def site_of(
+    folder: Path, server: postgres.Server, slots: int, lease: float = 90.0
+) -> Iterator[Site]:
+    """A site whose database is there, and logs its statements."""
     with Site(folder, server, lease=lease, slots=slots) as site:
         made = site.machine("desk").playbook("fleet", "migrate")
         assert made.code == 0, made.err
+        server.execute(f"ALTER DATABASE {site.database} SET log_statement = 'all'")
         yield site
 
 
-# ── processes ───────────────────────────────────────────────────────────────────────────────
+# ── what is observed ────────────────────────────────────────────────────────────────────────
 
 
 def used(pids: Sequence[int]) -> float:
@@ -71,23 +89,6 @@ def used(pids: Sequence[int]) -> float:
     return total / TICKS
 
 
-def observed(site: Site, machines: Sequence[Machine], seconds: float) -> dict[str, object]:
-    """What workers and the database use while the time passes."""
-    assert site.server
-    workers = [machine.worker.pid for machine in machines if machine.worker]
-    database = site.server.processes()
-    before = used(workers), used(database)
-    time.sleep(seconds)
-    still = [pid for pid in database if Path(f"/proc/{pid}").exists()]
-    after = used(workers), used(still)
-    share = [100 * (late - early) / seconds for early, late in zip(before, after, strict=True)]
-    return {
-        "a worker, %": round(share[0] / len(workers), 1),
-        "the database, %": round(share[1], 1),
-        "a worker, MiB": round(max(memory(pid) for pid in workers)),
-    }
-
-
 def memory(pid: int) -> float:
     """MiB of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -95,95 +96,197 @@ def memory(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def transactions(site: Site) -> int:
+    """How many the site's database has seen; those of this program go to another one."""
+    assert site.server
+    time.sleep(1)  # a process of the server reports once a second
+    query = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = "
+    return int(site.server.execute(f"{query}'{site.database}'")[0][0])
+
+
+def connections(site: Site) -> int:
+    assert site.server
+    query = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    return int(site.server.execute(f"{query} AND datname = '{site.database}'")[0][0])
+
+
+def observed(site: Site, machines: Sequence[Machine], seconds: float) -> Found:
+    """What workers and the database use while the time passes."""
+    assert site.server
+    workers = [machine.worker.pid for machine in machines if machine.worker]
+    database = site.server.processes()
+    counted, logged = transactions(site), site.server.log.stat().st_size
+    before, begun = (used(workers), used(database)), time.monotonic()
+    most = 0
+    while time.monotonic() < begun + seconds:
+        most = max(most, connections(site))
+        time.sleep(1)
+    passed = time.monotonic() - begun
+    still = [pid for pid in database if Path(f"/proc/{pid}").exists()]
+    after = used(workers), used(still)
+    with site.server.log.open("rb") as log:
+        log.seek(logged)
+        statements = LOGGED.findall(log.read())
+    done = transactions(site) - counted
+    share = [100 * (late - early) / passed for early, late in zip(before, after, strict=True)]
+    inner = [each for each in statements if each.upper() not in BRACKETS]
+    return {
+        "workers": len(workers),
+        "slots": site.slots,
+        "connections of a worker": round(most / len(workers), 1),
+        "statements/s of a worker": round(len(statements) / passed / len(workers), 2),
+        "without BEGIN and COMMIT": round(len(inner) / passed / len(workers), 2),
+        "statements/s": round(len(statements) / passed, 1),
+        "transactions/s": round(done / (passed + 1), 1),
+        "a worker, %": round(share[0] / len(workers), 1),
+        "the database, %": round(share[1], 1),
+        "a worker, MiB": round(max(memory(pid) for pid in workers)),
+    }
+
+
+# ── what is to be observed ──────────────────────────────────────────────────────────────────
+
+
 def started(machines: Sequence[Machine]) -> None:
-    """Start the workers, and wait until they take jobs."""
+    """Start the workers, and wait until they take sessions."""
     for machine in machines:
         machine.start()
-    assert in_time(lambda: all("pools" in each.log.read_text() for each in machines))
+    assert in_time(lambda: all("pools" in each.log.read_text() for each in machines), PATIENCE)
     time.sleep(5)
 
 
-# ── measurements ────────────────────────────────────────────────────────────────────────────
+def submit(machine: Machine, urls: Sequence[str], sessions: int, agent: str) -> None:
+    def one(number: int) -> None:
+        options = ("--repo", urls[number % len(urls)], "--agent", agent)
+        made = machine.playbook("fleet", "submit", "six", *options)
+        assert made.code == 0, made.err
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, range(sessions)))
 
 
-def idle(folder: Path, server: postgres.Server, seconds: float) -> dict[str, object]:
-    """Three workers without work."""
-    with site_of(folder, server, 2, 90.0) as site:
-        machines = [site.machine(f"m{number}") for number in range(3)]
-        started(machines)
+def in_state(site: Site, state: str) -> int:
+    assert site.server
+    query = f"SELECT count(*) FROM fleet.session WHERE state = '{state}'"  # noqa: S608
+    return int(site.server.execute(query, site.database)[0][0])
+
+
+def idle(folder: Path, server: postgres.Server, seconds: float, workers: int) -> Found:
+    """Workers that have had work."""
+    with site_of(folder, server, SLOTS) as site:
+        machines = [site.machine(f"m{number}", work=1) for number in range(workers)]
+        submit(machines[0], [site.remote("r1")], BEFORE, "exec:tools/step")
+        machines[0].start()
+        assert in_time(lambda: "pools" in machines[0].log.read_text())
         assert machines[0].worker
         start = used([machines[0].worker.pid])
-        return {"start, CPU s": round(start, 2), **observed(site, machines, seconds)}
+        started(machines[1:])
+        assert in_time(lambda: in_state(site, "waiting") == BEFORE, PATIENCE)
+        time.sleep(10)
+        return {**observed(site, machines, seconds), "start, CPU s": round(start, 2)}
 
 
-def loaded(folder: Path, server: postgres.Server, seconds: float) -> dict[str, object]:
-    """Many sessions that wait and are queued, and 50 whose agents sleep."""
-    with site_of(folder, server, SLOTS, 90.0) as site:
-        machines = [site.machine(f"m{number}") for number in range(WORKERS)]
-        urls = [site.remote(f"r{number}") for number in range(5)]
-        desk = site.machines[0]
-        for number in range(RUNNING):
-            url = urls[number % len(urls)]
-            made = desk.playbook(
-                "fleet", "submit", "six", "--repo", url, "--agent", "exec:sleep 3000"
-            )
-            assert made.code == 0, made.err
-        started(machines)
-        query = "SELECT count(*) FROM fleet.session WHERE state = 'running'"
-        assert in_time(lambda: server.execute(query, site.database) == [(RUNNING,)], 300)
-        fill(server.url(site.database))
+@contextmanager
+def at_work(site: Site, workers: int) -> Iterator[list[Machine]]:
+    """Workers whose slots are all busy with agents that sleep."""
+    machines = [site.machine(f"m{number}") for number in range(workers)]
+    urls = [site.remote(f"r{number}") for number in range(5)]
+    sessions = workers * site.slots
+    submit(machines[0], urls, sessions, "exec:sleep 3000")
+    started(machines)
+    assert in_time(lambda: in_state(site, "running") == sessions, PATIENCE)
+    time.sleep(20)
+    yield machines
+
+
+def busy(folder: Path, server: postgres.Server, seconds: float, workers: int, slots: int) -> Found:
+    with site_of(folder, server, slots) as site, at_work(site, workers) as machines:
+        return observed(site, machines, seconds)
+
+
+def loaded(folder: Path, server: postgres.Server, seconds: float) -> Found:
+    """Many sessions that wait and are queued, beside those at work."""
+    workers, slots = BUSY[0]
+    with site_of(folder, server, slots) as site, at_work(site, workers) as machines:
+        fill(site)
         time.sleep(10)
         found = observed(site, machines, seconds)
         times = []
         for _ in range(3):
             begin = time.monotonic()
-            assert desk.playbook("fleet", "status").code == 0
+            assert machines[0].playbook("fleet", "status").code == 0
             times.append(time.monotonic() - begin)
         return {**found, "fleet status, s": round(median(times), 2)}
 
 
-def fill(url: str) -> None:
-    """Put sessions into the database that wait, and others that are queued."""
-    with FleetDatabase.open(address.parse(url)) as database:
-        for number in range(WAITING):
-            new = session(number)
-            database.submit(new)
-            lease = database.take(new.id, 1, "benchmark", 60)
-            assert lease
-            assert database.wait(lease, "four#1?1", ("continue", "skip", "abort"))
-        for number in range(QUEUED):
-            database.submit(session(number))
+def fill(site: Site) -> None:
+    """Copy a row to many that wait, and others that are queued; only the database knows them."""
+    assert site.server
+    copied = {
+        "waiting": (WAITING, {"gate": "four#1?1", "choices": '["continue","skip","abort"]'}),
+        "queued": (QUEUED, {}),
+    }
+    for first, (state, (number, told)) in enumerate(copied.items(), start=1):
+        given = json.dumps({"state": state, "worker": "", "lease_until": 0, **told})
+        site.server.execute(
+            "INSERT INTO fleet.session SELECT copied.* FROM "  # noqa: S608
+            f"(SELECT to_jsonb(s) || '{given}' AS row FROM fleet.session s LIMIT 1) one, "
+            f"generate_series(1, {number}) n, jsonb_populate_record(NULL::fleet.session, row || "
+            f"jsonb_build_object('id', '2026110{first}-' || lpad(to_hex(n), 3, '0'), "
+            f"'repository', '{HOST}row-' || n % {REPOSITORIES} || '.git', 'branch', "
+            "'feature-' || n)) copied",
+            site.database,
+        )
 
 
-def session(number: int) -> NewSession:
-    """A session of one of the repositories, which only the database knows."""
-    return NewSession(
-        id=next(IDS),
-        repository=f"{HOST}only-a-row-{number % REPOSITORIES}.git",
-        branch=f"feature-{number}",
-        playbook="six",
-        feature="",
-    )
+def taken(folder: Path, server: postgres.Server) -> dict[str, float]:
+    """From the moment that a row can be seen to the one when it is leased."""
+    with site_of(folder, server, SLOTS) as site:
+        machines = [site.machine(f"m{number}", work=1) for number in range(3)]
+        url = site.remote("r1")
+        started(machines)
+        return spread(partial(taken_once, site, machines[0], url), TAKEN)
+
+
+def taken_once(site: Site, desk: Machine, url: str) -> float:
+    assert site.server
+    query = b"SELECT count(*), count(*) FILTER (WHERE epoch > 0) FROM fleet.session"
+    with psycopg.connect(site.server.url(site.database), autocommit=True) as connection:
+
+        def until(column: int, number: int) -> float:
+            end = time.monotonic() + PATIENCE
+            while (connection.execute(query).fetchone() or ())[column] < number:
+                assert time.monotonic() < end
+                time.sleep(0.005)
+            return time.monotonic()
+
+        rows = int((connection.execute(query).fetchone() or ())[0]) + 1
+        with desk.start_playbook(
+            *("fleet", "submit", "six", "--repo", url, "--agent", "exec:tools/step")
+        ) as submitting:
+            there = until(0, rows)
+            found = until(1, rows) - there
+            _, err = submitting.communicate(timeout=60)
+        assert submitting.returncode == 0, err
+    assert in_time(lambda: in_state(site, "waiting") == rows)
+    return found
 
 
 def answered(folder: Path, server: postgres.Server) -> dict[str, float]:
     """From the end of `playbook answer` to the beginning of the next step."""
-    with site_of(folder, server, 2, 90.0) as site:
+    with site_of(folder, server, SLOTS) as site:
         machines = [site.machine(f"m{number}", work=1) for number in range(2)]
-        desk, url = site.machines[0], site.remote("r1")
+        url = site.remote("r1")
         started(machines)
-        waits = [answered_once(site, desk, url) for _ in range(ANSWERS)]
-        return {"median": round(median(waits), 2), "largest": round(max(waits), 2)}
+        return spread(partial(answered_once, site, machines[0], url), ANSWERS)
 
 
 def answered_once(site: Site, desk: Machine, url: str) -> float:
     """Seconds from the answer to the step, for one session."""
-    assert site.server
-    server, query = site.server, "SELECT count(*) FROM fleet.session WHERE state = 'waiting'"
     submitted = desk.submit(url)
     assert submitted.code == 0, submitted.err
     name = submitted.out.strip()
-    assert in_time(lambda: server.execute(query, site.database) == [(1,)])
+    assert in_time(lambda: in_state(site, "waiting") == 1)
     answer = desk.playbook("answer", name, "continue")
     assert answer.code == 0, answer.err
     given = ledger.now()
@@ -198,8 +301,7 @@ def killed(folder: Path, server: postgres.Server) -> dict[str, float]:
         submitted = machines[0].submit(site.remote("r1"))
         assert submitted.code == 0, submitted.err
         started(machines)
-        waits = [killed_once(site) for _ in range(KILLS)]
-        return {"median": round(median(waits), 2), "largest": round(max(waits), 2)}
+        return spread(partial(killed_once, site), KILLS)
 
 
 def killed_once(site: Site) -> float:
@@ -231,6 +333,12 @@ def begun(site: Site, name: str) -> float:
     return min(found, default=0.0)
 
 
+def spread(once: Callable[[], float], times: int) -> dict[str, float]:
+    """The seconds of a thing that is done so many times."""
+    found = [once() for _ in range(times)]
+    return {"median, s": round(median(found), 2), "largest, s": round(max(found), 2)}
+
+
 if __name__ == "__main__":
     os.environ.setdefault("TESTS_REAL_HOME", os.environ["HOME"])
     place = Path(sys.argv[1])
@@ -238,4 +346,5 @@ if __name__ == "__main__":
     clean = isolation_guard.clean_environment(Path(tempfile.mkdtemp(dir=place)))
     os.environ.clear()
     os.environ.update(clean)
-    print(json.dumps(main(place, float((sys.argv[2:] or ["30"])[0])), indent=1))
+    passing, *parts = sys.argv[2:] or ["30"]
+    print(json.dumps(main(place, float(passing), parts), indent=1))

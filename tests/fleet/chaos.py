@@ -13,6 +13,9 @@ from fleet.faults import Happened, Plan, Storm
 from fleet.machines import Machine, Site, in_time
 from fleet.people import Crowd
 
+_FULL = "full"
+"""The name of the remote that refuses."""
+
 
 class Chaos:
     """One run. `workers` are the machines that work; people sit at `desk`."""
@@ -21,28 +24,31 @@ class Chaos:
         self.site, self.plan, self.workers, self.desk = site, plan, workers, desk
         self.happened = Happened()
         urls = [site.remote(f"r{number}") for number in range(plan.repositories)]
-        self._storm = Storm(site, plan, workers, desk, urls, self.happened)
-        self._crowd = Crowd(site, plan, len(workers), desk, urls, self.happened)
-        self.asked = self._crowd.asked
+        full = [site.remote(_FULL)] if plan.bad else []
+        self._storm = Storm(site, plan, workers, desk, urls + full, self.happened)
+        self.crowd = Crowd(site, plan, len(workers), desk, urls, self.happened)
+        self.asked = self.crowd.asked
 
     def run(self) -> None:
+        if self.plan.bad:
+            self.crowd.submit_bad(_FULL)
         for machine in self.workers:
             machine.start()
-        crowd = threading.Thread(target=self._crowd.act)
+        crowd = threading.Thread(target=self.crowd.act)
         crowd.start()
         try:
             in_time(lambda: len(self.site.attempts()) >= len(self.workers))
             self._storm.rage()
-            self._crowd.settle()
+            self.crowd.settle()
             self._wait_for_ends()
         finally:
-            self._crowd.leave()
+            self.crowd.leave()
             crowd.join()
         for machine in self.workers:
             self._storm.terminate(machine)
 
     def _wait_for_ends(self) -> None:
         until = time.monotonic() + self.plan.patience
-        while not self._crowd.done() and time.monotonic() < until:
+        while not self.crowd.done() and time.monotonic() < until:
             self._storm.watch()
             time.sleep(0.5)

@@ -22,6 +22,7 @@ MACHINE_FAULTS = {
     "freeze the machine": 2,
     "end the worker": 1,
     "cut off the remotes": 1,
+    "revoke the key": 1,
 }
 """And how often each comes in a round of all of them."""
 DATABASE_FAULTS = {
@@ -32,6 +33,17 @@ DATABASE_FAULTS = {
 }
 SHARED_FAULTS = {"move the remotes away": 1, "fill the disk": 1}
 KILLS = frozenset({"kill the worker", "kill the machine"})
+LASTING = frozenset(
+    {
+        "freeze the machine",
+        "cut off the database",
+        "pause the database",
+        "move the remotes away",
+    }
+)
+"""Those that last for three leases when they strike for the first time."""
+_LASTS = 3.0
+KILLED_BY_A_SESSION = "workers that a session killed"
 _BRIEF = frozenset({*KILLS, "end the worker", "restart the database", "restore the database"})
 _START = 30.0
 """Seconds in which a worker may find that it cannot reach the database."""
@@ -56,6 +68,9 @@ class Plan:
     one_in: int = 8
     patience: float = 120.0
     """Seconds until all sessions have to have ended, once everything is healed."""
+    lasting: frozenset[str] = LASTING
+    bad: bool = False
+    """Whether one more session's remote refuses it, and one more kills the workers that take it."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,8 @@ class Happened:
     """Of whole machines."""
     restores: list[tuple[float, float]] = field(default_factory=list)
     """When the older copy of the database was made, and when it was put back."""
+    lasting: set[str] = field(default_factory=set)
+    """The faults that have lasted for three leases."""
     unexpected: list[str] = field(default_factory=list)
 
     def told(self, act: Callable[[], None]) -> None:
@@ -157,7 +174,8 @@ class Storm:
     def watch(self) -> None:
         """Start a worker that has ended by itself.
 
-        It must not, unless it was started while the database could not be reached.
+        It must not, unless it was started while the database could not be reached, or a session
+        that does so has killed it.
         """
         for machine in self._workers:
             with self._lock:
@@ -167,6 +185,8 @@ class Storm:
                 begun = "taken" in said or "put back" in said
                 if "PB-FLEET-DATABASE" in said and not begun:
                     self._happened.counts["starts without a database"] += 1
+                elif self._plan.bad and machine.killed():
+                    self._happened.counts[KILLED_BY_A_SESSION] += 1
                 else:
                     self._happened.unexpected.append(f"{machine.name} has ended: {said[-300:]}")
                 machine.start()
@@ -189,7 +209,6 @@ class Storm:
         self._destiny.submit(self._happened.told, suffer)
 
     def _suffer(self, fault: Fault, machine: Machine) -> None:
-        seconds = fault.length * self._site.lease
         acts: dict[str, Callable[[Machine, float], None]] = {
             "kill the worker": self._kill_worker,
             "kill the machine": self._kill_machine,
@@ -197,6 +216,7 @@ class Storm:
             "freeze the machine": self._freeze_machine,
             "end the worker": self._end_worker,
             "cut off the remotes": self._cut_off_remotes,
+            "revoke the key": self._revoke_key,
             "cut off the database": self._cut_off_database,
             "fill the disk": self._fill_disk,
         }
@@ -208,11 +228,11 @@ class Storm:
         }
         try:
             if fault.name in acts:
-                self._begin(fault.name, machine.name)
+                seconds = self._begin(fault, machine.name)
                 acts[fault.name](machine, seconds)
             elif self._shared_fault.acquire(blocking=False):
                 try:
-                    self._begin(fault.name, "")
+                    seconds = self._begin(fault, "")
                     shared[fault.name](seconds)
                 finally:
                     self._shared_fault.release()
@@ -220,9 +240,15 @@ class Storm:
             with self._lock:
                 self._busy.discard(machine.name)
 
-    def _begin(self, name: str, machine: str) -> None:
-        self._happened.counts[name] += 1
-        self._happened.faults.append((ledger.now(), name, machine))
+    def _begin(self, fault: Fault, machine: str) -> float:
+        """Write a fault down; how many seconds it lasts."""
+        with self._lock:
+            self._happened.counts[fault.name] += 1
+            self._happened.faults.append((ledger.now(), fault.name, machine))
+            lasts = fault.name in self._plan.lasting - self._happened.lasting
+            if lasts:
+                self._happened.lasting.add(fault.name)
+        return (_LASTS if lasts else fault.length) * self._site.lease
 
     def _kill_worker(self, machine: Machine, seconds: float) -> None:
         machine.kill_worker()
@@ -259,6 +285,13 @@ class Storm:
         machine.git_way.hold()
         time.sleep(seconds)
         machine.git_way.heal()
+
+    def _revoke_key(self, machine: Machine, seconds: float) -> None:
+        """The remotes answer the machine alternately as an unknown and as a forbidden client."""
+        status = (403, 401)[self._happened.counts["revoke the key"] % 2]
+        self._site.git_server.refuse(machine.name, status)
+        time.sleep(seconds)
+        self._site.git_server.allow(machine.name)
 
     def _cut_off_database(self, machine: Machine, seconds: float) -> None:
         assert machine.database_way

@@ -1,6 +1,7 @@
 """Serves bare repositories over https with git's own server, in a process of its own.
 
-So what a remote does is no part of the machine that pushes: it outlives the machine's end.
+So what a remote does is no part of the machine that pushes: it outlives the machine's end. The
+first part of an address is the name of the machine that asks, and no part of the repository's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import ssl
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ class GitServer:
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self._root, self._key = root, scratch / "server.pem"
+        self._refused = scratch / "refused"
         self.authority = scratch / "authority.pem"
 
     def __enter__(self) -> GitServer:
@@ -34,7 +38,9 @@ class GitServer:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(str(self.authority))
         authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(self._key))
-        command = [sys.executable, str(Path(__file__)), str(self._root), str(self._key)]
+        self._refused.mkdir()
+        folders = (self._root, self._refused)
+        command = [sys.executable, str(Path(__file__)), str(self._key), *map(str, folders)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
@@ -45,6 +51,15 @@ class GitServer:
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=60)
+
+    def refuse(self, machine: str, status: int = 403) -> None:
+        """Answer all that this machine asks with an HTTP status, until `allow`."""
+        written = self._refused.with_name(f"refusing-{machine}")
+        written.write_text(str(status))
+        written.rename(self._refused / machine)
+
+    def allow(self, machine: str) -> None:
+        (self._refused / machine).unlink()
 
 
 # ── the process ─────────────────────────────────────────────────────────────────────────────
@@ -81,11 +96,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._body())
 
     def _answer(self, body: bytes) -> None:
-        path, _, query = self.path.partition("?")
+        asked, _, query = self.path.partition("?")
+        machine, _, path = asked.removeprefix("/").partition("/")
+        with suppress(FileNotFoundError):
+            self._refuse(int(Path(sys.argv[3], machine).read_text()))
+            return
         variables = os.environ | {
-            "GIT_PROJECT_ROOT": sys.argv[1],
+            "GIT_PROJECT_ROOT": sys.argv[2],
             "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": path,
+            "PATH_INFO": f"/{path}",
             "QUERY_STRING": query,
             "REQUEST_METHOD": self.command,
             "REMOTE_ADDR": HOST,
@@ -106,6 +125,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def _refuse(self, status: int) -> None:
+        self.send_response(status)
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -122,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _serve() -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(sys.argv[2])
+    context.load_cert_chain(sys.argv[1])
     with _Server(context) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print(server.server_port, flush=True)

@@ -30,6 +30,19 @@ case $PLAYBOOK_STEP in *-stubborn) trap '' TERM ;; esac
 say begin
 echo "Working on $PLAYBOOK_STEP"
 left=${{FLEET_WORK:-5}}
+case $PLAYBOOK_STEP in *-deadly)
+  sleep {BEAT}
+  pid=$$ above=
+  while [ "$pid" -gt 1 ]; do
+    read -r stat <"/proc/$pid/stat"
+    set -- ${{stat##*) }}
+    pid=$2 above="$pid $above"
+    if tr '\\0' ' ' <"/proc/$pid/cmdline" | grep -q ' fleet worker'; then
+      kill -9 $above
+      exit
+    fi
+  done
+esac
 while [ "$left" -gt 0 ]; do
   sleep {BEAT}
   say alive
@@ -39,7 +52,8 @@ mkdir -p work
 echo "$PLAYBOOK_DIRECTIVE" >"work/$PLAYBOOK_STEP"
 say end
 """
-"""The program of an agent. A step whose name ends in `-stubborn` ignores SIGTERM."""
+"""The program of an agent. A step whose name ends in `-stubborn` ignores SIGTERM, and one whose
+name ends in `-deadly` kills all that it descends from, up to the fleet's worker."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fleet.postgres import Server
 from fleet.proxy import Proxy
 
 HOST = "https://git.example/"
-PLAYBOOK = """\
+SIX = """\
 name: six
 description: Six steps, with a gate before the fourth
 version: "1.1"
@@ -40,8 +40,20 @@ steps:
   - {id: five-stubborn, command: /work}
   - {id: six, command: /work}
 """
-STEPS = ("one", "two-stubborn", "three", "four", "five-stubborn", "six")
 GATE = "four#1?1"
+DEADLY = "two-deadly"
+KILLING = """\
+name: deadly
+description: Three steps, the second of which kills its worker
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: one, command: /work}
+  - {id: two-deadly, command: /work}
+  - {id: three, command: /work}
+"""
+PLAYBOOKS = {"six": SIX, "deadly": KILLING}
 _CLOCK = "clock.so"
 
 
@@ -72,14 +84,14 @@ class Site:
         self._stack.close()
 
     def remote(self, name: str) -> str:
-        """Create a repository that has the playbook, the steps' program and a file; its URL."""
+        """Create a repository that has the playbooks, the steps' program and a file; its URL."""
         bare, work = self.remotes / f"{name}.git", self.folder / f"{name}-first"
         chains.create_remote(bare, self.pushes)
         files = {
             "README.md": f"# {name}\n",
             "tools/step": ledger.STEP,
             ".claude/commands/work.md": "Do $ARGUMENTS.\n",
-            ".playbooks/playbooks/six.yaml": PLAYBOOK,
+            **{f".playbooks/playbooks/{each}.yaml": PLAYBOOKS[each] for each in PLAYBOOKS},
         }
         for path, text in files.items():
             file = work / path
@@ -92,11 +104,25 @@ class Site:
         chains.git(work, "push", "--quiet", str(bare), "HEAD:refs/heads/main")
         return f"{HOST}{name}.git"
 
-    def machine(self, name: str, *, clock: int = 0, work: int = 5, disk: int = 0) -> Machine:
+    def refuse(self, name: str, words: str) -> None:
+        """Let the repository refuse all pushes with these words, until `accept`."""
+        hook = self.remotes / f"{name}.git/hooks/pre-receive"
+        written = hook.with_name("refuse")
+        written.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
+        written.chmod(0o755)
+        written.rename(hook)
+
+    def accept(self, name: str) -> None:
+        (self.remotes / f"{name}.git/hooks/pre-receive").unlink()
+
+    def machine(
+        self, name: str, *, clock: int = 0, work: int = 5, disk: int = 0, python: str = ""
+    ) -> Machine:
         """A machine with its own ways to the remotes and to the database.
 
         `clock` is how many seconds it is ahead, if there is a C compiler; its steps work for so
-        many beats. `disk` is the size in MiB of its own disk, if this account can make one.
+        many beats. `disk` is the size in MiB of its own disk, if this account can make one. Its
+        program is that of `python`, or this one.
         """
         git_way = self._stack.enter_context(Proxy(self.git_server.port))
         database_way = None
@@ -106,6 +132,7 @@ class Site:
             address = self.server.url(self.database, port=database_way.port)
         library = moved_clock(self.folder) if clock else None
         made = Machine(self, name, git_way, database_way, address, clock if library else 0, work)
+        made.python = python or made.python
         self.machines.append(made)
         if disk and small_disk(made.state, disk):
             made.disk = True
@@ -124,7 +151,7 @@ class Site:
 
 @dataclass
 class Machine:
-    """A machine. `program` are the arguments of Python that run its worker."""
+    """A machine. `python` has the program, and `program` are its arguments that run the worker."""
 
     site: Site
     name: str
@@ -133,6 +160,7 @@ class Machine:
     address: str
     clock: int
     work: int
+    python: str = sys.executable
     program: Sequence[str] = ("-m", "playbook_supervisor")
     worker: subprocess.Popen[bytes] | None = None
     disk: bool = False
@@ -146,10 +174,11 @@ class Machine:
         self.state.mkdir()
         settings.write_text(
             f"repositories: ['{HOST}*']\nslots: {self.site.slots}\nlease: {self.site.lease:g}\n"
+            "isolation: none\n"
         )
         (self.home / "gitconfig").write_text(
             f"[user]\n\tname = {self.name.title()}\n\temail = {self.name}@example.org\n"
-            f'[url "https://127.0.0.1:{self.git_way.port}/"]\n\tinsteadOf = {HOST}\n'
+            f'[url "https://127.0.0.1:{self.git_way.port}/{self.name}/"]\n\tinsteadOf = {HOST}\n'
             f"[http]\n\tsslCAInfo = {self.site.git_server.authority}\n"
             "[init]\n\tdefaultBranch = main\n\ttemplateDir =\n"
             "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n"
@@ -177,7 +206,7 @@ class Machine:
     def start_playbook(self, *args: str, cwd: Path | None = None) -> subprocess.Popen[str]:
         """Start `playbook ARGS` as a person at this machine would."""
         return subprocess.Popen(
-            [sys.executable, "-m", "playbook_supervisor", *args],
+            [self.python, "-m", "playbook_supervisor", *args],
             cwd=cwd or self.home,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -196,9 +225,9 @@ class Machine:
                 raise
         return Result(process.returncode, out, err)
 
-    def submit(self, url: str, *options: str) -> Result:
+    def submit(self, url: str, *options: str, playbook: str = "six") -> Result:
         agent = ("--agent", "exec:tools/step", "--mode", "manual")
-        return self.playbook("fleet", "submit", "six", "--repo", url, *agent, *options)
+        return self.playbook("fleet", "submit", playbook, "--repo", url, *agent, *options)
 
     # ── the worker ──────────────────────────────────────────────────────────────────────────
 
@@ -208,7 +237,7 @@ class Machine:
         self._started = time.monotonic()
         with self.log.open("ab") as log:
             self.worker = subprocess.Popen(
-                [sys.executable, *self.program, "fleet", "worker"],
+                [self.python, *self.program, "fleet", "worker"],
                 cwd=self.home,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -226,6 +255,9 @@ class Machine:
 
     def runs(self) -> bool:
         return self.worker is not None and self.worker.poll() is None
+
+    def killed(self) -> bool:
+        return self.worker is not None and self.worker.poll() == -signal.SIGKILL
 
     def kill_worker(self) -> None:
         assert self.worker

@@ -19,7 +19,7 @@ from support.in_process import Result
 from fleet import ledger
 from fleet.chains import Answer
 from fleet.faults import Happened, Plan
-from fleet.machines import GATE, Machine, Site
+from fleet.machines import GATE, HOST, Machine, Site
 
 CANCELLED = "not needed any more"
 _ENDED = ("completed", "failed", "aborted")
@@ -56,10 +56,20 @@ class Crowd:
         happened: Happened,
     ) -> None:
         self.asked: dict[str, Asked] = {}
+        self.refused = self.deadly = ""
         self._site, self._plan, self._workers, self._desk = site, plan, workers, desk
         self._urls, self._happened = urls, happened
         self._over, self._closing = threading.Event(), threading.Event()
         self._numbers = count(1)
+
+    def submit_bad(self, remote: str) -> None:
+        """Submit a session that this remote refuses from now on, and one that kills workers."""
+        refused = self._desk.submit(f"{HOST}{remote}.git")
+        self._site.refuse(remote, "quota exceeded")
+        deadly = self._desk.submit(self._urls[0], "--branch", "deadly", playbook="deadly")
+        for done in (refused, deadly):
+            assert done.code == 0, done.err
+        self.refused, self.deadly = refused.out.strip(), deadly.out.strip()
 
     def act(self) -> None:
         """Submit, answer and cancel until `leave`."""
@@ -82,8 +92,12 @@ class Crowd:
     def done(self) -> bool:
         """Whether all sessions have ended, by the database; the judges ask git."""
         rows = self._rows()
-        enough = len(self.asked) >= self._plan.sessions
-        return enough and all(rows.get(each, ("", ""))[0] in _ENDED for each in self.asked)
+        bad = filter(None, (self.refused, self.deadly))
+        return (
+            len(self.asked) >= self._plan.sessions
+            and all(rows.get(each, ("", ""))[0] in _ENDED for each in self.asked)
+            and all(rows.get(each, ("", ""))[0] == "stuck" for each in bad)
+        )
 
     def _due(
         self, rows: dict[str, tuple[str, str]], submitting: int

@@ -43,13 +43,14 @@ _START = 60.0  # seconds on a busy machine
 class Server:
     """A running server, until its `with` ends.
 
-    Its superuser is `playbook`. Every connection needs a password, even from this machine.
+    Its superuser is `playbook`. Every connection needs a password, even from this machine. `log` is
+    what it writes.
     """
 
-    def __init__(self, programs: Path, *, fsync: bool = False) -> None:
+    def __init__(self, programs: Path, *, fsync: bool = False, **settings: str) -> None:
         self._programs = programs
-        self._settings = SETTINGS if fsync else SETTINGS | QUICK
-        self._account = _account()
+        self._settings = (SETTINGS if fsync else SETTINGS | QUICK) | settings
+        self._account = account()
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
         self.port = 0
@@ -59,7 +60,7 @@ class Server:
         if self._account:
             os.chown(self.folder, self._account["user"], self._account["group"])
         self._data = self.folder / "data"
-        self._log = self.folder / "log"
+        self.log = self.folder / "log"
         command = [sys.executable, "-S", str(Path(__file__)), str(self.folder)]
         self._guardian = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         try:
@@ -133,7 +134,7 @@ class Server:
                     return
                 time.sleep(0.02)
             self.stop(hard=True)
-            assert time.monotonic() < until, self._log.read_text()
+            assert time.monotonic() < until, self.log.read_text()
 
     def stop(self, *, hard: bool = False) -> None:
         if self._process is None:
@@ -211,7 +212,7 @@ class Server:
     def _launch(self, port: int) -> None:
         given = self._settings | {"port": str(port)}
         options = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._data, *options],
                 cwd=self.folder,
@@ -292,7 +293,7 @@ def _lives(pid: int) -> bool:
     return not state.stdout.startswith(b"Z") and bool(state.stdout)
 
 
-def _account() -> dict[str, Any]:
+def account() -> dict[str, Any]:
     """The account that runs the server, as `subprocess` takes it: PostgreSQL refuses root."""
     if os.getuid() != 0:
         return {}

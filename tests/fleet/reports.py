@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,11 +14,13 @@ from fleet.chains import Answer
 from fleet.chaos import Chaos
 from fleet.faults import KILLS
 from fleet.ledger import Attempt, Overlap
-from fleet.machines import GATE
+from fleet.machines import DEADLY, GATE
 from fleet.people import CANCELLED
 
 THAW = 1.5
 """Seconds after the thaw of a whole machine in which its leash, frozen too, ends its agents."""
+_DEATHS = 5
+"""The lapsed leases in a row after which a session is stuck."""
 
 
 def report(chaos: Chaos) -> dict[str, Any]:
@@ -26,7 +29,8 @@ def report(chaos: Chaos) -> dict[str, Any]:
     settled = {session: chain.tip.done for session, chain in found.items()}
     overlaps = ledger.overlaps(attempts)
     thawed = [each for each in overlaps if _after_thaw(each, chaos.happened.thaws)]
-    unknown = sorted(found.keys() - chaos.asked.keys())
+    bad = {chaos.crowd.refused, chaos.crowd.deadly} - {""}
+    unknown = sorted(found.keys() - chaos.asked.keys() - bad)
     broken = {
         "unexpected": chaos.happened.unexpected,
         "sessions lost, or ended as they must not": _ends(chaos, found),
@@ -36,6 +40,7 @@ def report(chaos: Chaos) -> dict[str, Any]:
         "two agents at once": [str(each) for each in overlaps if each not in thawed],
         "answers": _answers(chaos, found),
         "audit": _audited(chaos),
+        "bad sessions": _bad(chaos, attempts, found) if bad else [],
         **{
             judge.__name__: [line for chain in found.values() for line in judge(chain)]
             for judge in (chains.broken_lines, chains.dropped, chains.undone, chains.done_twice)
@@ -56,6 +61,7 @@ def report(chaos: Chaos) -> dict[str, Any]:
         "ended": _counted(chain.tip.status for chain in found.values()),
         "sessions that a failed submission left at a remote": unknown,
         "faults": dict(sorted(chaos.happened.counts.items())),
+        "lasted for three leases": sorted(chaos.happened.lasting),
         "kills": sum(chaos.happened.counts[name] for name in KILLS),
         "steps begun": len(attempts),
         "steps cut off": ledger.cut_off(attempts),
@@ -95,6 +101,24 @@ def _answers(chaos: Chaos, found: dict[str, chains.Chain]) -> list[str]:
             wrong += chains.answers_unasked(chain, may_count)
             if not asked.cancelled:
                 wrong += chains.answers_lost(chain, asked.answers)
+    return wrong
+
+
+def _bad(chaos: Chaos, attempts: Sequence[Attempt], found: dict[str, chains.Chain]) -> list[str]:
+    """Where a session that behaves badly was not stopped, or has done what it must not."""
+    refused, deadly, wrong = chaos.crowd.refused, chaos.crowd.deadly, []
+    shown = json.loads(chaos.desk.playbook("fleet", "status", "--json").out)["sessions"]
+    rows = {each["session"]: each for each in shown}
+    for session, code in {refused: "PB-FLEET-REFUSED", deadly: "PB-FLEET-DIED"}.items():
+        row = rows.get(session, {})
+        if (row.get("state"), row.get("error", {}).get("code")) != ("stuck", code):
+            wrong.append(f"{session} is not stuck with {code}: {row}")
+    begun = [each for each in attempts if each.session == deadly and each.step == DEADLY]
+    if len(begun) > _DEATHS * (1 + len(chaos.happened.restores)):
+        wrong.append(f"{deadly} was taken although it had killed its workers: {len(begun)} times")
+    for session, steps in {refused: 0, deadly: 1}.items():
+        if len(found[session].tip.done) > steps:
+            wrong.append(f"{session} has done {', '.join(found[session].tip.done)}")
     return wrong
 
 

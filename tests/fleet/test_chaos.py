@@ -2,7 +2,8 @@
 
 docs/decisions/0240-steps-and-git-are-the-judges.md says how it is proved. Variables: FLEET_SEED
 repeats a schedule of faults, and FLEET_REPORT is a file for the report. `make fleet-chaos` takes
-FLEET_SESSIONS, FLEET_MINUTES, FLEET_KILLS, FLEET_FAULTS, FLEET_PAUSE and FLEET_DATABASE, too.
+FLEET_SESSIONS, FLEET_WORKERS, FLEET_MINUTES, FLEET_KILLS, FLEET_FAULTS, FLEET_PAUSE and
+FLEET_DATABASE, too.
 """
 
 from __future__ import annotations
@@ -17,32 +18,36 @@ import pytest
 
 from fleet import reports
 from fleet.chaos import Chaos
-from fleet.faults import Plan
+from fleet.faults import DATABASE_FAULTS, Plan
 from fleet.machines import Site
 from fleet.postgres import Server
 
 SEED = int(os.environ.get("FLEET_SEED") or 20261125)
 BEATS, FEW = 10, 3
 """Of each step. With kills all the time, long ones would never be done."""
+WORKERS = int(os.environ.get("FLEET_WORKERS") or 3)
 PAUSE = os.environ.get("FLEET_PAUSE", "")
 """Seconds between two faults, `2-5`: the least and the most."""
 FAULTS = os.environ.get("FLEET_FAULTS", "")
 """The names of those that may strike, with commas between them; empty for all."""
 LONG = int(os.environ.get("FLEET_MINUTES") or 0)
+ENOUGH = 5
+"""Minutes in which each fault strikes."""
 
 
-def suffered(plan: Plan, folder: Path, server: Server | None) -> dict[str, Any]:
-    """The report of a run with three workers.
+def suffered(plan: Plan, folder: Path, server: Server | None, number: int = 3) -> dict[str, Any]:
+    """The report of a run with that many workers, three or more.
 
     The clock of one is an hour ahead; with SQLite, all are on one machine, so it is not.
     """
     with Site(folder, server) as site:
         desk = site.machine("desk")
-        beats = FEW if plan.kills else BEATS
+        beats = FEW if plan.kills or number > 3 else BEATS
         workers = [
             site.machine("m1", work=beats),
             site.machine("m2", work=beats, clock=3600 if server else 0),
             site.machine("m3", work=beats, disk=48),
+            *(site.machine(f"m{each}", work=beats) for each in range(4, number + 1)),
         ]
         made = desk.playbook("fleet", "migrate")
         assert made.code == 0, made.err
@@ -72,7 +77,7 @@ def judge(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_fleet_keeps_its_promises_for_a_minute(
     postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan(seed=SEED, sessions=8, seconds=20.0)
+    plan = Plan(seed=SEED, sessions=8, seconds=20.0, lasting=frozenset({"freeze the machine"}))
     judge(suffered(plan, tmp_path / "site", postgres), capsys)
 
 
@@ -95,5 +100,10 @@ def test_a_fleet_keeps_its_promises_for_long(
         faults=frozenset(filter(None, FAULTS.split(","))),
         repositories=6,
         patience=3600.0,
+        bad=True,
     )
-    judge(suffered(plan, tmp_path / "site", server), capsys)
+    report = suffered(plan, tmp_path / "site", server, WORKERS)
+    judge(report, capsys)
+    if LONG >= ENOUGH and not FAULTS:
+        possible = plan.lasting - (frozenset() if server else DATABASE_FAULTS.keys())
+        assert report["lasted for three leases"] == sorted(possible)
