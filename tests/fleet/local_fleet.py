@@ -96,9 +96,10 @@ class Fleet:
         return self.row(session)
 
     @contextmanager
-    def advancing(self, session: str, worker: str = "one") -> Iterator[None]:
+    def advancing(self, session: str, worker: str | LocalWorker = "one") -> Iterator[None]:
         job = self.row(session).job
-        thread = threading.Thread(target=advance, args=(self.worker(worker), session, job))
+        worker = self.worker(worker) if isinstance(worker, str) else worker
+        thread = threading.Thread(target=advance, args=(worker, session, job))
         thread.start()
         try:
             yield
