@@ -86,11 +86,12 @@ class LatePush:
                 pause = min(pause * _LONGER, _LONGEST_LEFT)
             else:
                 pause = min(pause * 2, _LONGEST_PAUSE)
+        left = self._left.is_set()  # else the take-up still waits, and says it
         self._ended.set()
         self._has_tried.set()
-        if self._left.is_set() and isinstance(self._result, PlaybookError):
+        if left and isinstance(self._result, PlaybookError):
             self._tell(f"its last snapshot is not pushed: {self._result.message}")
-        elif self._left.is_set() and self._result is not None:
+        elif left and self._result is not None:
             self._tell("its last snapshot is pushed")
 
     def _tried(self) -> Tip | PlaybookError | None:
