@@ -9,8 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from fleet.local_fleet import THREE, Fleet
+from playbook_supervisor.commands.driving.driving import DriveOptions
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.commands import opening
+from playbook_supervisor.fleet.commands.submitting import Submission, submit
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone
 
 
@@ -39,6 +41,7 @@ def large(fleet: Fleet) -> Fleet:
     fleet.project.write("src/0/tool", "#!/bin/sh\n").rename(fleet.project.root / "src/0/[t]ool")
     (fleet.project.root / "src/0/[t]ool").chmod(0o755)
     publish(fleet)
+    fleet.origin.git("config", "uploadpack.allowFilter", "true")
     return fleet
 
 
@@ -62,7 +65,6 @@ def files(fleet: Fleet, revision: str) -> set[str]:
 def test_the_first_snapshot_has_every_file_although_few_were_fetched(
     large: Fleet, whole: list[str]
 ) -> None:
-    large.origin.git("config", "uploadpack.allowFilter", "true")
     session = large.submit("three", "steps: {}")
     ref = f"refs/playbook/sessions/{session}"
     assert files(large, ref) == files(large, "HEAD")
@@ -189,4 +191,22 @@ def test_a_branch_that_is_there_is_gone_on_from(large: Fleet, whole: list[str]) 
     session = large.submit("three", "steps: {}", "077-found")
     assert large.row(session).branch == "077-found"
     assert large.kept(session, "src/only-here.py") == "1"
+    assert whole == []
+
+
+def test_a_branch_to_begin_from_is_named_or_refused(large: Fleet, whole: list[str]) -> None:
+    large.project.git("switch", "-q", "-c", "next")
+    large.project.write("src/only-there.py", "1\n")
+    publish(large)
+
+    def begun(base: str) -> str:
+        drive = DriveOptions(agent=large.project.script("steps: {}"))
+        submission = Submission("three", base=base, drive=drive)
+        return submit(large.database, submission, cwd=large.project.root).session.id
+
+    assert large.kept(begun("next"), "src/only-there.py") == "1"
+    for base, code in (("nope", "PB-GIT-BASE"), ("--upload-pack=x", "PB-ARG-BRANCH")):
+        with pytest.raises(PlaybookError) as error:
+            begun(base)
+        assert error.value.code == code
     assert whole == []
