@@ -155,7 +155,7 @@ class _Beginning:
         commit: str,
     ) -> None:
         self.source, self._mirror = repositories
-        self._database, self.commit = database, commit
+        self._database, self.commit, self._base = database, commit, commit
         self._submission, self._session = submission, session_id
 
     def narrowly(self) -> tuple[Tip, RunRequest] | None:
@@ -185,6 +185,7 @@ class _Beginning:
 
     def wholly(self) -> tuple[Tip, RunRequest]:
         """Create it in a clone with all files."""
+        self.commit = self._base
         with self.source.for_a_while(self.commit, self._none) as clone:
             branch = self._branch(self._prepared(clone).feature)
         with self.source.for_a_while(self.commit, branch) as clone:
@@ -199,7 +200,7 @@ class _Beginning:
             return False  # it has not been asked
         if any(not conditions.traits(each).artifacts for each in asked):
             self.source = self._mirror
-            self.commit, _ = self.source.base(self._submission.base)
+            self._base, _ = self.source.base(self._submission.base)
             return True
         return any(clone.lacks(conditions.file_of(each)) for each in asked)
 

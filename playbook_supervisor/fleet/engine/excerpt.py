@@ -16,7 +16,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, making
+from playbook_supervisor.fleet.engine.session_ref import (
+    Mirror,
+    SessionClone,
+    making,
+    require_branch,
+)
 from playbook_supervisor.fleet.engine.session_tip import HEADS
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.settings import config
@@ -51,6 +56,8 @@ class Excerpt(Mirror):
     cloning = ("--depth=1", "--single-branch", "--no-tags", _FILTER)
 
     def base(self, revision: str = "") -> tuple[str, str]:
+        if revision:
+            require_branch(revision)
         self._prepare()
         branch = revision or self.default_branch()
         if commit := self.existing(branch) if revision else self.commit(HEADS + branch):
@@ -83,7 +90,7 @@ class Excerpt(Mirror):
         if commit := self.commit(HEADS + (default := self.default_branch())):
             for ref in (f"{HEADS}{default}", f"{_ORIGIN}{default}"):
                 its_git.ask("update-ref", ref, commit)
-            its_git.ask("symbolic-ref", "refs/remotes/origin/HEAD", f"{_ORIGIN}{default}")
+            its_git.ask("symbolic-ref", f"{_ORIGIN}HEAD", f"{_ORIGIN}{default}")
 
 
 class NarrowClone(SessionClone):

@@ -316,10 +316,9 @@ class Mirror:
         with locked(self.folder.with_name(f"{self.folder.name}.lock"), timeout=FIRST):
             if not self.is_filled:
                 self._fill()
+            ensure_folder(self.folder / "info")
             for name, rules in _RULES.items():
-                if not _holds(self.folder / name, rules):
-                    ensure_folder(self.folder / "info")
-                    write_atomically(self.folder / name, rules)
+                write_atomically(self.folder / name, rules, durable=False)
         self._ready = True
 
     def _fill(self) -> None:
@@ -590,12 +589,6 @@ def making(clone: SessionClone) -> Iterator[SessionClone]:
     except BaseException:
         clone.remove()
         raise
-
-
-def _holds(file: Path, data: bytes) -> bool:
-    with suppress(FileNotFoundError):
-        return read_bytes(file) == data
-    return False
 
 
 def _has_files(folder: Path) -> bool:
