@@ -16,7 +16,8 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine import outcome
 
 if TYPE_CHECKING:
-    from playbook_supervisor.fleet.engine.session_ref import Mirror, Tip, Unpushed
+    from playbook_supervisor.fleet.engine.session_ref import Mirror, Tip
+    from playbook_supervisor.fleet.engine.session_tip import Unpushed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0  # seconds between two tries while a take-up waits
 _LONGER, _LONGEST_LEFT = 1.25, 30.0  # how they grow once it was left, and to which length

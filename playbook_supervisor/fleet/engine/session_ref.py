@@ -31,7 +31,7 @@ from playbook_supervisor.errors import (
 from playbook_supervisor.fleet.engine import session_tip
 from playbook_supervisor.fleet.engine.remote_refs import RefusedError, RemoteRefs
 from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
-from playbook_supervisor.fleet.engine.session_tip import HEADS, is_branch
+from playbook_supervisor.fleet.engine.session_tip import HEADS, Unpushed, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.records import replace
@@ -351,10 +351,6 @@ class _Heads:
     branch: str
     head: str
     published: str
-
-
-Unpushed = tuple[Tip, str, tuple[str, str] | None]
-"""What `Mirror.move` is given: a tip, the commit that it follows, and the branch."""
 
 
 class SessionClone:
