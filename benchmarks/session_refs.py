@@ -1,29 +1,53 @@
-"""Measures a session's way through git: claim and clone, snapshot and push, a list of sessions.
+"""Measures a session's way through git: submission, take-up, snapshot, a list of sessions.
 
-python benchmarks/session_refs.py FOLDER    # prints one JSON object of milliseconds
+python benchmarks/session_refs.py FOLDER [--files N] [--mib N] [--rounds N]
 
-The remote is a bare repository on the same disk, so that all of it counts but the network. `git` is
-the same by plain git, measured alternately: a checkout of all files for the clone, and for the
-snapshot a commit of everything and its push.
+It prints one JSON object. The remote is a bare repository on the same disk, so that all of it
+counts but the network. `*_ratio` is the median of our time by that of plain git in the same round:
+
+- submit: of `git ls-remote`, and of a clone of what it must read (depth 1, no blobs);
+- take_up (tip, claim, clone): of `git worktree add` from the mirror, at the same commit;
+- snapshot, without its push: of `git status` in that clone.
+
+`--mib` adds so much history, of random files that the last commit does not have.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any, cast
 
+from playbook_supervisor.fleet.commands.submitting import Submission, submit
+from playbook_supervisor.fleet.engine.remote_refs import RemoteRefs
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone
-from playbook_supervisor.fleet.engine.session_tip import REF
+from playbook_supervisor.sessions.files.manifest import REF
 
-FILES, SESSIONS, ROUNDS = 2_000, 500, 15
+FILES, SESSIONS, ROUNDS = 50_000, 500, 7
 ID = "20261125-abc"
 IDENTITY = ("-c", "user.name=x", "-c", "user.email=x@x")
+PLAYBOOK = """\
+name: one
+description: One step
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: stop}
+steps: [{id: plan, command: /compact}]
+"""
+SMALL = {
+    ".gitignore": "build/\n*.log\n",
+    ".playbooks/playbooks/one.yaml": PLAYBOOK,
+    ".playbooks/config.yaml": "push_sessions: false\n",
+    "README.md": "widgets\n",
+}
 
 
 def git(root: Path, *arguments: str, stdin: str = "") -> str:
@@ -32,70 +56,147 @@ def git(root: Path, *arguments: str, stdin: str = "") -> str:
     return done.stdout.strip()
 
 
-def took(work: Callable[[], object]) -> float:
-    """Milliseconds."""
+Times = dict[str, list[float]]  # milliseconds
+
+
+def measured_in(times: Times, name: str, work: Callable[[], object]) -> None:
     began = time.perf_counter()
     work()
-    return (time.perf_counter() - began) * 1000
+    times.setdefault(name, []).append((time.perf_counter() - began) * 1000)
 
 
-def remote(folder: Path) -> Path:
-    """A bare repository with 2,000 files on `main`."""
-    root = folder / "founder"
-    git(folder, "init", "-q", "-b", "main", str(root))
-    for number in range(FILES):
-        file = root / f"src/{number % 40}/{number}.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{number}\n" * 40)
-    git(root, "add", "--all")
-    git(root, "commit", "-q", "-m", "Everything")
-    git(folder, "clone", "-q", "--bare", str(root), "remote.git")
-    return folder / "remote.git"
+def remote(folder: Path, files: int, mib: int) -> Path:
+    """A bare repository with that many files on `main`, in folders of 25, after that history."""
+    bare = folder / "remote.git"
+    git(folder, "init", "-q", "--bare", "-b", "main", str(bare))
+    git(bare, "config", "uploadpack.allowFilter", "true")
+    git(bare, "config", "core.bigFileThreshold", "512k")  # random bytes have no deltas
+    with subprocess.Popen(["git", "fast-import", "--quiet"], cwd=bare, stdin=subprocess.PIPE) as it:
+        assert it.stdin
+        for number in range(mib):
+            it.stdin.write(commit(f"History {number}", {"history.bin": os.urandom(1 << 20)}))
+        source = ((f"src/{n % 40}/{n // 40 % 50}/{n}.txt", f"{n}\n" * 40) for n in range(files))
+        made = {name: text.encode() for name, text in (*SMALL.items(), *source)}
+        it.stdin.write(commit("Everything", made))
+        it.stdin.write(b"D history.bin\n" if mib else b"")
+    return bare
 
 
-def measured(folder: Path) -> dict[str, float]:
-    bare = remote(folder)
-    mirror = Mirror(folder / "mirror.git", f"file://{bare}", ["file"])
-    commit, _ = mirror.base()
-    begun = mirror.begin(commit, "feature", folder / "begun")
-    journal = begun.path / f".playbooks/sessions/{ID}/journal.yaml"
-    journal.parent.mkdir(parents=True)
-    journal.write_text("entries: []\n")
-    begun.create(ID)
-    git(folder, "clone", "-q", str(bare), "plain")
-    plain = folder / "plain"
-    git(plain, "switch", "-q", "-c", "plain")
-    times: dict[str, list[float]] = {}
+def commit(subject: str, files: dict[str, bytes]) -> bytes:
+    about = f"commit refs/heads/main\ncommitter x <x@x> 1790000000 +0000\ndata {len(subject)}\n"
+    parts = [about.encode(), subject.encode(), b"\n"]
+    for name, data in files.items():
+        parts += [f"M 100644 inline {name}\ndata {len(data)}\n".encode(), data, b"\n"]
+    return b"".join(parts)
 
-    def measure(name: str, work: Callable[[], object]) -> None:
-        times.setdefault(name, []).append(took(work))
 
-    for number in range(ROUNDS):
-        measure("claim_and_clone", partial(take_up, mirror, number + 1, folder / f"c{number}"))
-        measure("git_clone", partial(git, folder, "clone", "-q", str(bare), f"plain-{number}"))
-        clone = SessionClone(mirror, folder / f"c{number}")
-        tip = mirror.tip(ID)
-        for root in (clone.path, plain):
-            (root / "src/7/7.txt").write_text(f"{number}\n" * 50)
-        measure("snapshot_and_push", partial(clone.snapshot, tip))
-        measure("git_commit_and_push", partial(commit_and_push, plain))
-        clone.remove()
+class Database:
+    """Stands for the fleet's, which is measured elsewhere."""
+
+    def rows(self, **_: object) -> list[object]:
+        return []
+
+    def row(self, _: str) -> None:
+        return None
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def submit(self, _: object) -> None: ...
+
+
+def measured(folder: Path, files: int, mib: int, rounds: int) -> dict[str, float]:
+    bare = remote(folder, files, mib)
+    url = f"file://{bare}"
+    times: Times = {}
+    measure = partial(measured_in, times)
+    database = cast("Any", Database())
+    for number in range(rounds):
+        measure("ls_remote", partial(git, folder, "ls-remote", url))
+        measure("reading", partial(read, folder, url, f"read-{number}"))
+        measure("submit", partial(submit, database, Submission("one", repository=url), cwd=bare))
+    refs = git(bare, "for-each-ref", "--format=%(refname)", "refs/playbook").split()
+    git(bare, "update-ref", REF.format(id=ID), first(bare, refs[0]))
+    mirror = Mirror(folder / "mirror.git", url, ["file"])
+    measure("mirror", mirror.base)
+    for number in range(rounds):
+        take_up_and_step(folder, mirror, number, times)
     add_sessions(bare)
-    fresh = Mirror(folder / "fresh.git", f"file://{bare}", ["file"])
+    fresh = Mirror(folder / "fresh.git", url, ["file"])
     fresh.base()
     measure("tips_first", fresh.tips)
     measure("tips_again", fresh.tips)
-    return {name: round(median(each), 1) for name, each in times.items()}
+    pairs = {
+        "submit_ratio": ("submit", "ls_remote"),
+        "submit_reading_ratio": ("submit", "reading"),
+        "take_up_ratio": ("take_up", "worktree_add"),
+        "snapshot_ratio": ("snapshot", "status"),
+    }
+    found = {name: round(median(each), 1) for name, each in times.items()}
+    for name, (ours, gits) in pairs.items():
+        ratios = [mine / its for mine, its in zip(times[ours], times[gits], strict=True)]
+        found[name] = round(median(ratios), 2)
+    return found
+
+
+def read(folder: Path, url: str, name: str) -> None:
+    options = ("-q", "--bare", "--depth=1", "--filter=blob:none", "--single-branch")
+    git(folder, "clone", *options, url, name)
+
+
+def first(bare: Path, ref: str) -> str:
+    """The first snapshot of a session, as the one of another id."""
+    message = git(bare, "log", "-1", "--format=%B", ref).replace(ref.rpartition("/")[2], ID)
+    return git(bare, "commit-tree", f"{ref}^{{tree}}", "-p", "main", stdin=message)
+
+
+def take_up_and_step(folder: Path, mirror: Mirror, number: int, times: Times) -> None:
+    measure = partial(measured_in, times)
+    mirror.tip(ID)
+    tree = folder / f"tree-{number}"
+    adding = ("worktree", "add", "-q", "--detach", str(tree), REF.format(id=ID))
+    measure("worktree_add", partial(git, mirror.folder, *adding))
+    git(mirror.folder, "worktree", "remove", "--force", str(tree))
+    clone = SessionClone(mirror, folder / f"clone-{number}")
+    measure("take_up", partial(take_up, mirror, number + 1, clone.path))
+    clone.remove()
+    tip = mirror.tip(ID)
+    clone = mirror.checkout(tip, clone.path)
+    tip = clone.snapshot(tip)  # the first one reads files again that are as young as the index
+    for turn in range(2):
+        (clone.path / "src/7/0/7.txt").write_text(f"{number} {turn}\n")
+        measure("status", partial(git, clone.path, "status", "--short"))
+        pushes: list[float] = []
+        began = time.perf_counter()
+        with timed_pushes(pushes):
+            tip = clone.snapshot(tip)
+        whole = (time.perf_counter() - began) * 1000
+        times.setdefault("snapshot", []).append(whole - sum(pushes))
+        times.setdefault("push", []).append(sum(pushes))
+    clone.remove()
 
 
 def take_up(mirror: Mirror, epoch: int, path: Path) -> None:
     mirror.checkout(mirror.claim(mirror.tip(ID), epoch, "worker"), path)
 
 
-def commit_and_push(root: Path) -> None:
-    git(root, "add", "--all")
-    git(root, "commit", "-q", "-m", "x")
-    git(root, "push", "-q", "origin", "plain")
+@contextmanager
+def timed_pushes(times: list[float]) -> Iterator[None]:
+    """Note how long each push takes."""
+    move = RemoteRefs.move
+
+    def timed(*arguments: Any, **options: Any) -> str:
+        began = time.perf_counter()
+        try:
+            return move(*arguments, **options)
+        finally:
+            times.append((time.perf_counter() - began) * 1000)
+
+    RemoteRefs.move = timed  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        RemoteRefs.move = move  # type: ignore[method-assign]
 
 
 def add_sessions(bare: Path) -> None:
@@ -104,11 +205,21 @@ def add_sessions(bare: Path) -> None:
     for number in range(SESSIONS):
         session = f"20261124-{number:03}"
         text = message.replace(ID, session)
-        commit = git(bare, "commit-tree", "main^{tree}", "-p", "main", stdin=text)
-        git(bare, "update-ref", REF.format(id=session), commit)
+        made = git(bare, "commit-tree", "main^{tree}", "-p", "main", stdin=text)
+        git(bare, "update-ref", REF.format(id=session), made)
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    for option, default in (("files", FILES), ("mib", 0), ("rounds", ROUNDS)):
+        parser.add_argument(f"--{option}", type=int, default=default)
+    given = parser.parse_args()
+    place = given.folder.resolve()
     place.mkdir(parents=True)
-    print(json.dumps(measured(place)))
+    os.environ["HOME"] = str(place)  # the settings and mirrors of a user without any
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        os.environ.pop(name, None)
+    (place / ".config/playbook").mkdir(parents=True)
+    (place / ".config/playbook/worker.yaml").write_text("transports: [file]\n")
+    print(json.dumps(measured(place, given.files, given.mib, given.rounds)))

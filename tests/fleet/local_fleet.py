@@ -91,19 +91,20 @@ class Fleet:
             lambda _, line: self.logged.append(line),
         )
 
-    def advance(self, session: str, worker: str = "one") -> Row:
-        """Let a worker take the session's job; the row afterwards."""
+    def advance(self, session: str, worker: str | LocalWorker = "one") -> Row:
+        """Let a worker take the session; the row afterwards."""
         self._advance(session, worker)
         return self.row(session)
 
-    def _advance(self, session: str, worker: str) -> None:
+    def _advance(self, session: str, worker: str | LocalWorker) -> None:
+        given = self.worker(worker) if isinstance(worker, str) else worker
         asked = now()
-        lease = self.database.take(session, worker, self.term.seconds)
+        lease = self.database.take(session, given.name, self.term.seconds)
         assert lease, f"it is {self.row(session).state}"
-        advance(self.worker(worker), lease, asked)
+        advance(given, lease, asked)
 
     @contextmanager
-    def advancing(self, session: str, worker: str = "one") -> Iterator[None]:
+    def advancing(self, session: str, worker: str | LocalWorker = "one") -> Iterator[None]:
         thread = threading.Thread(target=self._advance, args=(session, worker))
         thread.start()
         try:

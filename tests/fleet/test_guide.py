@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from support.bubblewrap import needs_bubblewrap
 from support.document_examples import REPOSITORY, Stage, blocks, prompts
 from support.scratch_project import Project
 
@@ -35,6 +36,7 @@ def stage(project: Project) -> Stage:
     return stage
 
 
+@needs_bubblewrap
 @pytest.mark.measured
 def test_the_commands_of_the_guide_work_on_a_server(stage: Stage, database: str) -> None:
     project, commands = stage.project, shown("postgres")

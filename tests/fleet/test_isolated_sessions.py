@@ -10,7 +10,7 @@ from support.bubblewrap import needs_bubblewrap
 from support.controlled_time import eventually
 from support.scratch_project import Project
 
-from fleet.local_fleet import WORKS, Fleet
+from fleet.local_fleet import ADA, WORKS, Fleet
 from playbook_supervisor.fleet.storage.rows import State
 
 pytestmark = [needs_bubblewrap, pytest.mark.measured]
@@ -90,3 +90,24 @@ def test_in_isolation_a_session_sees_nothing_of_another_repository(
     assert "environment" in loot
     assert COMMITTED not in loot
     assert VARIABLE not in loot
+
+
+def test_hooks_of_git_are_isolated_also_when_a_session_is_only_aborted(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = Path.home() / "hooks/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text('#!/bin/sh\necho "by ${PLAYBOOK_ISOLATION:-nothing}" >>hook.txt\n')
+    hook.chmod(0o755)
+    config = tmp_path / "gitconfig"
+    config.write_text(
+        f"[user]\nname = Ada\nemail = ada@example.org\n[core]\nhooksPath = {hook.parent}\n"
+    )
+    session = fleet.submit()
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    fleet.advance(session)
+    assert fleet.kept(session, "hook.txt") == "by nothing"
+    fleet.settle(isolation="required")
+    fleet.database.cancel(session, "not needed", ADA)
+    assert fleet.advance(session).state is State.ABORTED
+    assert fleet.kept(session, "hook.txt").splitlines()[1:] == ["by bwrap"]

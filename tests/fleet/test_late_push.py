@@ -13,6 +13,7 @@ from support.controlled_time import eventually
 
 from fleet import chains
 from fleet.local_fleet import ADA, FREE, WORKS, Fleet
+from playbook_supervisor.fleet.engine.advance import LocalWorker
 from playbook_supervisor.fleet.engine.lease import Term
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage.rows import State
@@ -40,10 +41,12 @@ def session(fleet: Fleet) -> str:
 
 
 @contextmanager
-def away_from_the_first_step_on(fleet: Fleet, session: str) -> Iterator[Path]:
+def away_from_the_first_step_on(
+    fleet: Fleet, session: str, worker: LocalWorker | None = None
+) -> Iterator[Path]:
     """The remote is away when a take-up of the session is over; where it is meanwhile."""
     aside = fleet.origin.root.with_name("aside.git")
-    with fleet.advancing(session):
+    with fleet.advancing(session, worker or "one"):
         assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
         fleet.origin.root.rename(aside)
     try:
@@ -77,11 +80,25 @@ def test_a_step_that_settled_while_the_remote_was_away_does_not_run_again(
         assert (row.state, row.error) == (State.QUEUED, "PB-GIT-REMOTE")
         assert list((fleet.folder / "one").iterdir()) == []
     assert eventually(lambda: PUSHED in fleet.told)
-    assert fleet.journal(session).count("step_id: plan") == 1
+    assert fleet.journal(session).count("status: done") == 1
     fleet.database.retry(session)
     assert fleet.advance(session, "two").state is State.COMPLETED
-    assert fleet.journal(session).count("step_id: plan") == 1
-    assert chains.broken_lines(chains.read(fleet.origin.root)[session]) == []
+    chain = chains.read(fleet.origin.root)[session]
+    assert chains.broken_lines(chain) == chains.undone(chain) == chains.done_twice(chain) == []
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_next_take_up_of_the_same_worker_begins_after_the_late_push(
+    fleet: Fleet, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.late_push._LONGER", 100.0)
+    worker = fleet.worker("one")
+    with away_from_the_first_step_on(fleet, session, worker):
+        fleet.database.retry(session)
+        assert fleet.advance(session, worker).failures == 2
+    fleet.database.retry(session)
+    assert fleet.advance(session, worker).state is State.COMPLETED
+    assert fleet.subjects(session)[:5] == ["Snapshot", "Claim", "Snapshot", "Snapshot", "Claim"]
 
 
 @pytest.mark.usefixtures("soon")

@@ -1,7 +1,8 @@
 """`fleet submit`: a session that any worker of the fleet may take.
 
-Everything is checked in a clone of what the repository's remote has, as a worker will see it. The
-session is pushed to a ref of its own first, and queued then; if that fails, the ref is removed.
+Everything is checked in a clone of what the repository's remote has, as a worker will see it: of a
+few files where these decide, else of all. The session is pushed to a ref of its own first, and
+queued then; if that fails, the ref is removed.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ from playbook_supervisor.errors import (
 )
 from playbook_supervisor.fleet import worker_settings
 from playbook_supervisor.fleet.commands import opening
-from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
+from playbook_supervisor.fleet.engine import excerpt
+from playbook_supervisor.fleet.engine.excerpt import NarrowClone
+from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip, require_branch
 from playbook_supervisor.fleet.storage.rows import NewSession
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
+from playbook_supervisor.project.conditions import conditions
 from playbook_supervisor.sessions.files.manifest import reserve_id
 from playbook_supervisor.sessions.files.session_clock import system_clock
 from playbook_supervisor.sessions.store import creation
@@ -45,6 +49,8 @@ from playbook_supervisor.system.git.git_process import ask, identity
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
+_CERTAIN = ("PB-GIT-BASE", "PB-GIT-REMOTE", "PB-GIT-TAKEN")
+"""Errors that do not depend on which files are there."""
 _PATIENCE, _PAUSE = 10.0, 1.0  # seconds, while the database is away
 
 
@@ -89,33 +95,28 @@ def submit(
     if submission.after and database.row(submission.after) is None:
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
     session_id = _new_id(database)
-    commit, base = mirror.base(submission.base)
-    named = f"{mirror.url} {base}"
-    with mirror.for_a_while(commit, f"session-{session_id}") as clone, _located(clone, named):
-        store = DiskStore(checkout.find(clone.path))
-        feature = creation.prepare(store, submission.reference, submission.given).feature
-    branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
-    with mirror.for_a_while(commit, branch) as clone, _located(clone, named):
-        request = _created(clone, submission, session_id, database.now())
-        tip = clone.create(session_id)
-    new = NewSession(
-        id=session_id,
-        repository=mirror.url,
-        branch=branch,
-        playbook=request.playbook.name,
-        feature=request.feature,
-        pool=submission.pool,
-        priority=submission.priority,
-        after=submission.after,
-        submitted_by=identity(here),
-    )
-    try:
-        _queue(database, mirror, tip, new)
-    except GitError as error:
-        if error.code != "PB-GIT-TAKEN" or submission.branch:
-            raise
-        return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
-    return Submitted(new, base, commit, request.warnings)
+    with excerpt.opened(mirror) as source:
+        commit, base = source.base(submission.base)
+        begun = _Beginning(database, (source, mirror), submission, session_id, commit, base)
+        tip, request = begun.narrowly() or begun.wholly()
+        new = NewSession(
+            id=session_id,
+            repository=mirror.url,
+            branch=tip.branch,
+            playbook=request.playbook.name,
+            feature=request.feature,
+            pool=submission.pool,
+            priority=submission.priority,
+            after=submission.after,
+            submitted_by=identity(here),
+        )
+        try:
+            _queue(database, begun.source, tip, new)
+        except GitError as error:
+            if error.code != "PB-GIT-TAKEN" or submission.branch:
+                raise
+            return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
+    return Submitted(new, base, begun.commit, request.warnings)
 
 
 @contextmanager
@@ -161,51 +162,115 @@ def _new_id(database: FleetDatabase) -> str:
         )
 
 
-def _branch(
-    database: FleetDatabase,
-    mirror: Mirror,
-    submission: Submission,
-    feature: str,
-    session_id: str,
-    commit: str,
-) -> tuple[str, str]:
-    """The session's branch and the commit that it begins at: an existing branch's tip, or the base.
+class _Beginning:
+    """The session in the repository: its first snapshot, and its request.
 
-    By default it is the feature's own, unless another open session of the fleet has it.
+    `commit` is what its branch begins at. Of the `repositories`, the second has all branches and
+    tags, the first may be an excerpt.
     """
-    rows = database.rows(open_only=True)
-    taken = {row.branch: row.id for row in rows if row.repository == mirror.url}
-    wanted = submission.branch or feature
-    if submission.branch in taken:
-        raise GitError(
-            "PB-GIT-TAKEN", f"session {taken[wanted]} works on the branch {first_line(wanted)}"
-        )
-    if not wanted or wanted in taken:
-        wanted = f"{feature.replace('/', '-') or 'session'}-{session_id}"
-    try:
-        commit, _ = mirror.base(wanted)
-    except GitError as error:
-        if error.code != "PB-GIT-BASE":  # there is no such branch yet
-            raise
-    return wanted, commit
 
+    def __init__(
+        self,
+        database: FleetDatabase,
+        repositories: tuple[Mirror, Mirror],
+        submission: Submission,
+        session_id: str,
+        commit: str,
+        base: str,
+    ) -> None:
+        self.source, self._mirror = repositories
+        self._named = f"{self._mirror.url} {base}"
+        self._database, self.commit, self._base = database, commit, commit
+        self._submission, self._session = submission, session_id
 
-def _created(clone: SessionClone, submission: Submission, session_id: str, now: int) -> RunRequest:
-    """Create the session in its clone, pending, as `start` does in a worktree.
+    def narrowly(self) -> tuple[Tip, RunRequest] | None:
+        """Create it in a clone with few files. None if others may matter: what is wrong may be that
+        they are missing, so it is looked at again with all of them."""
+        wanted, branch = self._submission, ""
+        words = (wanted.reference, *wanted.given, wanted.drive.agent)
+        for _ in range(2):  # the branch may be there, with other files
+            with excerpt.narrow_clone(self.source, self.commit, branch or self._none) as clone:
+                if not excerpt.choose(clone, words):
+                    return None
+                try:
+                    if not branch:
+                        before, branch = self.commit, self._branch(self._prepared(clone).feature)
+                        if self.commit != before:
+                            continue
+                        clone.head(branch, self.commit)
+                    request = self._created(clone)
+                except PlaybookError as error:
+                    if isinstance(error, FleetError) or error.code in _CERTAIN:
+                        raise
+                    return None
+                if self._looks_beyond(request, clone):
+                    return None
+                return clone.create(self._session), request
+        return None
 
-    `now` is the time of the database, which all machines of the fleet follow.
-    """
-    store = DiskStore(checkout.find(clone.path))
-    store.clock.follow(now)
-    root = store.checkout.root
-    request = creation.prepare(store, submission.reference, submission.given)
-    require_executable(request, root)
-    if registry.is_default(submission.drive.agent or request.config.agent):
-        request.require_commands(root)
-    creation.point_speckit(root, request)
-    driver = driving.driver_of(submission.drive, root)
-    creation.begin(store, request, reserved=session_id, driver=driver)
-    return request
+    def wholly(self) -> tuple[Tip, RunRequest]:
+        """Create it in a clone with all files."""
+        self.commit = self._base
+        named = self._named
+        with self.source.for_a_while(self.commit, self._none) as clone, _located(clone, named):
+            branch = self._branch(self._prepared(clone).feature)
+        with self.source.for_a_while(self.commit, branch) as clone, _located(clone, named):
+            request = self._created(clone)
+            return clone.create(self._session), request
+
+    def _looks_beyond(self, request: RunRequest, clone: NarrowClone) -> bool:
+        """True if a condition has been asked whose answer depends on more than the clone has."""
+        steps = [step for step in request.tightened.steps if step.autonomy is not Autonomy.SKIP]
+        asked = steps[0].postconditions if steps else ()
+        if conditions.run_checks(asked) or conditions.need_tree(asked):
+            return False  # it has not been asked
+        if any(not conditions.traits(each).artifacts for each in asked):
+            self.source = self._mirror
+            self._base, _ = self.source.base(self._submission.base)
+            return True
+        return any(clone.lacks(conditions.file_of(each)) for each in asked)
+
+    @property
+    def _none(self) -> str:
+        """A branch, until it is known which."""
+        return f"session-{self._session}"
+
+    def _branch(self, feature: str) -> str:
+        """The session's branch; the commit is that of the branch if it is there.
+
+        By default it is the feature's own, unless another open session of the fleet has it.
+        """
+        rows = self._database.rows(open_only=True)
+        taken = {row.branch: row.id for row in rows if row.repository == self.source.url}
+        wanted = self._submission.branch or feature
+        if self._submission.branch in taken:
+            raise GitError(
+                "PB-GIT-TAKEN", f"session {taken[wanted]} works on the branch {first_line(wanted)}"
+            )
+        if not wanted or wanted in taken:
+            wanted = f"{feature.replace('/', '-') or 'session'}-{self._session}"
+        require_branch(wanted)
+        self.commit = self.source.existing(wanted) or self.commit
+        return wanted
+
+    def _prepared(self, clone: SessionClone) -> RunRequest:
+        store = DiskStore(checkout.find(clone.path))
+        wanted = self._submission
+        return creation.prepare(store, wanted.reference, wanted.given, fresh=True)
+
+    def _created(self, clone: SessionClone) -> RunRequest:
+        """Create the session in its clone, pending, as `start` does in a worktree."""
+        store = DiskStore(checkout.find(clone.path))
+        store.clock.follow(self._database.now())  # which all machines of the fleet follow
+        root, drive = store.checkout.root, self._submission.drive
+        request = self._prepared(clone)
+        require_executable(request, root)
+        if registry.is_default(drive.agent or request.config.agent):
+            request.require_commands(root)
+        creation.point_speckit(root, request)
+        driver = driving.driver_of(drive, root)
+        creation.begin(store, request, reserved=self._session, driver=driver)
+        return request
 
 
 def _queue(database: FleetDatabase, mirror: Mirror, tip: Tip, new: NewSession) -> None:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,6 +87,7 @@ class LocalWorker:
     """The worker of this process. `folder` is its own, `mirrors` all workers' of this user.
 
     `tell` is given a session and a sentence for the person who watches, `log` what its child says.
+    `late` are the pushes that take-ups have left, by their sessions.
     """
 
     name: str
@@ -98,6 +99,7 @@ class LocalWorker:
     stopping: threading.Event
     tell: Callable[[str, str], None]
     log: Callable[[str, str], None]
+    late: dict[str, LatePush] = field(default_factory=dict)
 
     def mirror(self, url: str) -> Mirror:
         """The mirror of a repository. FleetError PB-FLEET-REPOSITORY if it is not served here."""
@@ -181,6 +183,8 @@ class _TakeUp:
 
     def _claim(self, mirror: Mirror) -> Tip:
         """The claim, which makes the remote refuse every former worker of the session."""
+        if late := self._worker.late.get(self._session):
+            late.hurry()
         for _ in range(_CLAIMS):
             tip = mirror.tip(self._session)
             if tip.epoch >= self._keeper.lease.epoch:  # the database is older than the repository
@@ -248,6 +252,10 @@ class _TakeUp:
         finally:
             late.leave()
         if at is None:
+            ended = [each for each, other in [*self._worker.late.items()] if other.ended]
+            for each in ended:
+                self._worker.late.pop(each, None)
+            self._worker.late[self._session] = late
             self._keeper.require()
             raise away
         self._tip = at

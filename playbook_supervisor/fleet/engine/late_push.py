@@ -16,11 +16,13 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine import outcome
 
 if TYPE_CHECKING:
-    from playbook_supervisor.fleet.engine.session_ref import Mirror, Tip, Unpushed
+    from playbook_supervisor.fleet.engine.session_ref import Mirror, Tip
+    from playbook_supervisor.fleet.engine.session_tip import Unpushed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0  # seconds between two tries while a take-up waits
-_LONGEST_LEFT = 30.0  # the same once it was left
+_LONGER, _LONGEST_LEFT = 1.25, 30.0  # how they grow once it was left, and to which length
 _LEFT = 900.0  # seconds after which it is given up once it was left
+_HURRY = 30.0  # seconds that the next take-up may wait for a try
 _LOOK = 0.1  # seconds between two looks at whether to wait on
 
 
@@ -41,6 +43,7 @@ class LatePush:
         self._mirror, self._unpushed = mirror, unpushed
         self._stopping, self._tell = stopping, tell
         self._left, self._ended = threading.Event(), threading.Event()
+        self._woken, self._has_tried = threading.Event(), threading.Event()
         self._until = float("inf")
         self._result: Tip | PlaybookError | None = None
         threading.Thread(target=self._keep_trying, name="late push", daemon=True).start()
@@ -62,16 +65,34 @@ class LatePush:
         became of it."""
         self._until = time.monotonic() + _LEFT
         self._left.set()
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """Try at once, and wait for that: the next take-up here is to begin after this work."""
+        self._has_tried.clear()
+        self._woken.set()
+        if not self.ended:
+            self._has_tried.wait(_HURRY)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
 
     def _keep_trying(self) -> None:
         pause = _FIRST_PAUSE
         while self._result is None and self._rests(pause):
             self._result = self._tried()
-            pause = min(pause * 2, _LONGEST_LEFT if self._left.is_set() else _LONGEST_PAUSE)
+            self._has_tried.set()
+            if self._left.is_set():
+                pause = min(pause * _LONGER, _LONGEST_LEFT)
+            else:
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        left = self._left.is_set()  # else the take-up still waits, and says it
         self._ended.set()
-        if self._left.is_set() and isinstance(self._result, PlaybookError):
+        self._has_tried.set()
+        if left and isinstance(self._result, PlaybookError):
             self._tell(f"its last snapshot is not pushed: {self._result.message}")
-        elif self._left.is_set() and self._result is not None:
+        elif left and self._result is not None:
             self._tell("its last snapshot is pushed")
 
     def _tried(self) -> Tip | PlaybookError | None:
@@ -84,8 +105,13 @@ class LatePush:
         return at or made
 
     def _rests(self, seconds: float) -> bool:
-        """True if there is another try after this pause, which ends early when it is left."""
-        if not self._left.is_set():
-            self._left.wait(seconds)
-            return True
-        return not self._stopping.wait(seconds) and time.monotonic() < self._until
+        """True if there is another try after this pause, which may end early."""
+        until = time.monotonic() + seconds
+        while not self._is_over() and time.monotonic() < until and not self._woken.wait(_LOOK):
+            pass
+        self._woken.clear()
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
+        stops = self._left.is_set() and self._stopping.is_set()
+        return stops or time.monotonic() > self._until

@@ -94,9 +94,10 @@ class RemoteRefs:
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
-    def fetch(self, *refspecs: str) -> None:
+    def fetch(self, *refspecs: str, options: Sequence[str] = ()) -> None:
         """Make our references those of the remote, and remove the ones that it lacks."""
-        done = self._git.patiently(*_FETCH, "--", self.url, *refspecs, **self._options)
+        arguments = (*_FETCH, *options, "--", self.url, *refspecs)
+        done = self._git.patiently(*arguments, **self.options)
         if done.returncode != 0:
             raise self.failure("fetch", done)
 
@@ -170,12 +171,13 @@ class RemoteRefs:
             raise self.failure("push", done) from None
 
     def _run(self, most: float, *arguments: str) -> Completed:
-        options = self._options
+        options = self.options
         options["seconds"] = min(most, self._seconds)
         return self._git(*arguments, **options)
 
     @property
-    def _options(self) -> Options:
+    def options(self) -> Options:
+        """What a command of git needs that may fetch from the remote."""
         return {"protocols": self.transports, "env": self.environment, "seconds": self._seconds}
 
     def failure(self, command: str, done: Completed) -> PlaybookError:

@@ -31,7 +31,7 @@ from playbook_supervisor.errors import (
 from playbook_supervisor.fleet.engine import session_tip
 from playbook_supervisor.fleet.engine.remote_refs import RefusedError, RemoteRefs
 from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
-from playbook_supervisor.fleet.engine.session_tip import HEADS, is_branch
+from playbook_supervisor.fleet.engine.session_tip import HEADS, Unpushed, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.records import replace
@@ -103,6 +103,9 @@ class Mirror:
     left out.
     """
 
+    cloning: Sequence[str] = ()
+    """More options for the first clone."""
+
     def __init__(
         self, folder: Path, url: str, transports: Sequence[str], *, seconds: float = SECONDS
     ) -> None:
@@ -123,13 +126,17 @@ class Mirror:
     def base(self, revision: str = "") -> tuple[str, str]:
         """The commit and name of a branch of the remote as it is now; by default its main one."""
         if revision:
-            _require_branch(revision)
+            require_branch(revision)
         self._fetch(*_BRANCHES)
         branch = revision or self.default_branch(ask=True)
         shown = first_line(branch, 80) or "that its HEAD names"
         if not (commit := self.commit(HEADS + branch)):
             raise GitError("PB-GIT-BASE", f"{self.url} has no branch {shown}", where=self.url)
         return commit, branch
+
+    def existing(self, branch: str) -> str:
+        """The commit of a branch as last fetched; empty if there is none."""
+        return self.commit(HEADS + branch)
 
     def tip(self, session_id: str) -> Tip:
         """The newest commit of a session at the remote as it is now."""
@@ -174,10 +181,10 @@ class Mirror:
 
     def begin(self, commit: str, branch: str, path: Path) -> SessionClone:
         """A clone for a new session: a commit's files, by the user's filters, on a new branch."""
-        _require_branch(branch)
-        with _making(self, path) as clone:
-            clone._head(branch, commit)
-            clone._its_git.ask("read-tree", "-u", "--reset", "HEAD")
+        with making(SessionClone(self, path)) as clone:
+            clone.head(branch, commit)
+            how = ("read-tree", "-u", "--reset", "HEAD")
+            clone._its_git.ask(*how, **self.remote.options)
         return clone
 
     @contextmanager
@@ -190,17 +197,30 @@ class Mirror:
             finally:
                 clone.remove()
 
+    def clone_to(self, path: Path) -> None:
+        """Make a clone there, without files, that shares our objects; its remote is ours."""
+        done = git(
+            path.parent,
+            *("clone", "--quiet", "--shared", "--no-checkout", *_SETTINGS),
+            *("--", str(self.folder), str(path)),
+            protocols=("file",),
+        )
+        checked(path, ("clone",), done)
+        its_git = Plumbing(path / ".git", path)
+        its_git.ask("config", "remote.origin.url", self.url)
+        if not (path / ".git" / _ORIGIN_HEAD).exists():  # the default branch was renamed
+            target = f"refs/remotes/origin/{self.default_branch(ask=True)}"
+            its_git("symbolic-ref", _ORIGIN_HEAD, target)
+
     def checkout(self, tip: Tip, path: Path) -> SessionClone:
         """A clone with the files of a tip; HEAD is its branch, at its head, and so is the index.
 
         GitError PB-GIT-FAILED if the tip names a commit that the remote does not have.
         """
-        with _making(self, path) as clone:
+        with making(SessionClone(self, path)) as clone:
             clone._own.ask("read-tree", "-u", "--reset", tip.commit)
-            clone._head(tip.branch, tip.head)
-            # The index knows the files' times, so that git need not read all files again.
-            index = read_bytes(clone._own.git_dir / "index")
-            write_atomically(clone._git_dir / "index", index, durable=False)
+            clone.head(tip.branch, tip.head)
+            clone._share_index()
             clone._its_git.ask("read-tree", *(("--reset", "HEAD") if tip.head else ("--empty",)))
         return clone
 
@@ -283,18 +303,22 @@ class Mirror:
             found.append((ref, commit, message if kind == "commit" else ""))
         return sorted(found, key=lambda each: each[0].startswith(REF_FOLDERS[1]))
 
+    @property
+    def is_filled(self) -> bool:
+        """True if the remote was cloned here."""
+        return (self.folder / _READY).exists()
+
     def _prepare(self) -> None:
         """Clone the remote, unless that was done; one process at a time."""
         if self._ready:
             return
         ensure_folder(self.folder.parent)
         with locked(self.folder.with_name(f"{self.folder.name}.lock"), timeout=FIRST):
-            if not (self.folder / _READY).exists():
+            if not self.is_filled:
                 self._fill()
+            ensure_folder(self.folder / "info")
             for name, rules in _RULES.items():
-                if not _holds(self.folder / name, rules):
-                    ensure_folder(self.folder / "info")
-                    write_atomically(self.folder / name, rules)
+                write_atomically(self.folder / name, rules, durable=False)
         self._ready = True
 
     def _fill(self) -> None:
@@ -303,7 +327,8 @@ class Mirror:
             remove(left)  # of one that was killed
         done = git(
             self.folder.parent,
-            *("clone", "--quiet", "--bare", "--template=", "--", self.url, str(beside)),
+            *("clone", "--quiet", "--bare", "--template=", *self.cloning),
+            *("--", self.url, str(beside)),
             protocols=self.remote.transports,
             env=self.remote.environment,
             seconds=FIRST,
@@ -326,10 +351,6 @@ class _Heads:
     branch: str
     head: str
     published: str
-
-
-Unpushed = tuple[Tip, str, tuple[str, str] | None]
-"""What `Mirror.move` is given: a tip, the commit that it follows, and the branch."""
 
 
 class SessionClone:
@@ -358,20 +379,12 @@ class SessionClone:
 
     def _make(self) -> None:
         ensure_folder(self.path.parent)
-        done = git(
-            self.path.parent,
-            *("clone", "--quiet", "--shared", "--no-checkout", *_SETTINGS),
-            *("--", str(self._mirror.folder), str(self.path)),
-            protocols=("file",),
-        )
-        checked(self.path, ("clone",), done)
+        self._mirror.clone_to(self.path)
         self._made = self._folders()
-        self._its_git.ask("config", "remote.origin.url", self._mirror.url)
-        if not (self._git_dir / _ORIGIN_HEAD).exists():  # the default branch was renamed
-            target = f"refs/remotes/origin/{self._mirror.default_branch(ask=True)}"
-            self._its_git("symbolic-ref", _ORIGIN_HEAD, target)
 
-    def _head(self, branch: str, commit: str) -> None:
+    def head(self, branch: str, commit: str) -> None:
+        """Let HEAD be that branch, at that commit."""
+        require_branch(branch)
         ref = HEADS + branch
         self._its_git.ask("symbolic-ref", "HEAD", ref)
         self._its_git.ask("update-ref", *((ref, commit) if commit else ("-d", ref)))
@@ -385,6 +398,11 @@ class SessionClone:
             write_atomically(self._own.git_dir / name, data, durable=False)
         remove(self._own.git_dir / "index.lock")  # of a git that was ended
 
+    def _share_index(self) -> None:
+        """Give the clone our index, which knows the files' times: git need not read them again."""
+        index = read_bytes(self._own.git_dir / "index")
+        write_atomically(self._git_dir / "index", index, durable=False)
+
     # ── snapshots ───────────────────────────────────────────────────────────────────────────
 
     def create(self, session_id: str) -> Tip:
@@ -394,7 +412,7 @@ class SessionClone:
         `FALLBACK_REF`, GitError PB-GIT-REMOTE if it cannot be reached; it may be tried again.
         """
         heads = self._heads("")
-        if heads.head:
+        if heads.head and not self._mirror.commit(heads.head):
             self._bring(heads)
         tree = self._tree((session_id,))
         for form in (REF, FALLBACK_REF):
@@ -558,9 +576,8 @@ class SessionClone:
 
 
 @contextmanager
-def _making(mirror: Mirror, path: Path) -> Iterator[SessionClone]:
-    """A clone without files, to be filled; it goes if that fails."""
-    clone = SessionClone(mirror, path)
+def making(clone: SessionClone) -> Iterator[SessionClone]:
+    """Make the clone, without files, to be filled by the block; it goes if that fails."""
     try:
         clone._make()
         clone._link()
@@ -570,16 +587,11 @@ def _making(mirror: Mirror, path: Path) -> Iterator[SessionClone]:
         raise
 
 
-def _holds(file: Path, data: bytes) -> bool:
-    with suppress(FileNotFoundError):
-        return read_bytes(file) == data
-    return False
-
-
 def _has_files(folder: Path) -> bool:
     return any(names for _, _, names in os.walk(folder))
 
 
-def _require_branch(name: str) -> None:
+def require_branch(name: str) -> None:
+    """ArgumentError PB-ARG-BRANCH if that cannot be the name of a branch."""
     if not is_branch(name):
         raise ArgumentError("PB-ARG-BRANCH", f"{first_line(name, 80)!r} is no branch")

@@ -66,6 +66,10 @@ class Tip:
         return f"{self.kind.capitalize()} of session {self.session}\n\n{''.join(lines)}"
 
 
+Unpushed = tuple[Tip, str, tuple[str, str] | None]
+"""What `Mirror.move` is given: a tip, the commit that it follows, and the branch."""
+
+
 def read(ref: str, commit: str, message: str) -> Tip:
     """The tip that a commit with this message is. StateError PB-STATE-CORRUPT if it is none."""
     session = session_of(ref)

@@ -106,10 +106,12 @@ def prepare(
     start: str = "",
     tree: Path | None = None,
     branch: str | None = None,
+    fresh: bool = False,
 ) -> RunRequest:
     """Read and check everything (kai NFR3, cat FR-2). Raises a CheckError or ArgumentError.
     Commands that are not installed are only a warning: call `require_commands` where they must be.
-    `tree` and `branch` are those of a worktree that is still to be made; else the checkout's."""
+    `tree` and `branch` are those of a worktree that is still to be made; else the checkout's. In a
+    `fresh` clone nothing is uncommitted."""
     here = store.checkout.root
     root = tree or here
     settings = config.load(root)
@@ -133,7 +135,7 @@ def prepare(
     if tree is None and not any(step.namespace == "branch" for step in steps):
         warnings = [*_on_default_branch(store.checkout), *warnings]
     if tree is None:
-        warnings += left_alone(here, steps)
+        warnings += [] if fresh else left_alone(here, steps)
         vain = never_committed(here, settings)
         warnings += [". ".join(vain)] if vain else []
     branch = store.checkout.branch if branch is None else branch
