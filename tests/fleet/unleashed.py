@@ -46,9 +46,11 @@ def _forced(
     **_: Any,
 ) -> str:
     moves = [f"{new}:{ref}", *([f"{branch[1]}:refs/heads/{branch[0]}"] if branch else [])]
-    done = self._run("push", "--quiet", "--force", "--no-verify", "--", self.url, *moves)
+    done = self._run(
+        remote_refs.PUSHING, "push", "--quiet", "--force", "--no-verify", "--", self.url, *moves
+    )
     if done.returncode:
-        raise self.unreachable("push", done)
+        raise self.failure("push", done)
     return new
 
 
