@@ -2,10 +2,11 @@
 
 python benchmarks/session_refs.py FOLDER [--files N] [--mib N] [--rounds N]
 
-It prints one JSON object. The remote is a bare repository on the same disk, so that all of it
-counts but the network. `*_ratio` is the median of our time by that of plain git in the same round:
+It prints one JSON object of milliseconds and ratios. The remote is a bare repository on the same
+disk, so that all of it counts but the network. A ratio is the median of our time by that of plain
+git in the same round:
 
-- submit: of `git ls-remote`, and of a clone of what it must read (depth 1, no blobs);
+- submit: of two `git ls-remote` and a clone of what it must read (depth 1, no blobs, sparse);
 - take_up (tip, claim, clone): of `git worktree add` from the mirror, at the same commit;
 - snapshot, without its push: of `git status` in that clone.
 
@@ -126,9 +127,10 @@ def measured(folder: Path, files: int, mib: int, rounds: int) -> dict[str, float
     fresh.base()
     measure("tips_first", fresh.tips)
     measure("tips_again", fresh.tips)
+    each_round = zip(times["ls_remote"], times["reading"], strict=True)
+    times["submit_of_git"] = [2 * listing + reading for listing, reading in each_round]
     pairs = {
-        "submit_ratio": ("submit", "ls_remote"),
-        "submit_reading_ratio": ("submit", "reading"),
+        "submit_ratio": ("submit", "submit_of_git"),
         "take_up_ratio": ("take_up", "worktree_add"),
         "snapshot_ratio": ("snapshot", "status"),
     }
@@ -140,8 +142,7 @@ def measured(folder: Path, files: int, mib: int, rounds: int) -> dict[str, float
 
 
 def read(folder: Path, url: str, name: str) -> None:
-    options = ("-q", "--bare", "--depth=1", "--filter=blob:none", "--single-branch")
-    git(folder, "clone", *options, url, name)
+    git(folder, "clone", "-q", "--depth=1", "--filter=blob:none", "--sparse", url, name)
 
 
 def first(bare: Path, ref: str) -> str:

@@ -41,8 +41,14 @@ _MOST = 2_000  # files that are worth choosing
 _WORD = r"[^\s'\"`,;:()\[\]{}<>|=]+"
 _SPECIAL = r"([\\*?\[])"
 _LINK = "120000"
-_CONVERTED = (":(exclude,attr:!filter !ident !working-tree-encoding)", ":(attr:eol=crlf)")
-"""Pathspecs of files that a checkout may write other than they are in the commit."""
+_CONVERTED = (
+    ":(exclude,attr:!filter !ident !working-tree-encoding !eol)",
+    ":(exclude,attr:!filter !ident !working-tree-encoding)",
+    ":(attr:eol=crlf)",
+)
+"""Pathspecs of files that a checkout may write other than they are in the commit. Most repositories
+have none of the first kind, which are all of the others and those with `eol=lf`."""
+_SHA1 = 40  # digits
 _SPARSE = "info/sparse-checkout"
 _LINE_ENDS = r"^core\.(autocrlf|eol)$"
 
@@ -75,22 +81,26 @@ class Excerpt(Mirror):
 
     def clone_to(self, path: Path) -> None:
         """Make a repository by hand: git clones none that is shallow without copying it."""
-        form = self.git.ask("rev-parse", "--show-object-format").strip()
+        default = self.default_branch()
+        commit = self.commit(HEADS + default)
+        form = "sha256" if len(commit) > _SHA1 else "sha1"
         arguments = ("init", "--quiet", "--template=", f"--object-format={form}")
         checked(path, arguments, git(path.parent, *arguments, "--", str(path)))
         own = path / ".git"
-        objects = os.fsencode(self.folder / "objects")
-        ensure_folder(own / "objects/info")
-        write_atomically(own / "objects/info/alternates", objects + b"\n", durable=False)
+        remote = f'[remote "origin"]\n\turl = "{self.url}"\n\tpromisor = true\n'
+        made = {
+            "config": read_bytes(own / "config") + remote.encode(),
+            "objects/info/alternates": os.fsencode(self.folder / "objects") + b"\n",
+            f"{_ORIGIN}HEAD": f"ref: {_ORIGIN}{default}\n".encode(),
+        }
         with suppress(FileNotFoundError):  # the branch may have a single commit
-            write_atomically(own / "shallow", read_bytes(self.folder / "shallow"), durable=False)
-        its_git = Plumbing(own, path)
-        for key, value in (("url", self.url), ("promisor", "true")):
-            its_git.ask("config", f"remote.origin.{key}", value)
-        if commit := self.commit(HEADS + (default := self.default_branch())):
-            for ref in (f"{HEADS}{default}", f"{_ORIGIN}{default}"):
-                its_git.ask("update-ref", ref, commit)
-            its_git.ask("symbolic-ref", f"{_ORIGIN}HEAD", f"{_ORIGIN}{default}")
+            made["shallow"] = read_bytes(self.folder / "shallow")
+        for name, data in made.items():
+            ensure_folder((own / name).parent)
+            write_atomically(own / name, data, durable=False)
+        if commit:
+            refs = (f"update {ref}{default} {commit}\n" for ref in (HEADS, _ORIGIN))
+            Plumbing(own, path).ask("update-ref", "--stdin", stdin="".join(refs).encode())
 
 
 class NarrowClone(SessionClone):
@@ -106,15 +116,11 @@ class NarrowClone(SessionClone):
         self._own.ask(*how, **self._mirror.remote.options)
         self._share_index()
 
-    def listed(self) -> dict[str, str]:
-        """Path → mode of all files that the next snapshot has, if nothing changes."""
-        entries = self._own.ask("ls-files", "--stage", "-z").split("\0")[:-1]
-        return {path: about[:6] for about, _, path in (each.partition("\t") for each in entries)}
-
-    def present(self) -> list[str]:
-        """The files among them that are here."""
-        entries = self._own.ask("ls-files", "-t", "-z").split("\0")[:-1]
-        return [entry[2:] for entry in entries if not entry.startswith("S ")]
+    def listed(self) -> dict[str, tuple[bool, str]]:
+        """Path → whether it is here, and mode, of all that the next snapshot has unchanged."""
+        entries = self._own.ask("ls-files", "-t", "--stage", "-z").split("\0")[:-1]
+        split = (entry.partition("\t") for entry in entries)
+        return {path: (about[0] != "S", about[2:8]) for about, _, path in split}
 
     def lacks(self, path: str) -> bool:
         """True if that file or folder is not here, although the commit has it."""
@@ -128,7 +134,9 @@ class NarrowClone(SessionClone):
         line_ends = self._its_git("config", "--get-regexp", _LINE_ENDS).stdout
         if re.search(r"(?m) (true|crlf)$", line_ends):
             return True
-        return any(self._its_git.ask("ls-files", "--", each) for each in _CONVERTED)
+        if not self._its_git.ask("ls-files", "--", _CONVERTED[0]):
+            return False
+        return any(self._its_git.ask("ls-files", "--", each) for each in _CONVERTED[1:])
 
 
 @contextmanager
@@ -168,15 +176,15 @@ def choose(clone: NarrowClone, words: Sequence[str]) -> bool:
 class _Choice:
     def __init__(self, clone: NarrowClone, words: Sequence[str]) -> None:
         self._clone, self._words = clone, words
-        self._modes: dict[str, str] = {}
+        self._listed: dict[str, tuple[bool, str]] = {}
         self._folders: set[str] = set()
 
     def made(self) -> bool:
         self._clone.narrow(_TOP)
         if self._clone.converts():
             return False  # the work tree would differ from the commit
-        self._modes = self._clone.listed()
-        for path in self._modes:
+        self._listed = self._clone.listed()
+        for path in self._listed:
             while (path := path.rpartition("/")[0]) and path not in self._folders:
                 self._folders.add(path)
         more = [f"{each}/" for each in self._features() if each in self._folders]
@@ -185,7 +193,8 @@ class _Choice:
             return False
         if more:
             self._clone.narrow((*_TOP, *(f"/{_escaped(path)}" for path in more)))
-        return not any(map(self._leads_out, self._clone.present()))
+            self._listed = self._clone.listed()
+        return not any(map(self._leads_out, self._links()))
 
     def _features(self) -> Iterator[str]:
         """The folders of features, which the settings name. Errors as `config.load`."""
@@ -202,31 +211,32 @@ class _Choice:
         for text in texts:
             for word in re.findall(_WORD, text):
                 path = os.path.normpath(word).rstrip("/.")
-                if path in self._modes:
+                if path in self._listed:
                     found[path] = None
                 elif path in self._folders:
                     folders.add(path)
-        inner = [path for path in self._modes if path.rpartition("/")[0] in folders]
+        inner = [path for path in self._listed if path.rpartition("/")[0] in folders]
         found |= dict.fromkeys(inner)
         for folder in folders - {path.rpartition("/")[0] for path in inner}:
-            found[next(path for path in self._modes if path.startswith(f"{folder}/"))] = None
+            found[next(path for path in self._listed if path.startswith(f"{folder}/"))] = None
         return list(found)
 
     def _texts(self) -> Iterator[str]:
-        for path in self._modes:
+        for path in self._listed:
             if path.startswith(f"{_OWN}/") and not path.startswith(f"{SESSIONS_FOLDER}/"):
                 with suppress(OSError, PlaybookError):  # a link
                     file = self._clone.path / path
                     if not file.is_symlink():
                         yield read_bytes(file, limit=_LARGEST).decode("utf-8", "replace")
 
+    def _links(self) -> Iterator[str]:
+        return (path for path, (here, mode) in self._listed.items() if here and mode == _LINK)
+
     def _leads_out(self, path: str) -> bool:
-        """True for a link whose target is in the commit, and may not be here as a whole."""
-        if self._modes.get(path) != _LINK:
-            return False
+        """True if the target of a link is in the commit, and may not be here as a whole."""
         root = os.path.realpath(self._clone.path)
         target = os.path.relpath(os.path.realpath(self._clone.path / path), root)
-        if target in self._modes:
+        if target in self._listed:
             return not os.path.lexists(self._clone.path / target)
         return not target.startswith(".") and target in self._folders
 
