@@ -126,6 +126,7 @@ def _measured(folder: Path) -> Iterator[Row]:
     yield from _checks(folder)
     yield from _engine(folder)
     yield from _client(folder)
+    yield from _fleet_status(folder / "sessions")
     yield from _hooks(folder / "hooks")
     yield from _worktrees(folder / "worktrees")
     yield from _tree(folder / "tree")
@@ -203,6 +204,28 @@ def _client(folder: Path) -> Iterator[Row]:
         yield replace(row, absolute=f"{many:.1f} × against {few:.1f} ×")
     sample.part_of_the_way(root := sample.repository(folder / "gate"), 10, 60, gate=True)
     yield _whole("`playbook next` at a gate, with its context", ["next"], root, 5.0)
+
+
+def _fleet_status(root: Path) -> Iterator[Row]:
+    """A database on this machine; skipped without the extra."""
+    if importlib.util.find_spec("psycopg") is None:
+        return
+    from playbook_supervisor.fleet.storage import address
+    from playbook_supervisor.fleet.storage.database import FleetDatabase
+    from playbook_supervisor.fleet.storage.rows import NewSession
+
+    sample.repository(root)
+    place = address.of_file(root / "fleet.sqlite")
+    settings = root / ".playbooks/config.yaml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(f"fleet: {place.url}\n")
+    FleetDatabase.migrate(place)
+    url = "https://git.example/acme/site"
+    with FleetDatabase.open(place) as database:
+        for number in range(30):
+            id_ = f"20260219-{number:03}"
+            database.submit(NewSession(id_, url, f"branch-{id_}", "auto-feature", "013"))
+    yield _whole("`playbook fleet status`, 30 sessions, SQLite", ["fleet", "status"], root, 12.0)
 
 
 def _hooks(folder: Path) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import ClassVar
 
 
@@ -60,6 +61,12 @@ class PlaybookError(Exception):
     def where(self) -> str:
         """`file:line:col`, a path, a session, or an empty string."""
         return ":".join(map(str, (self.source, *(self.position or ()))))
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Change all of its texts, for instance to name places as their reader knows them."""
+        self.message, self.source = change(self.message), change(self.source)
+        self._guidance, self.cause = change(self._guidance), change(self.cause)
+        self.details = tuple(change(each) for each in self.details)
 
     def as_mapping(self) -> dict[str, str]:
         """The error's form in JSON; `where` and `cause` are left out if empty."""
@@ -293,6 +300,17 @@ _GUIDANCE: dict[str, str] = {
     "PB-FLEET-BRANCH": (
         "Look at what was pushed to the branch, make room for the session's commits, then "
         "`playbook fleet retry {session}`."
+    ),
+    "PB-FLEET-DIED": (
+        "Look at what the step needs, such as its memory, and at the workers' logs, then "
+        "`playbook fleet retry {session}`."
+    ),
+    "PB-FLEET-BRANCH-REFUSED": (
+        "Let the repository's rules admit the branch, then `playbook fleet retry {session}`."
+    ),
+    "PB-FLEET-REFUSED": (
+        "Give the account the right to read the repository and to push to it, or change the rule "
+        "that the remote names; then try again."
     ),
     "PB-FLEET-REPOSITORY": "Use an https or ssh address without credentials.",
     "PB-FLEET-SETTINGS": "Correct worker.yaml; `playbook schema worker` describes every key.",

@@ -198,6 +198,11 @@ def as_mapping(record: object) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
+def valued(**pairs: object) -> dict[str, object]:
+    """These pairs without empty values."""
+    return {key: value for key, value in pairs.items() if value not in (None, "", [], {})}
+
+
 def _trailing(names: tuple[str, ...], defaults: dict[str, Any]) -> dict[int, tuple[Any, ...]]:
     trailing: dict[int, tuple[Any, ...]] = {len(names): ()}
     for count in range(len(names) - 1, -1, -1):

@@ -21,6 +21,7 @@ from support.document_examples import (
     alike,
     blocks,
     is_bare,
+    is_fresh,
     prompts,
 )
 from support.scratch_project import Project
@@ -135,7 +136,7 @@ def assert_means_what_it_says(block: Block) -> None:
     ids=name_of,
 )
 def test_what_a_document_shows_is_what_happens(document: Path, project: Project) -> None:
-    stage = Stage(project, bare=is_bare(document), quick=True)
+    stage = Stage(project, bare=is_bare(document), fresh=is_fresh(document), quick=True)
     for block in blocks(document.read_text("utf-8")):
         place = f"{name_of(document)}:{block.line}"
         if block.file:

@@ -18,7 +18,7 @@ from playbook_supervisor.formats.sanitize import first_line, printable, suggesti
 from playbook_supervisor.project.settings.config import Config
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from playbook_supervisor.plugins import Offer
 
 BUILT_IN: dict[str, str] = {
     "claude": "playbook_supervisor.agents.claude:create",
@@ -110,8 +110,8 @@ def _first_available(config: Config, root: Path) -> Agent:
     """Claude Code, else the first available agent of an installed package."""
     reasons = []
     factories = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
-    for name, entry_point in plugins.offered(plugins.AGENTS).items():
-        factories[name] = partial(_load, entry_point)
+    for name, offer in plugins.offered(plugins.AGENTS).items():
+        factories[name] = partial(_load, offer)
     for name, load in factories.items():
         try:
             agent = load()("", config, root)
@@ -131,12 +131,12 @@ def _first_available(config: Config, root: Path) -> Agent:
     )
 
 
-def _load(entry_point: EntryPoint) -> Factory:
+def _load(offer: Offer) -> Factory:
     try:
-        factory: Factory = entry_point.load()
+        factory: Factory = offer.load()
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
-        what = f"the agent {entry_point.name} of {entry_point.value} cannot be loaded"
+        what = f"the agent {offer.name} of {offer.value} cannot be loaded"
         raise AgentError(
             "PB-AGENT-NONE",
             f"{what}: {first_line(cause, 200)}",

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from playbook_supervisor.cli import output
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.cli.render.log import Level, Log, write
+from playbook_supervisor.cli.render.log import Log, write
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.api import envelope

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from playbook_supervisor.cli import completers
-from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
     from playbook_supervisor.commands.driving.driving import DriveOptions
 
 Command = Callable[..., Any]
+
+
+class Level(IntEnum):
+    """The amount that a command prints to stderr; gates and failures always are."""
+
+    ERROR = 0
+    WARNING = 1
+    INFO = 2
+    DEBUG = 3
+
+
 _SIMILAR = 0.8  # of difflib's ratio: a misspelt option is no arg
 _ARGS = "args"  # of a playbook, which may accept an empty one
 
@@ -67,6 +79,29 @@ def group(function: Command) -> click.Group:
     made = click.group(cls=_Group, invoke_without_command=True)(function)
     made.params += COMMON
     return made
+
+
+def add_imported(group: click.Group, package: str, modules: Mapping[str, str]) -> None:
+    """Give the group these commands, each imported from its module in the package when needed."""
+    group.commands = cast("Any", _Commands(package, modules))  # it only looks names up
+
+
+class _Commands(Mapping[str, click.Command]):
+    """The commands of a group: each is imported from its module when it is needed."""
+
+    def __init__(self, package: str, modules: Mapping[str, str]) -> None:
+        self._package, self._modules = package, modules
+
+    def __getitem__(self, name: str) -> click.Command:
+        module = import_module(f"{self._package}.{self._modules[name]}")
+        found: click.Command = getattr(module, name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 def _store_level(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

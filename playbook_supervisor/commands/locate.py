@@ -18,6 +18,7 @@ from playbook_supervisor.sessions.store.selection import OPEN, top_of
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.git.checkout import current_folder as current_folder
 from playbook_supervisor.system.process import ancestry
 
 TYPE_CHECKING = False
@@ -26,18 +27,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "PLAYBOOK_SESSION"
 """Names the session where no argument does."""
-
-
-def current_folder() -> Path:
-    """The current folder. StateError if it has been removed."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError as error:
-        raise StateError(
-            "PB-STATE-NO-REPOSITORY",
-            "the current folder no longer exists",
-            guidance="Change to one that does.",
-        ) from error
 
 
 def store(cwd: Path | None = None) -> DiskStore:

@@ -15,9 +15,8 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.project.expressions import namespaces
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from playbook_supervisor.executors.protocol import Executor
+    from playbook_supervisor.plugins import Offer
 
 BUILT_IN: dict[str, str] = {
     "branch": "playbook_supervisor.executors.branch:BranchExecutor",
@@ -52,12 +51,12 @@ def find(namespace: str) -> Executor:
     )
 
 
-def _load(entry_point: EntryPoint) -> Executor:
+def _load(offer: Offer) -> Executor:
     try:
-        executor: Executor = entry_point.load()()
+        executor: Executor = offer.load()()
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
-        what = f"the executor {entry_point.name} of {entry_point.value} cannot be loaded"
+        what = f"the executor {offer.name} of {offer.value} cannot be loaded"
         raise CheckError(
             "PB-CHECK-NAMESPACE",
             f"{what}: {first_line(cause, 200)}",

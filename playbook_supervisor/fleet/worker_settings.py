@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, FleetError, PlaybookError, PolicyError
+from playbook_supervisor.fleet.storage.rows import POOL
 from playbook_supervisor.formats.checked_mapping import Problems, Section
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
@@ -31,18 +34,21 @@ CODE = "PB-FLEET-SETTINGS"
 TRANSPORTS = ("https", "ssh", "file")
 """The ways to a repository that a worker can be allowed."""
 
-POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
-"""The form of a pool's name."""
-
+_WITHOUT = (
+    "Or write `isolation: none` into worker.yaml: agents can then read and change what the account "
+    "of the worker can, such as clones and credentials of other repositories."
+)
 _CURE = "`playbook schema worker` describes every key."
 _LARGEST = 1 << 20
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 _AGENT = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
 _KEYS = (
     *("repositories", "transports", "agents", "max_cost_usd", "pools", "slots", "lease"),
-    "isolation",
+    *("isolation", "environment"),
 )
 _SHORTEST_LEASE = 1.0  # seconds
 _MOST_SLOTS = 1_000
+_WHOLE, _WHOLE_CURE = r"[a-z]+://|[^/]+:", "Write whole URLs, as in `https://github.com/acme/*`."
 _SCP = r"(?P<host>[^/:]+):(?!//)/*(?P<path>.+)"
 _MISLEADING = r"[\s\\?#\x00-\x1f\x7f]|%2[ef]|%5c"  # some program may read another host or path
 
@@ -53,7 +59,8 @@ class WorkerSettings:
 
     `repositories` are globs of URLs and `agents` kinds of agents, None for all. `max_cost_usd` is
     the highest cost of a session here, None without a limit. `lease` is in seconds. `isolation` is
-    the least that sessions have here.
+    the least that sessions have here. `environment` has globs of URLs, and the variables that
+    sessions of other repositories do not get.
     """
 
     repositories: tuple[str, ...] | None = None
@@ -64,6 +71,7 @@ class WorkerSettings:
     slots: int = 2
     lease: float = 90.0
     isolation: Mode = "none"
+    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def admits(self, url: str) -> bool:
         """True if one of `repositories` means the URL of a repository.
@@ -72,12 +80,14 @@ class WorkerSettings:
         `git@host:path` and `ssh://git@host/path` are one place. A URL that programs may read
         differently, such as one with `..` or `%2e`, is never admitted.
         """
-        if re.search(_MISLEADING, url, re.IGNORECASE):
-            return False
-        place = _place(url)
-        if not {"", ".", ".."}.isdisjoint(place.split("/")):
-            return False
-        return self.repositories is None or globs.matches_any(map(_place, self.repositories), place)
+        if self.repositories is None:
+            return _is_plain(url)
+        return _means(self.repositories, url)
+
+    def withheld(self, url: str) -> frozenset[str]:
+        """The variables that sessions of the repository at that URL do not get."""
+        own = (names for glob, names in self.environment.items() if _means((glob,), url))
+        return frozenset(chain(*self.environment.values())).difference(*own)
 
     def admits_agent(self, kind: str) -> bool:
         """True if an agent of that kind, such as `claude` or `exec`, may run."""
@@ -87,7 +97,11 @@ class WorkerSettings:
 def isolated(settings: WorkerSettings, option: str) -> WorkerSettings:
     """With the isolation of `--isolation`. PolicyError PB-POLICY-ISOLATION if it cannot be."""
     mode = next((each for each in ISOLATION if each == option), settings.isolation)
-    sandbox.in_force(mode)
+    try:
+        sandbox.in_force(mode)
+    except PolicyError as error:
+        cure = f"{error.guidance} {_WITHOUT}".strip()
+        raise PolicyError(error.code, error.message, guidance=cure) from error
     return replace(settings, isolation=mode)
 
 
@@ -100,19 +114,16 @@ def path() -> Path:
 
 
 def load(*, shared: bool = False) -> WorkerSettings:
-    """The settings of this user's workers; the defaults without a file.
+    """The settings of this user's workers; the defaults without a file. Workers of a `shared`
+    database isolate unless the file says otherwise.
 
     FleetError PB-FLEET-SETTINGS names the first problem and lists all, and refuses settings without
     `repositories` if the database is `shared`: anyone who can write there chooses what a
     worker runs. StorageError PB-IO-READ.
     """
-    file = path()
-    try:
-        data = read_bytes(file, limit=_LARGEST)
-    except FileNotFoundError:
-        settings = WorkerSettings()
-    else:
-        settings = _of(data, str(file))
+    file, settings = path(), WorkerSettings(isolation="required" if shared else "none")
+    with suppress(FileNotFoundError):
+        settings = _of(read_bytes(file, limit=_LARGEST), str(file), settings)
     if shared and settings.repositories is None:
         said = "the database is shared, and `repositories` does not say which ones a worker may run"
         cure = "List them there, as in `repositories: [https://github.com/acme/*]`."
@@ -130,17 +141,19 @@ def pool_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def examine(data: bytes, source: str) -> tuple[WorkerSettings, tuple[Problem, ...]]:
+def examine(
+    data: bytes, source: str, default: WorkerSettings | None = None
+) -> tuple[WorkerSettings, tuple[Problem, ...]]:
     """The settings that could be read, and all problems. CheckError of the YAML reader."""
     document = load_yaml(data, source)
     problems = Problems(document, CODE, _CURE)
-    settings = _read(Section(problems, document.data, (), _KEYS))
+    settings = _read(Section(problems, document.data, (), _KEYS), default or WorkerSettings())
     return settings, problems.found()
 
 
-def _of(data: bytes, source: str) -> WorkerSettings:
+def _of(data: bytes, source: str, default: WorkerSettings) -> WorkerSettings:
     try:
-        settings, problems = examine(data, source)
+        settings, problems = examine(data, source, default)
     except PlaybookError as error:
         raise FleetError(
             CODE,
@@ -163,8 +176,7 @@ def _of(data: bytes, source: str) -> WorkerSettings:
     return settings
 
 
-def _read(top: Section) -> WorkerSettings:
-    default = WorkerSettings()
+def _read(top: Section, default: WorkerSettings) -> WorkerSettings:
     transports = _words(top, "transports", TRANSPORTS)
     slots = top.above_zero("slots", default.slots, "a whole number", whole=True)
     if slots > _MOST_SLOTS:
@@ -181,19 +193,25 @@ def _read(top: Section) -> WorkerSettings:
         slots=slots,
         lease=lease,
         isolation=top.choice("isolation", ISOLATION, default.isolation),
+        environment=_environment(top.section("environment")),
     )
 
 
 def _repositories(top: Section) -> tuple[str, ...] | None:
     patterns = top.lines("repositories")
     for pattern in patterns or ():
-        if pattern and not re.match(r"[a-z]+://|[^/]+:", pattern):
-            top.report(
-                "repositories",
-                f"`{pattern}` begins with no transport",
-                "Write whole URLs, as in `https://github.com/acme/*`.",
-            )
+        if pattern and not re.match(_WHOLE, pattern):
+            top.report("repositories", f"`{pattern}` begins with no transport", _WHOLE_CURE)
     return patterns
+
+
+def _environment(section: Section) -> dict[str, tuple[str, ...]]:
+    read = {}
+    for glob in section.keys:
+        if not re.match(_WHOLE, glob):
+            section.report(glob, "begins with no transport", _WHOLE_CURE, at_key=True)
+        read[glob] = _named(section, glob, _VARIABLE, "the name of a variable") or ()
+    return read
 
 
 def _words(top: Section, key: str, allowed: Sequence[str]) -> tuple[str, ...] | None:
@@ -212,6 +230,17 @@ def _named(top: Section, key: str, form: str, what: str) -> tuple[str, ...] | No
         if word and not re.match(form, word):
             top.report(key, f"`{word}` is not {what}")
     return words
+
+
+def _means(patterns: Sequence[str], url: str) -> bool:
+    """True if a glob means the URL, which must be plain."""
+    return _is_plain(url) and globs.matches_any(map(_place, patterns), _place(url))
+
+
+def _is_plain(url: str) -> bool:
+    """True if all programs read the URL alike."""
+    parts = _place(url).split("/")
+    return not re.search(_MISLEADING, url, re.IGNORECASE) and {"", ".", ".."}.isdisjoint(parts)
 
 
 def _place(url: str) -> str:

@@ -33,6 +33,9 @@ NEWEST: dict[str, int] = {
 }
 """The version that we write, by kind of file."""
 
+PROTOCOL = 1
+"""The version of the JSON that commands print for clients and programs."""
+
 MIGRATIONS: dict[tuple[str, int], Callable[[Data], Data]] = {}
 """Kind and version → the function that migrates to the next version."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -41,6 +40,8 @@ def _requirement(extra: str) -> str:
 
 def _record(name: str) -> str:
     """A file that the installer wrote beside the package's metadata; empty if there is none."""
+    from importlib.metadata import PackageNotFoundError, distribution  # slow, for an error alone
+
     try:
         return distribution(NAME).read_text(name) or ""
     except PackageNotFoundError:  # a source tree that was never installed

@@ -17,9 +17,9 @@ from support.controlled_time import Held
 from support.scratch_project import Project
 
 from playbook_supervisor.cli.drive import steps_table
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.live import spinner
-from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.commands.driving.driving import DriveOptions

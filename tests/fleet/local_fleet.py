@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Row
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.process.leash_process import now
 
 THREE = """\
 name: three
@@ -36,6 +38,7 @@ steps:
   - {id: tasks, command: /speckit.tasks, autonomy: gate_always}
   - {id: implement, command: /speckit.implement}
 """
+FREE = THREE.replace("name: three", "name: free").replace(", autonomy: gate_always", "")
 WORKS = """
 steps:
   plan: {say: planned, write: {plan.md: "# Plan\\n"}}
@@ -60,12 +63,17 @@ class Fleet:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def submit(
-        self, playbook: str = "three", script: str = WORKS, *args: str, agent: str = ""
+        self,
+        playbook: str = "three",
+        script: str = WORKS,
+        *args: str,
+        agent: str = "",
+        project: Project | None = None,
     ) -> str:
         """Queue a session whose agent carries out the script, or is another one; its id."""
         drive = DriveOptions(agent=agent or self.project.script(script))
         submission = Submission(playbook, args, drive=drive)
-        return submit(self.database, submission, cwd=self.project.root).session.id
+        return submit(self.database, submission, cwd=(project or self.project).root).session.id
 
     def worker(self, name: str) -> LocalWorker:
         """What a worker of that name has."""
@@ -85,19 +93,31 @@ class Fleet:
 
     def advance(self, session: str, worker: str = "one") -> Row:
         """Let a worker take the session's job; the row afterwards."""
-        advance(self.worker(worker), session, self.row(session).job)
+        self._advance(session, worker)
         return self.row(session)
+
+    def _advance(self, session: str, worker: str) -> None:
+        asked = now()
+        lease = self.database.take(session, worker, self.term.seconds)
+        assert lease, f"it is {self.row(session).state}"
+        advance(self.worker(worker), lease, asked)
 
     @contextmanager
     def advancing(self, session: str, worker: str = "one") -> Iterator[None]:
-        job = self.row(session).job
-        thread = threading.Thread(target=advance, args=(self.worker(worker), session, job))
+        thread = threading.Thread(target=self._advance, args=(session, worker))
         thread.start()
         try:
             yield
         finally:
             thread.join(60)
             assert not thread.is_alive()
+
+    def die_with(self, session: str, times: int) -> None:
+        """Let as many workers take the session as its leases then lapse without an end."""
+        for number in range(times):
+            lease = self.database.take(session, f"dead-{number}", 0.05)
+            assert lease
+            time.sleep(0.1)
 
     def row(self, session: str) -> Row:
         row = self.database.row(session)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.controlled_time import eventually
 
-from fleet.local_fleet import ADA, THREE, WORKS, Fleet
+from fleet.local_fleet import ADA, FREE, WORKS, Fleet
 from playbook_supervisor.errors import FleetError, GitError, StorageError
 from playbook_supervisor.fleet.engine import outcome
 from playbook_supervisor.fleet.engine.lease import Term
@@ -20,7 +20,6 @@ from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.formats.versions import is_newer
 
-FREE = THREE.replace("name: three", "name: free").replace(", autonomy: gate_always", "")
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
 
 
@@ -105,7 +104,7 @@ def test_a_worker_that_is_asked_to_stop_puts_back_what_it_has_in_hand(fleet: Fle
         assert eventually(lambda: fleet.subjects(session)[2:] == ["Snapshot"])
         fleet.stopping.set()
     row = fleet.row(session)
-    assert (row.state, row.job, row.failures) == (State.QUEUED, 2, 0)
+    assert (row.state, row.failures) == (State.QUEUED, 0)
     assert "interrupted" in fleet.journal(session)
 
 
@@ -145,7 +144,7 @@ def test_a_child_that_is_killed_counts_as_a_failure_in_a_row_unless_a_step_was_d
     fleet.project.git("push", "-q", "origin", "HEAD")
     session = fleet.submit("free", script=WORKS.replace(f"{at}: {{", f"{at}: {{seconds: 30, "))
     for _ in range(2):
-        lease = fleet.database.take(session, fleet.row(session).job, "two", 60.0)
+        lease = fleet.database.take(session, "two", 60.0)
         assert lease
         fleet.database.put_off(lease, "PB-GIT-REMOTE", "away")
         fleet.database.retry(session)
@@ -167,7 +166,7 @@ def test_a_snapshot_that_cannot_be_made_puts_the_session_off(
         raise StorageError("PB-IO-WRITE", "the disk is full")
 
     monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.SessionClone.snapshot", full)
-    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._HINDERED", 0.1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._AGAIN", 0.1)
     monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._UNFIT", 3.0)
     with fleet.advancing(session):
         assert eventually(lambda: fleet.row(session).failures == 1)
@@ -308,16 +307,6 @@ def test_an_agent_that_is_missing_here_may_be_found_elsewhere(fleet: Fleet) -> N
     assert fleet.advance(session).state is State.WAITING
 
 
-def test_a_job_that_is_not_the_newest_changes_nothing(fleet: Fleet) -> None:
-    session = fleet.submit()
-    before = fleet.row(session)
-    from playbook_supervisor.fleet.engine.advance import advance
-
-    advance(fleet.worker("one"), session, before.job + 1)
-    assert fleet.row(session) == before
-    assert fleet.told == []
-
-
 def test_a_bug_of_the_worker_loses_no_session(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +326,7 @@ def test_what_is_pushed_counts_even_if_the_database_is_away_for_good(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = fleet.submit()
-    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._DATABASE_AWAY", 0.1)
+    monkeypatch.setattr("playbook_supervisor.fleet.engine.advance._AGAIN", 0.1)
 
     def away(*_: object) -> None:
         raise FleetError("PB-FLEET-DATABASE", "it is away")

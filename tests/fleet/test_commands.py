@@ -24,12 +24,15 @@ from support.in_process import Result
 from support.scratch_project import FEATURE, Project, remote
 
 from fleet.postgres import Server
+from playbook_supervisor.fleet.cli import rendering
 from playbook_supervisor.fleet.commands import opening
+from playbook_supervisor.fleet.commands.overview import FleetSession
 from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage import address
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
 from playbook_supervisor.project.playbooks.schema import schema_text
+from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.system.installation import command_for
 
@@ -72,8 +75,7 @@ def submit(database: FleetDatabase, id_: str, url: str = SITE, *, after: str = "
 
 
 def take(database: FleetDatabase, id_: str, seconds: float = 90.0) -> Lease:
-    row = row_of(database, id_)
-    lease = database.take(id_, row.job, "build-7-1f09ac", seconds)
+    lease = database.take(id_, "build-7-1f09ac", seconds)
     assert lease is not None
     return lease
 
@@ -151,9 +153,8 @@ def test_doctor_says_what_a_role_may_not_do(project: Project, postgres: Server) 
     assert project.playbook("fleet", "migrate", env=owner).code == 0
     assert "ok  rights: playbook can" in project.playbook("fleet", "doctor", env=owner).out
     postgres.create_role("reader", "")
-    for schema in ("fleet", "dbos"):
-        postgres.execute(f"GRANT USAGE ON SCHEMA {schema} TO reader", name)
-        postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader", name)
+    postgres.execute("GRANT USAGE ON SCHEMA fleet TO reader", name)
+    postgres.execute("GRANT SELECT ON ALL TABLES IN SCHEMA fleet TO reader", name)
     reader = {"PLAYBOOK_FLEET": postgres.url(name, user="reader")}
     assert project.playbook("fleet", "status", env=reader).code == 0
     done = project.playbook("fleet", "doctor", env=reader)
@@ -217,14 +218,84 @@ def test_status_says_why_a_session_does_not_run(up: Project, database: FleetData
     end(database, IDS[4], State.FAILED)
     out = up.playbook("fleet", "status", "--all").out
     put_off, *_ = [line for line in out.splitlines() if line.startswith(IDS[0])]
-    assert ", again in " in put_off
+    assert re.search(r"  queued for \S+ s, again in \S+ s after 1 failure  ", put_off)
     assert "  tried 1 time, last: the repository cannot be reached [PB-GIT-REMOTE]\n" in out
     assert "needs a worker with playbook 9.1.0, pool gpu" in out
     assert "its lease has lapsed" in out
-    assert "ago, to be cancelled" in out
+    assert re.search(r"ago, to be cancelled, as Ada asked \S+ s ago  ", out)
     assert "  only ann@example.org may answer\n" in out
     ended = rf"failed, \d\.\d s ago  acme/site\n  playbook fleet retry {IDS[4]}\n"
     assert re.search(ended, out)
+
+
+def test_a_cancelled_session_keeps_what_it_has_waited_for(
+    up: Project, database: FleetDatabase
+) -> None:
+    wait(database, IDS[0])
+    stick(database, IDS[1])
+    submit(database, IDS[2])
+    submit(database, IDS[3], after=IDS[2])
+    for id_ in (IDS[0], IDS[1], IDS[3]):
+        database.cancel(id_, "superseded", "Ada")
+    out = " ".join(up.playbook("fleet", "status").out.split())
+    asked = r"\S+ s, {}, to be cancelled, as Ada asked \S+ s ago acme/site"
+    for reason in (f"at gate {re.escape(GATE)}", f"after {IDS[2]}, which is queued"):
+        assert re.search(asked.format(f"{reason}.*?"), out)
+    assert "someone pushed to the session's branch [PB-FLEET-BRANCH]" in out
+    sessions = up.playbook("fleet", "status", "--json").json["sessions"]
+    waits = {each["session"]: each["waits_for"] for each in sessions}
+    assert {id_: (each["kind"], each["what"]) for id_, each in waits.items()} == {
+        IDS[0]: ("gate", GATE),
+        IDS[1]: ("repair", "PB-FLEET-BRANCH"),
+        IDS[2]: ("turn", "default"),
+        IDS[3]: ("session", IDS[2]),
+    }
+    assert all(each["cancel"]["by"] == "Ada" for each in sessions if "cancel" in each)
+
+
+def test_status_says_that_an_answer_is_not_taken_up_yet(
+    up: Project, database: FleetDatabase
+) -> None:
+    wait(database, IDS[0])
+    assert up.playbook("answer", IDS[0], "continue").code == 0
+    assert f"answered at {GATE}, not taken up yet, waits for a worker of pool default" in (
+        up.playbook("fleet", "status").out
+    )
+    (session,) = up.playbook("fleet", "status", "--json").json["sessions"]
+    assert (session["waits_for"]["kind"], session["waits_for"]["what"]) == ("answer", GATE)
+
+
+def test_status_names_the_pool_that_has_no_room(up: Project, database: FleetDatabase) -> None:
+    for id_, url in zip(IDS, (SITE, SITE, API), strict=False):
+        submit(database, id_, url)
+    take(database, IDS[0])
+    assert up.playbook("fleet", "limits", "--per-repository", "1").code == 0
+
+    def kinds() -> list[str]:
+        sessions = up.playbook("fleet", "status", "--json").json["sessions"]
+        return [each["waits_for"]["kind"] for each in sessions if each["state"] == "queued"]
+
+    assert kinds() == ["limit", "turn"]
+    assert up.playbook("fleet", "limits", "--in-all", "1").code == 0
+    assert kinds() == ["limit", "limit"]
+    out = up.playbook("fleet", "status").out
+    assert "pool default has no room: `playbook fleet limits`" in out
+
+
+def test_status_says_how_often_workers_have_died() -> None:
+    hour = 3_600_000
+    row = Row(IDS[0], SITE, "b", "auto-feature", "", "default", State.QUEUED, deaths=2, since=1)
+    session = FleetSession(replace(row, changed_at=hour))
+    said = "its worker died 2 times during its step: it is taken up alone"
+    assert rendering.standing(session, hour) == (
+        f"queued for 1 h, waits for a worker of pool default, {said}"
+    )
+    wait = session.waits_for(hour)
+    assert wait is not None
+    assert (wait.kind, wait.since) == ("worker", 1)
+    taken = replace(row, state=State.RUNNING, deaths=1, worker="w", lease_until=2 * hour)
+    said = "runs for 1 h on w, its worker died 1 time during its step"
+    assert rendering.standing(FleetSession(taken), hour) == said
 
 
 def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatabase) -> None:
@@ -246,6 +317,9 @@ def test_status_as_json_conforms_to_its_schema(up: Project, database: FleetDatab
     assert stuck["error"]["guidance"].endswith(f"`playbook fleet retry {IDS[1]}`.")
     assert running["cancel"] == {"text": "superseded", "by": "Ada"}
     assert {each["session"]: each.get("failures") for each in queued} == {IDS[2]: 1, IDS[3]: None}
+    waits = [each["waits_for"] for each in (first, stuck, running, *queued)]
+    assert [each["kind"] for each in waits] == ["gate", "repair", "cancel", "pause", "session"]
+    assert waits[3]["until"] == queued[0]["due_at"]
     assert [each["session"] for each in shape["ended"]] == [IDS[5]]
 
 
@@ -430,7 +504,7 @@ def test_where_no_fleet_is_set_up_its_packages_are_not_loaded(
 ) -> None:
     loaded = loaded_by(project, *command)
     assert "playbook_supervisor.fleet.place" in loaded
-    assert not {"sqlalchemy", "dbos", "psycopg"} & loaded
+    assert not {"sqlite3", "psycopg"} & loaded
 
 
 def loaded_by(project: Project, *command: str) -> set[str]:
@@ -632,7 +706,20 @@ def test_what_the_refs_say_of_each_session_decides_its_state(up: Project, served
         assert row.choices == CHOICES
         assert row_of(database, ended).state is State.COMPLETED
         assert row_of(database, begun).state is State.QUEUED
-        assert [job.session for job in database.queue.running()] == [begun]
+        assert database.take_next(["default"], "w", 90.0).session == begun  # type: ignore[union-attr]
+
+
+def test_an_error_of_submit_names_the_file_in_the_repository(up: Project, served: Served) -> None:
+    up.write(".playbooks/playbooks/faulty.yaml", "name: faulty\nsteps: none\n")
+    up.commit("Add a faulty playbook")
+    up.git("push", "-q", "origin", "HEAD:main")
+    where = f"at: file://{served.bare.root} main:.playbooks/playbooks"
+    repository = ("--repo", str(served.bare.root))
+    unknown = up.playbook("fleet", "submit", "nothing", *repository)
+    assert f"{where} do:" in refused(unknown, "PB-ARG-PLAYBOOK")
+    faulty = up.playbook("fleet", "submit", "faulty", *repository)
+    assert f"{where}/faulty.yaml:1:1 do:" in refused(faulty, "PB-CHECK-INVALID")
+    assert "playbook-clone-" not in unknown.err + faulty.err
 
 
 def test_prune_removes_what_ended_sessions_have_left(up: Project, served: Served) -> None:
@@ -688,7 +775,6 @@ def test_doctor_finds_a_fleet_that_works(
     assert done.code == 0, done.out
     text = done.out
     assert "ok  sessions: 1 waiting\n" in text
-    assert "ok  jobs: 1 job\n" in text
     assert "ok  clock: as the database's\n" in text
     assert f"ok  repository file://{bare.root}: takes sessions, as refs/playbook/" in text
     assert bare.git("for-each-ref") == before
@@ -709,7 +795,6 @@ def test_doctor_names_what_is_wrong_and_how_to_correct_it(
     submit(database, IDS[1])
     take(database, IDS[1], seconds=0.05)
     submit(database, IDS[2])
-    database.queue.cancel([(IDS[2], 1)])
     settings = up.home / ".config/playbook/worker.yaml"
     settings.parent.mkdir(parents=True)
     settings.write_text("repositories: ['https://git.example/acme/*']\nslot: 3\n")
@@ -728,7 +813,6 @@ def test_doctor_names_what_is_wrong_and_how_to_correct_it(
     assert "WRONG  database file: other users can read or change it\n  do: chmod 600" in text
     assert f"WRONG  stuck: {IDS[0]}: someone pushed to the session's branch" in text
     assert f"WRONG  leases: {IDS[1]}: the lease has lapsed" in text
-    assert f"could be better  jobs: {IDS[2]}: queued without a job" in text
     assert "WRONG  repository http://git.example/x" in text
     assert "ok  git: git version" in text
 
@@ -780,12 +864,15 @@ def test_the_help_of_the_group_names_its_commands(project: Project, tmp_path: Pa
 @pytest.mark.parametrize(
     "words", [["fleet", "status"], ["fleet", "up"], ["fleet", "worker", "--drain"]]
 )
-def test_without_the_extra_it_says_what_to_install(project: Project, words: list[str]) -> None:
-    missing = "import sys; sys.modules['sqlalchemy'] = None; "
+def test_without_the_extra_a_server_cannot_be_used(project: Project, words: list[str]) -> None:
+    missing = "import sys; sys.modules['psycopg'] = None; "
     run = f"sys.argv[1:] = {words!r}; from playbook_supervisor.__main__ import program; program()"
     argv = [sys.executable, "-c", missing + run]
-    env = project.environment
+    config = project.home / ".config/playbook/worker.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("repositories: []\n")
+    env = {**project.environment, "PLAYBOOK_FLEET": "postgresql://127.0.0.1:1/fleet"}
     done = subprocess.run(argv, cwd=project.root, env=env, capture_output=True, text=True)
     assert done.returncode == 3
-    assert "sqlalchemy is missing [PB-STATE-NO-EXTRA]" in done.stderr
-    assert f"Install them: {command_for('fleet')}" in done.stderr
+    assert "psycopg is missing [PB-STATE-NO-EXTRA]" in done.stderr
+    assert f"Install it: {command_for('fleet')}" in done.stderr

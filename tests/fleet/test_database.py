@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from fleet import migrated
 from fleet.postgres import Server
 from fleet.proxy import Proxy
 from playbook_supervisor.errors import FleetError, PlaybookError
-from playbook_supervisor.fleet.storage import address
+from playbook_supervisor.fleet.storage import address, tables
 from playbook_supervisor.fleet.storage.database import FleetDatabase
 from playbook_supervisor.fleet.storage.rows import Lease, NewSession, Row, State
+from playbook_supervisor.fleet.storage.taking import Kept
 from playbook_supervisor.records import replace
 
 SITE = "https://git.example/acme/site"
@@ -32,6 +34,7 @@ ID, OTHER, THIRD = "20261125-aaa", "20261125-bbb", "20261125-ccc"
 GATE, CHOICES = "pr#1?1", ("continue", "abort")
 ADA, ZOE = "Ada <ada@example.org>", "Zoe <zoe@example.org>"
 LONG, SHORT = 60.0, 0.05
+_numbers = count(1)
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def row(fleet: FleetDatabase, id_: str = ID) -> Row:
 
 
 def take(fleet: FleetDatabase, id_: str = ID, seconds: float = LONG, worker: str = "w-1") -> Lease:
-    lease = fleet.take(id_, row(fleet, id_).job, worker, seconds)
+    lease = fleet.take(id_, worker, seconds)
     assert lease is not None
     return lease
 
@@ -70,8 +73,10 @@ def waiting(fleet: FleetDatabase, id_: str = ID) -> None:
     assert fleet.wait(take(fleet, id_), GATE, CHOICES)
 
 
-def jobs(fleet: FleetDatabase) -> list[tuple[str, int]]:
-    return sorted((job.session, job.number) for job in fleet.queue.running())
+def ready(fleet: FleetDatabase) -> list[str]:
+    """The sessions that a worker could take, in their order; they are taken."""
+    leases = iter(lambda: fleet.take_next(["default"], "w-9", LONG), None)
+    return [lease.session for lease in leases if isinstance(lease, Lease)]
 
 
 def code(call: Callable[[], Any]) -> str:
@@ -96,12 +101,12 @@ def change(place: address.Address, statement: str) -> None:
 # ── submitting ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_session_is_stored_with_its_first_job(fleet: FleetDatabase) -> None:
+def test_a_session_is_stored_and_queued(fleet: FleetDatabase) -> None:
     submit(fleet)
     stored = row(fleet)
-    assert (stored.state, stored.job, stored.epoch) == (State.QUEUED, 1, 0)
+    assert (stored.state, stored.epoch) == (State.QUEUED, 0)
     assert abs(stored.created_at - fleet.now()) < 5_000
-    assert jobs(fleet) == [(ID, 1)]
+    assert stored.since == stored.changed_at == stored.created_at
     assert fleet.row(OTHER) is None
 
 
@@ -113,21 +118,19 @@ def test_submitting_again_changes_nothing_and_another_session_is_refused(
     submit(fleet)
     assert row(fleet).state is State.RUNNING
     assert code(lambda: submit(fleet, url="https://git.example/acme/api")) == "PB-FLEET-TAKEN"
-    assert jobs(fleet) == [(ID, 1)]
+    assert len(fleet.rows()) == 1
 
 
 def test_sessions_after_others_begin_as_these_complete(fleet: FleetDatabase) -> None:
     submit(fleet)
     submit(fleet, OTHER, after=ID)
     submit(fleet, THIRD, after=OTHER)
-    assert jobs(fleet) == [(ID, 1)]
-    fleet.finish(take(fleet), State.COMPLETED)
-    assert row(fleet, OTHER).job == 1
-    assert row(fleet, THIRD).job == 0
-    fleet.finish(take(fleet, OTHER), State.COMPLETED)
-    assert row(fleet, THIRD).job == 1
+    assert ready(fleet) == [ID]
+    fleet.finish(Lease(ID, 1, "w-9", row(fleet)), State.COMPLETED)
+    assert ready(fleet) == [OTHER]
+    fleet.finish(Lease(OTHER, 1, "w-9", row(fleet)), State.COMPLETED)
     submit(fleet, "20261125-ddd", after=OTHER)
-    assert row(fleet, "20261125-ddd").job == 1
+    assert ready(fleet) == [THIRD, "20261125-ddd"]
     unknown = "20261125-zzz"
     assert code(lambda: submit(fleet, "20261125-eee", after=unknown)) == "PB-STATE-NO-SESSION"
 
@@ -136,12 +139,12 @@ def test_a_session_after_a_failed_one_waits_until_that_is_retried(fleet: FleetDa
     submit(fleet)
     submit(fleet, OTHER, after=ID)
     fleet.finish(take(fleet), State.FAILED)
-    assert row(fleet, OTHER).job == 0
-    assert fleet.sweep(LONG).lost == ()
+    assert ready(fleet) == []
+    assert fleet.due(["default"]) is None
     assert fleet.retry(ID).retry
     fleet.finish(take(fleet), State.COMPLETED)
     assert not row(fleet).retry
-    assert row(fleet, OTHER).job == 1
+    assert ready(fleet) == [OTHER]
 
 
 # ── leases ──────────────────────────────────────────────────────────────────────────────────
@@ -151,9 +154,9 @@ def test_one_worker_holds_a_session(fleet: FleetDatabase) -> None:
     submit(fleet)
     lease = take(fleet)
     assert (lease.epoch, lease.row.state, lease.row.worker) == (1, State.RUNNING, "w-1")
-    assert fleet.take(ID, 1, "w-2", LONG) is None
-    assert fleet.take(ID, 2, "w-2", LONG) is None
-    assert fleet.take(OTHER, 1, "w-2", LONG) is None
+    assert fleet.take(ID, "w-2", LONG) is None
+    assert fleet.take(ID, "w-2", LONG) is None
+    assert fleet.take(OTHER, "w-2", LONG) is None
     renewed = fleet.renew(lease, LONG)
     assert renewed is not None
     assert (renewed.cancel, renewed.cancel_by) == ("", "")
@@ -166,7 +169,7 @@ def test_of_twenty_workers_one_gets_the_lease(place: address.Address) -> None:
 
         def attempt(number: int) -> Lease | None:
             ready.wait()
-            return fleet.take(ID, 1, f"w-{number}", LONG)
+            return fleet.take(ID, f"w-{number}", LONG)
 
         with ThreadPoolExecutor(20) as pool:
             taken = [lease for lease in pool.map(attempt, range(20)) if lease]
@@ -195,34 +198,85 @@ def test_a_lapsed_lease_that_no_one_took_is_given_back_as_usual(fleet: FleetData
     submit(fleet)
     lapsed = take(fleet, seconds=SHORT)
     time.sleep(2 * SHORT)
-    fleet.sweep(LONG)
-    assert row(fleet).state is State.QUEUED
     assert fleet.wait(lapsed, GATE, CHOICES)
     assert (row(fleet).state, row(fleet).gate) == (State.WAITING, GATE)
-    assert fleet.take(ID, 1, "w-2", LONG) is None
+    assert fleet.take(ID, "w-2", LONG) is None
 
 
 def test_what_was_carried_out_is_not_done_twice(fleet: FleetDatabase) -> None:
     submit(fleet)
     lease = take(fleet)
-    assert fleet.put_off(lease, "PB-GIT-REMOTE", "away", seconds=0) is State.QUEUED
-    assert fleet.put_off(lease, "PB-GIT-REMOTE", "away", seconds=0) is State.QUEUED
-    assert row(fleet).job == 2
+    assert fleet.put_off(lease, "PB-GIT-REMOTE", "away") is State.QUEUED
+    assert fleet.put_off(lease, "PB-GIT-REMOTE", "away") is State.QUEUED
+    assert row(fleet).failures == 1
     lease = take(fleet)
     assert fleet.wait(lease, GATE, CHOICES)
     fleet.answer(ID, GATE, "continue", ADA)
     assert fleet.wait(lease, GATE, CHOICES)
-    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 3)
+    assert row(fleet).state is State.QUEUED
     lease = take(fleet)
     assert fleet.stick(lease, "PB-FLEET-BRANCH", "no")
+    fleet.retry(ID)
     assert fleet.stick(lease, "PB-FLEET-BRANCH", "no")
-    fleet.retry(ID)
-    fleet.retry(ID)
-    assert row(fleet).job == 4
+    assert fleet.retry(ID).state is State.QUEUED
     lease = take(fleet)
     assert fleet.finish(lease, State.COMPLETED)
     assert fleet.finish(lease, State.COMPLETED)
-    assert jobs(fleet) == [(ID, number) for number in range(1, 5)]
+
+
+# ── workers that end ────────────────────────────────────────────────────────────────────────
+
+
+def died(fleet: FleetDatabase, times: int) -> None:
+    """Workers end with the session, that often."""
+    for _ in range(times):
+        take(fleet, seconds=SHORT)
+        time.sleep(2 * SHORT)
+
+
+def test_leases_that_lapse_in_a_row_are_counted_until_a_step_settles(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    died(fleet, 3)
+    lease = take(fleet)
+    assert lease.row.deaths == 3
+    fleet.put_off(lease, "PB-GIT-REMOTE", "away", seconds=0)
+    lease = take(fleet)
+    assert lease.row.deaths == 3
+    fleet.settled(lease)
+    assert row(fleet).deaths == 0
+    fleet.stick(lease, "PB-FLEET-DIED", "its worker died 5 times during plan")
+    assert fleet.retry(ID).deaths == 0
+
+
+def test_a_session_with_which_workers_ended_is_taken_by_one_without_others(
+    place: address.Address, fleet: FleetDatabase
+) -> None:
+    submit(fleet)
+    submit(fleet, OTHER)
+    died(fleet, 2)
+    asked = (["default"], "w-2", LONG)
+    taken = fleet.take_next(*asked, busy=True)
+    assert isinstance(taken, Lease)
+    assert taken.session == OTHER
+    assert fleet.take_next(*asked, busy=True) is None  # others have some time to take it
+    change(place, "UPDATE fleet.session SET lease_until = 1")
+    assert fleet.take_next(*asked, busy=True) == Kept(ID)
+    assert (row(fleet).state, row(fleet).worker) == (State.QUEUED, "w-2")
+    assert fleet.take_next(["default"], "w-3", LONG) != Kept(ID)
+    assert fleet.take_next(["default"], "w-3", LONG) is None
+    assert fleet.keep(ID, "w-2", LONG)
+    assert not fleet.keep(ID, "w-3", LONG)
+    alone = fleet.take_next(*asked)
+    assert isinstance(alone, Lease)
+    assert (alone.session, alone.row.deaths) == (ID, 2)
+
+
+def test_a_session_that_an_ended_worker_kept_is_taken_by_another(fleet: FleetDatabase) -> None:
+    submit(fleet)
+    died(fleet, 2)
+    assert fleet.keep(ID, "w-2", 0.5)
+    assert fleet.take_next(["default"], "w-3", LONG) is None
+    assert eventually(lambda: fleet.take_next(["default"], "w-3", LONG) is not None)
 
 
 # ── putting off ─────────────────────────────────────────────────────────────────────────────
@@ -235,7 +289,7 @@ def test_failures_put_a_session_off_and_the_twentieth_leaves_it_stuck(fleet: Fle
         state = fleet.put_off(take(fleet), "PB-GIT-REMOTE", "the remote is away")
         assert state is State.QUEUED
         off = row(fleet)
-        assert (off.failures, off.job, off.error) == (number, number + 1, "PB-GIT-REMOTE")
+        assert (off.failures, off.error) == (number, "PB-GIT-REMOTE")
         pauses.append((off.due_at - off.changed_at) / 1000)
         fleet.retry(ID)
     assert 3 <= pauses[0] <= 7
@@ -244,6 +298,17 @@ def test_failures_put_a_session_off_and_the_twentieth_leaves_it_stuck(fleet: Fle
     assert fleet.put_off(take(fleet), "PB-GIT-REMOTE", "the remote is away") is State.STUCK
     assert (row(fleet).state, row(fleet).said) == (State.STUCK, "the remote is away")
     assert fleet.retry(ID).failures == 0
+
+
+def test_a_repository_that_refuses_five_times_leaves_its_session_stuck(
+    fleet: FleetDatabase,
+) -> None:
+    submit(fleet)
+    states = []
+    for code_ in ["PB-GIT-REMOTE"] * 4 + ["PB-FLEET-REFUSED"] * 2:
+        states.append(fleet.put_off(take(fleet), code_, "quota exceeded"))
+        fleet.retry(ID)
+    assert states == [State.QUEUED] * 5 + [State.STUCK]  # the outage before was no refusal
 
 
 def test_a_session_that_waits_begins_to_count_failures_anew(fleet: FleetDatabase) -> None:
@@ -280,29 +345,30 @@ def test_a_cancelled_session_with_which_no_worker_can_go_on_has_ended(
     assert (row(fleet).state, row(fleet).error) == (State.ABORTED, "PB-GIT-REMOTE")
 
 
-def test_a_session_that_was_put_off_gets_its_job_when_it_is_due(
+def test_a_session_that_was_put_off_is_taken_when_it_is_due(
     place: address.Address, fleet: FleetDatabase
 ) -> None:
     submit(fleet)
     fleet.put_off(take(fleet), "", "back in a moment", seconds=LONG)
-    assert (ID, 2) not in jobs(fleet)
-    assert fleet.sweep(LONG).due == ()
-    change(place, f"UPDATE fleet.session SET due_at = due_at - {1000 * LONG:.0f}")  # noqa: S608
-    assert fleet.sweep(LONG).due == (ID,)
-    assert fleet.sweep(LONG).due == ()
-    assert (ID, 2) in jobs(fleet)
+    due = fleet.due(["default"])
+    assert due is not None
+    assert LONG - 5 < due <= LONG
+    assert ready(fleet) == []
+    change(place, f"UPDATE fleet.session SET due_at = due_at - {1000 * LONG:.0f}")
+    assert fleet.due(["default"]) == 0
+    assert ready(fleet) == [ID]
     assert (row(fleet).due_at, row(fleet).failures) == (0, 0)
 
 
 # ── answers ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_answer_gives_the_session_its_next_job_and_goes_to_its_worker(
+def test_an_answer_queues_the_session_and_goes_to_its_worker(
     fleet: FleetDatabase,
 ) -> None:
     waiting(fleet)
     fleet.answer(ID, GATE, "continue\nread it", ADA, "inbox")
-    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 2)
+    assert row(fleet).state is State.QUEUED
     lease = take(fleet)
     due = fleet.answer_due(lease)
     assert due is not None
@@ -316,10 +382,10 @@ def test_an_answer_gives_the_session_its_next_job_and_goes_to_its_worker(
 def test_of_twenty_answers_at_once_the_first_counts(place: address.Address) -> None:
     with FleetDatabase.open(place) as fleet:
         waiting(fleet)
-        ready = threading.Barrier(20)
+        start = threading.Barrier(20)
 
         def answer(number: int) -> str:
-            ready.wait()
+            start.wait()
             try:
                 fleet.answer(ID, GATE, f"continue {number}", ADA)
             except FleetError as error:
@@ -329,7 +395,7 @@ def test_of_twenty_answers_at_once_the_first_counts(place: address.Address) -> N
         with ThreadPoolExecutor(20) as pool:
             results = Counter(pool.map(answer, range(20)))
         assert results == {"accepted": 1, "PB-FLEET-ANSWERED": 19}
-        assert jobs(fleet) == [(ID, 1), (ID, 2)]
+        assert ready(fleet) == [ID]
 
 
 def test_a_gate_that_does_not_wait_takes_no_answer(fleet: FleetDatabase) -> None:
@@ -359,7 +425,7 @@ def test_an_answer_that_its_worker_did_not_journal_is_not_lost(fleet: FleetDatab
     waiting(fleet)
     fleet.answer(ID, GATE, "continue", ADA)
     fleet.wait(take(fleet), GATE, CHOICES)
-    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 3)
+    assert row(fleet).state is State.QUEUED
     due = fleet.answer_due(take(fleet))
     assert due is not None
     assert due.text == "continue"
@@ -388,91 +454,41 @@ def test_a_cancellation_reaches_the_worker_by_the_next_renewal(fleet: FleetDatab
     assert code(lambda: fleet.retry(ID)) == "PB-STATE-ENDED"
 
 
-def test_a_cancelled_session_without_a_worker_gets_a_job_that_ends_it(fleet: FleetDatabase) -> None:
+def test_a_cancelled_session_without_a_worker_is_queued_to_be_ended(fleet: FleetDatabase) -> None:
     waiting(fleet)
+    before = row(fleet)
     fleet.cancel(ID, "no", ADA)
     fleet.cancel(ID, "no", ADA)
-    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 2)
+    after = row(fleet)
+    assert (after.state, after.gate, after.since) == (State.QUEUED, GATE, before.since)
     assert take(fleet).row.cancel == "no"
     submit(fleet, OTHER, after=ID)
     fleet.cancel(OTHER, "", ADA)
-    assert (row(fleet, OTHER).job, row(fleet, OTHER).cancel) == (1, "cancelled")
     submit(fleet, THIRD)
     fleet.put_off(take(fleet, THIRD), "PB-GIT-REMOTE", "away")
     fleet.cancel(THIRD, "no", ADA)
-    assert (THIRD, row(fleet, THIRD).job) in jobs(fleet)
+    assert (row(fleet, THIRD).error, row(fleet, THIRD).said) == ("PB-GIT-REMOTE", "away")
+    assert sorted(ready(fleet)) == [OTHER, THIRD]
 
 
-def test_a_cancellation_that_came_before_the_gate_gives_a_job_at_once(fleet: FleetDatabase) -> None:
+def test_a_cancellation_that_came_before_the_gate_queues_the_session_at_once(
+    fleet: FleetDatabase,
+) -> None:
     submit(fleet)
     lease = take(fleet)
     fleet.cancel(ID, "no", ADA)
     fleet.wait(lease, GATE, CHOICES)
-    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 2)
+    assert row(fleet).state is State.QUEUED
 
 
 def test_only_a_session_that_stands_still_is_retried(fleet: FleetDatabase) -> None:
     submit(fleet)
-    assert fleet.retry(ID).job == 1
+    assert fleet.retry(ID).state is State.QUEUED
     lease = take(fleet)
     assert fleet.retry(ID).state is State.RUNNING
     fleet.stick(lease, "PB-FLEET-BRANCH", "someone pushed")
     again = fleet.retry(ID)
-    assert (again.state, again.job, again.error, again.said) == (State.QUEUED, 2, "", "")
-
-
-# ── sweeping ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_lapsed_lease_gives_the_session_its_job_back(fleet: FleetDatabase) -> None:
-    submit(fleet)
-    take(fleet, seconds=3.0)
-    assert fleet.sweep(LONG).put_back == ()
-    assert eventually(lambda: fleet.sweep(LONG).put_back == (ID,))
-    assert fleet.sweep(LONG).put_back == ()
-    assert (row(fleet).state, jobs(fleet)) == (State.QUEUED, [(ID, 1)])
-
-
-def test_a_lapsed_lease_whose_job_is_gone_gets_a_new_one(fleet: FleetDatabase) -> None:
-    submit(fleet)
-    take(fleet, seconds=SHORT)
-    fleet.queue.cancel([(ID, 1)])
-    time.sleep(2 * SHORT)
-    assert fleet.sweep(LONG).put_back == (ID,)
-    assert jobs(fleet) == [(ID, 2)]
-
-
-def test_several_sweeps_at_once_make_one_job(place: address.Address) -> None:
-    ids = [f"20261125-a{letter}a" for letter in "abcde"]
-    with FleetDatabase.open(place) as fleet:
-        for id_ in ids:
-            submit(fleet, id_)
-            take(fleet, id_, SHORT)
-        fleet.queue.cancel((id_, 1) for id_ in ids[:3])
-        time.sleep(2 * SHORT)
-        ready = threading.Barrier(6)
-
-        def sweep(_: int) -> tuple[str, ...]:
-            with FleetDatabase.open(place) as own:
-                ready.wait()
-                return own.sweep(LONG).put_back
-
-        with ThreadPoolExecutor(6) as pool:
-            swept = [id_ for found in pool.map(sweep, range(6)) for id_ in found]
-        assert sorted(swept) == ids
-        assert jobs(fleet) == [*((id_, 2) for id_ in ids[:3]), *((id_, 1) for id_ in ids[3:])]
-
-
-def test_a_queued_session_without_a_job_is_found(place: address.Address) -> None:
-    with FleetDatabase.open(place) as fleet:
-        submit(fleet)
-        submit(fleet, OTHER)
-        fleet.queue.cancel([(ID, 1)])
-        assert fleet.sweep(LONG).lost == ()  # it may be between two transactions
-        change(place, "UPDATE fleet.session SET changed_at = changed_at - 60000")
-    with FleetDatabase.open(place) as fleet:
-        assert fleet.sweep(LONG).lost == (ID,)
-        assert jobs(fleet) == [(ID, 2), (OTHER, 1)]
+    assert (again.state, again.error, again.said) == (State.QUEUED, "", "")
 
 
 # ── upkeep ──────────────────────────────────────────────────────────────────────────────────
@@ -484,8 +500,8 @@ def test_a_lost_database_is_written_again_from_git(fleet: FleetDatabase) -> None
     ended = replace(told, id=THIRD, state=State.COMPLETED)
     assert fleet.restore([told, stopped, ended]) == 3
     assert fleet.restore([told, stopped, ended]) == 0
-    assert jobs(fleet) == [(ID, 1)]
     assert take(fleet).epoch == 5
+    assert ready(fleet) == []
     assert row(fleet, OTHER).choices == CHOICES
     assert row(fleet, THIRD).state is State.COMPLETED
 
@@ -499,7 +515,7 @@ def test_an_older_copy_of_the_database_learns_what_git_knows(fleet: FleetDatabas
     newer = [replace(row(fleet, id_), epoch=7, state=State.WAITING) for id_ in (ID, OTHER, THIRD)]
     newer[0] = replace(newer[0], state=State.QUEUED, gate="", choices=())
     assert fleet.restore(newer) == 2
-    assert (row(fleet).state, row(fleet).job, row(fleet).epoch) == (State.QUEUED, 2, 7)
+    assert (row(fleet).state, row(fleet).epoch) == (State.QUEUED, 7)
     assert (row(fleet, OTHER).state, row(fleet, OTHER).epoch) == (State.WAITING, 7)
     assert row(fleet, THIRD) == held.row
 
@@ -508,11 +524,11 @@ def test_an_answer_that_was_not_taken_survives_a_rebuild(fleet: FleetDatabase) -
     waiting(fleet)
     fleet.answer(ID, GATE, "continue", ADA)
     fleet.restore([replace(row(fleet), state=State.WAITING, epoch=5)])
-    assert (row(fleet).state, row(fleet).job) == (State.QUEUED, 3)
+    assert row(fleet).state is State.QUEUED
     assert fleet.answer_due(take(fleet)) is not None
 
 
-def test_old_sessions_are_removed_with_their_jobs_and_answers(fleet: FleetDatabase) -> None:
+def test_old_sessions_are_removed_with_their_answers(fleet: FleetDatabase) -> None:
     waiting(fleet)
     fleet.answer(ID, GATE, "continue", ADA)
     fleet.finish(take(fleet), State.FAILED)
@@ -525,7 +541,6 @@ def test_old_sessions_are_removed_with_their_jobs_and_answers(fleet: FleetDataba
     fleet.finish(take(fleet, OTHER), State.ABORTED)
     assert fleet.prune(fleet.now() + 60_000) == [ID, OTHER]
     assert fleet.rows() == []
-    assert jobs(fleet) == []
 
 
 # ── rows that nothing of ours has written ───────────────────────────────────────────────────
@@ -549,17 +564,16 @@ def test_a_damaged_row_is_left_out_and_named(
     submit(fleet, OTHER)
     if place.file is not None:
         junk = junk.replace("chr(", "char(")
-    change(place, f"UPDATE fleet.session SET \"{column}\" = {junk} WHERE id = '{ID}'")  # noqa: S608
+    change(place, f"UPDATE fleet.session SET \"{column}\" = {junk} WHERE id = '{ID}'")
     assert [found.id for found in fleet.rows()] == [OTHER]
     assert list(fleet.notices) == [f"the row of session {ID} is damaged ({column}), and left out"]
     assert code(lambda: fleet.row(ID)) == "PB-FLEET-DATABASE"
-    if column != "state":
-        assert code(lambda: fleet.take(ID, 1, "w-1", LONG)) == "PB-FLEET-DATABASE"
-    fleet.sweep(LONG)
+    assert ready(fleet) == [OTHER]  # it is in no one's way
     told = Row(ID, SITE, "001-hello", "auto-feature", "001", "default", State.QUEUED, epoch=4)
     assert fleet.restore([told]) == 1
     assert [found.id for found in fleet.rows()] == [OTHER, ID]
     assert list(fleet.notices) == []
+    assert ready(fleet) == [ID]
 
 
 def test_a_damaged_id_is_left_out(place: address.Address, fleet: FleetDatabase) -> None:
@@ -569,33 +583,98 @@ def test_a_damaged_id_is_left_out(place: address.Address, fleet: FleetDatabase) 
     assert fleet.notices == ("the row of session ../../etc is damaged (id), and left out",)
 
 
+def test_a_hundred_rows_that_nothing_of_ours_wrote_hold_up_no_other(
+    place: address.Address, fleet: FleetDatabase
+) -> None:
+    submit(fleet)
+    for number in range(100):
+        change(
+            place,
+            "INSERT INTO fleet.session (id, repository, pool, state, priority) VALUES "
+            f"('../../x{number}', 'ext::sh -c id', 'default', 'queued', 1000)",
+        )
+    assert ready(fleet) == [ID]
+    assert [found.id for found in fleet.rows()] == [ID]
+    assert len(fleet.notices) == 6
+    assert fleet.notices[-1] == "95 more damaged rows are left out"
+
+
 GRANTS = (
-    "GRANT USAGE ON SCHEMA fleet, dbos",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA fleet, dbos",
+    "GRANT USAGE ON SCHEMA fleet",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON fleet.session, fleet.pool, fleet.start",
+    "GRANT SELECT ON fleet.version",
+    "GRANT SELECT, INSERT, DELETE, UPDATE (journaled) ON fleet.answer",
 )
 
 
-def test_the_role_beside_an_answer_is_the_servers_word(
-    served: address.Address, postgres: Server
-) -> None:
-    postgres.create_role("mallory", "NOSUPERUSER")
+@pytest.fixture
+def mallory(served: address.Address, postgres: Server) -> address.Address:
+    """The database for another person, with the rights that the guide gives to all."""
+    role = f"mallory{next(_numbers)}"
+    postgres.create_role(role, "NOSUPERUSER")
     name = served.url.rpartition("/")[2]
     for statement in GRANTS:
-        postgres.execute(f"{statement} TO mallory", name)
+        postgres.execute(f"{statement} TO {role}", name)
+    return address.parse(postgres.url(name, user=role))
+
+
+def test_the_role_beside_an_answer_is_the_servers_word(
+    served: address.Address, mallory: address.Address
+) -> None:
     with FleetDatabase.open(served) as fleet:
         waiting(fleet)
-        with FleetDatabase.open(address.parse(postgres.url(name, user="mallory"))) as other:
-            assert other.role == "mallory"
+        with FleetDatabase.open(mallory) as other:
+            mallorys = other.role
+            assert mallorys.startswith("mallory")
             other.role = "playbook"
             other.answer(ID, GATE, "continue", ADA)
             assert code(lambda: other.answer(ID, GATE, "abort", ADA)) == "PB-FLEET-ANSWERED"
             submit(other, OTHER)
-            assert (len(other.rows()), len(other.queue.running())) == (2, 3)
-            assert other.sweep(LONG).lost == ()
-        change(served, "UPDATE fleet.answer SET role = 'ada', journaled = false")
+            assert len(other.rows()) == 2
         due = fleet.answer_due(take(fleet))
         assert due is not None
-        assert due.role == "mallory"
+        assert due.role == mallorys
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "gate = 'pr#1?2'",
+        f"session = '{OTHER}'",
+        "text = 'abort'",
+        "\"by\" = 'Zoe'",
+        "role = 'zoe'",
+        "via = 'inbox'",
+        "at = at - 1000",
+        "journaled = false",
+    ],
+)
+def test_what_a_person_has_answered_stays_as_it_was(
+    served: address.Address, mallory: address.Address, changes: str
+) -> None:
+    """Neither with the documented rights, nor by a program of another version, nor the owner's."""
+    with FleetDatabase.open(served) as fleet:
+        waiting(fleet)
+        waiting(fleet, OTHER)
+        fleet.answer(ID, GATE, "continue", ADA)
+        lease = take(fleet)
+        fleet.journaled(lease, GATE)
+        for place in (served, mallory):
+            with pytest.raises(Exception, match=r"is not changed after|permission denied"):
+                change(place, f"UPDATE fleet.answer SET {changes}")
+        kept = fleet._run(lambda tx: tx.answer_to(ID, GATE))
+        assert kept is not None
+        assert (kept["text"], kept["by"], kept["journaled"]) == ("continue", ADA, True)
+
+
+def test_an_answer_in_a_file_is_not_changed_either(tmp_path: Path) -> None:
+    place = migrated.of_file(tmp_path)
+    with FleetDatabase.open(place) as fleet:
+        waiting(fleet)
+        fleet.answer(ID, GATE, "continue", ADA)
+        with pytest.raises(sqlite3.Error, match="not changed after"):
+            change(place, "UPDATE fleet.answer SET gate = 'pr#1?2', journaled = true")
+        fleet.journaled(take(fleet), GATE)
 
 
 # ── versions of the schema ──────────────────────────────────────────────────────────────────
@@ -612,10 +691,23 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrated(place: address.Addr
     change(place, "UPDATE fleet.version SET number = 99")
     assert code(lambda: FleetDatabase.open(place)) == "PB-FLEET-NEWER"
     assert code(lambda: FleetDatabase.migrate(place)) == "PB-FLEET-NEWER"
-    change(place, "UPDATE fleet.version SET number = 0")
-    assert code(lambda: FleetDatabase.open(place)) == "PB-FLEET-NOT-UP"
+    for older in (0, tables.VERSION - 1):
+        change(place, f"UPDATE fleet.version SET number = {older}")
+        assert code(lambda: FleetDatabase.open(place)) == "PB-FLEET-NOT-UP"
+        FleetDatabase.migrate(place)
+        FleetDatabase.open(place).close()
+
+
+def test_the_next_schema_is_used_and_left_as_it_is(place: address.Address) -> None:
+    """What a later version adds has defaults."""
+    change(place, "ALTER TABLE fleet.session ADD COLUMN mood TEXT NOT NULL DEFAULT ''")
+    change(place, f"UPDATE fleet.version SET number = {tables.VERSION + 1}")
     FleetDatabase.migrate(place)
-    FleetDatabase.open(place).close()
+    with FleetDatabase.open(place) as fleet:
+        waiting(fleet)
+        fleet.answer(ID, GATE, "continue", ADA)
+        assert fleet.finish(take(fleet), State.COMPLETED)
+    change(place, f"UPDATE fleet.version SET number = {tables.VERSION + 1}")
 
 
 def test_several_may_migrate_at_once(tmp_path: Path, database: str) -> None:
@@ -666,7 +758,7 @@ def test_a_file_that_another_process_locks_is_given_up(tmp_path: Path) -> None:
         submit(fleet)
         other.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
-        assert code(lambda: fleet.take(ID, 1, "w", LONG)) == "PB-FLEET-DATABASE"
+        assert code(lambda: fleet.take(ID, "w", LONG)) == "PB-FLEET-DATABASE"
         assert time.monotonic() - began < 12
         assert row(fleet).state is State.QUEUED  # reading goes on
         other.execute("ROLLBACK")
@@ -729,16 +821,19 @@ def test_a_client_that_freezes_within_a_transaction_does_not_block_others(
     with FleetDatabase.open(served) as fleet, FleetDatabase.open(served) as frozen:
         submit(fleet)
         lease = take(fleet)
-        with frozen._engine.connect() as held:  # as a stopped process would leave it
-            held.exec_driver_sql("SELECT 1 FROM fleet.session FOR UPDATE")
-            began = time.monotonic()
-            while True:
-                try:
-                    assert fleet.renew(lease, LONG) is not None
-                    break
-                except FleetError:
-                    assert time.monotonic() - began < 15
-            held.invalidate()
+
+        thawed = threading.Event()
+
+        def freeze() -> None:  # as a stopped process would leave it
+            frozen._run(lambda tx: (tx.get(ID), thawed.wait(30)))
+
+        client = threading.Thread(target=freeze)
+        client.start()
+        began = time.monotonic()
+        while not _renewed(fleet, lease):
+            assert time.monotonic() - began < 15
+        thawed.set()
+        client.join()
 
 
 def _renewed(fleet: FleetDatabase, lease: Lease) -> bool:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from support.document_examples import REPOSITORY, Stage, blocks
-from support.scratch_project import Project, remote
+from support.document_examples import REPOSITORY, Stage, blocks, prompts
+from support.scratch_project import Project
 
 GUIDE = (REPOSITORY / "docs/fleet.md").read_text("utf-8")
 
@@ -21,21 +21,32 @@ def shown(kind: str) -> str:
     return text
 
 
+@pytest.fixture
+def stage(project: Project) -> Stage:
+    """A repository that had nothing, after the guide's first commands."""
+    stage = Stage(project, fresh=True)
+    for block in blocks(GUIDE):
+        if block.file:
+            project.write(block.file, block.text)
+        if block.language == "console":
+            for command, _ in prompts(block.text):
+                stage.type(command)
+            break
+    return stage
+
+
 @pytest.mark.measured
-def test_the_commands_of_the_guide_work_on_a_server(project: Project, database: str) -> None:
-    commands = shown("postgres")
-    stage = Stage(project, quick=True)
-    origin = remote(project)
-    origin.git("symbolic-ref", "HEAD", f"refs/heads/{project.git('branch', '--show-current')}")
+def test_the_commands_of_the_guide_work_on_a_server(stage: Stage, database: str) -> None:
+    project, commands = stage.project, shown("postgres")
+    origin = project.root.with_name("widgets.git")
     settings = project.home / ".config/playbook/worker.yaml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(f"transports: [file]\nrepositories: ['file://{origin.root}']\n")
+    settings.write_text(f"transports: [file]\nrepositories: ['file://{origin}']\n")
     given = "postgresql://playbook@db.example.org/fleet"
     assert given in commands
     done = subprocess.run(
         ["/bin/sh", "-e", "-c", commands.replace(given, f"'{database}'")],
         cwd=project.root,
-        env=stage.project.environment,
+        env=project.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -44,8 +55,8 @@ def test_the_commands_of_the_guide_work_on_a_server(project: Project, database: 
     )
     assert done.returncode == 0, done.stderr
     assert "ready: postgresql://" in done.stdout
-    assert "WAITS FOR A HUMAN at pr#1?1" in done.stdout
-    assert "waits at gate pr#1?1" in done.stderr
+    assert "WAITS FOR A HUMAN at publish#1?1" in done.stdout
+    assert "waits at gate publish#1?1" in done.stderr
     assert "Traceback" not in done.stderr
     answered_by_another_role(project, database)
 

@@ -221,6 +221,29 @@ def test_what_git_ignores_stays_but_the_sessions_folders_and_added_files_travel(
     }
 
 
+def test_an_added_file_that_git_ignores_travels_whenever_it_is_there(submitted: Site) -> None:
+    tip, clone = submitted.claimed("there")
+    git(clone.path, "update-index", "--split-index")
+    write(clone.path, ".gitignore", "*.log\n")
+    log = write(clone.path, "a.log", "1")
+    git(clone.path, "add", "-f", "a.log")
+    write(clone.path, "b.log", "announced")
+    git(clone.path, "add", "-f", "--intent-to-add", "b.log")
+
+    def travels() -> bool:
+        return "a.log" in git(submitted.remote, "ls-tree", "--name-only", REF).split()
+
+    tip = clone.snapshot(tip)
+    assert travels()
+    assert git(submitted.remote, "show", f"{REF}:b.log") == "announced"
+    log.unlink()
+    tip = clone.snapshot(tip)
+    assert not travels()
+    log.write_text("2")
+    clone.snapshot(tip)
+    assert travels()
+
+
 def test_an_empty_work_tree_and_a_branch_without_a_commit_travel(site: Site) -> None:
     clone = site.begun()
     git(clone.path, "switch", "-q", "--orphan", "fresh")
@@ -485,17 +508,28 @@ def test_a_session_is_created_once(submitted: Site) -> None:
     assert submitted.chain() == before
 
 
-def test_a_hook_of_the_remote_that_refuses_is_quoted_without_credentials(submitted: Site) -> None:
+def test_a_remote_that_takes_nothing_refuses_a_snapshot_and_a_new_session(
+    submitted: Site,
+) -> None:
     tip, clone = submitted.claimed("there")
-    submitted.hook(
-        "pre-receive", "echo no more from https://ada:sesame@forge.example/ >&2; exit 1\n"
-    )
-    error = refused("PB-GIT-REMOTE", lambda: clone.snapshot(tip, branch=True))
-    assert "no more from https://forge.example/" in error.cause
-    assert "sesame" not in f"{error.message}{error.cause}"
-    refused("PB-GIT-REMOTE", lambda: submitted.begun("new").create("20261125-new"))
+    submitted.hook("pre-receive", "echo no more >&2; exit 1\n")
+    refused("PB-FLEET-REFUSED", lambda: clone.snapshot(tip, branch=True))
+    error = refused("PB-FLEET-REFUSED", lambda: submitted.begun("new").create("20261125-new"))
+    assert error.message == f"{submitted.url} refuses git push: no more"
     (submitted.remote / "hooks/pre-receive").unlink()
     clone.snapshot(tip)
+
+
+def test_where_the_branch_alone_is_refused_the_session_is_pushed_without_it(
+    submitted: Site,
+) -> None:
+    tip, clone = submitted.claimed("there")
+    git(clone.path, "commit", "-q", "--allow-empty", "-m", "work")
+    submitted.hook("update", "case $1 in refs/heads/*) echo only by review >&2; exit 1; esac\n")
+    error = refused("PB-FLEET-BRANCH-REFUSED", lambda: clone.snapshot(tip, branch=True))
+    assert error.message.startswith(f"{submitted.url} refuses the branch {BRANCH}: only by review")
+    assert (submitted.chain()[0], submitted.at(f"refs/heads/{BRANCH}")) == (tip.commit, "")
+    assert clone.snapshot(tip).commit == submitted.chain()[0]
 
 
 CUT = "kill -9 $PPID\n"
@@ -547,10 +581,10 @@ def test_a_remote_that_does_not_answer_is_given_up(
     monkeypatch.setattr("playbook_supervisor.fleet.engine.session_ref.FIRST", 0.3)
     mirror = Mirror(site.folder / "ssh.git", "ssh://git@forge.example/w", ["ssh"], seconds=0.3)
     began = time.monotonic()
-    assert "took longer than" in refused("PB-GIT-REMOTE", mirror.base).message
+    assert "got no answer in time" in refused("PB-GIT-REMOTE", mirror.base).message
     git(site.folder, "clone", "-q", "--bare", str(site.remote), "ssh.git")
     (site.folder / "ssh.git/playbook-mirror").touch()
-    assert "longer than 0.3 seconds" in refused("PB-GIT-REMOTE", lambda: mirror.tip(ID)).message
+    assert "got no answer in time" in refused("PB-GIT-REMOTE", lambda: mirror.tip(ID)).message
     assert time.monotonic() - began < 10
     assert not list(site.folder.glob("*partly*"))
 

@@ -14,7 +14,6 @@ from support.controlled_time import eventually
 from fleet.local_fleet import ADA, WORKS, Fleet
 from playbook_supervisor.errors import FleetError, GitError
 from playbook_supervisor.fleet.engine import outcome
-from playbook_supervisor.fleet.engine.advance import advance
 from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term
 from playbook_supervisor.fleet.engine.session_ref import SessionClone
 from playbook_supervisor.fleet.engine.worker import work
@@ -34,31 +33,6 @@ def child(fleet: Fleet) -> int:
     pid = int(json.loads(file.read_text())["pid"])
     (program,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(program)
-
-
-def test_a_job_whose_session_cannot_be_taken_is_not_done(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = fleet.submit()
-    monkeypatch.setattr(f"{_ADVANCE}._NOT_TAKEN", 0.0)
-
-    def away(*_: object) -> None:
-        raise FleetError("PB-FLEET-DATABASE", "it is away")
-
-    monkeypatch.setattr(FleetDatabase, "take", away)
-    with pytest.raises(FleetError):
-        advance(fleet.worker("one"), session, 1)
-    assert fleet.told == ["not taken: it is away"]
-
-
-def test_a_job_ends_only_if_its_worker_may_write_what_became_of_the_session(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, lost = fleet.submit(), fleet.submit()
-    assert advance(fleet.worker("one"), ours, 1)
-    assert fleet.row(ours).state is State.WAITING
-    monkeypatch.setattr(FleetDatabase, "wait", lambda *_: False)
-    assert not advance(fleet.worker("one"), lost, 1)
 
 
 @pytest.mark.parametrize("returns", [True, False], ids=["back", "away for good"])
@@ -148,7 +122,7 @@ def test_an_unreachable_agent_is_tried_again_only_if_nothing_else_would_be() -> 
 
 def test_a_lease_that_was_lost_before_the_child_began_ends_it_at_once(fleet: Fleet) -> None:
     session = fleet.submit()
-    lease = fleet.database.take(session, 1, "one", 0.1)
+    lease = fleet.database.take(session, "one", 0.1)
     assert lease is not None
     happened: list[str] = []
     with LeaseKeeper(fleet.database, lease, Term(0.1), now(), fleet.told.append) as keeper:
@@ -159,7 +133,7 @@ def test_a_lease_that_was_lost_before_the_child_began_ends_it_at_once(fleet: Fle
 
 def test_a_lease_that_another_worker_has_is_neither_renewed_nor_raised(fleet: Fleet) -> None:
     session = fleet.submit()
-    lease = fleet.database.take(session, 1, "one", 90.0)
+    lease = fleet.database.take(session, "one", 90.0)
     assert lease is not None
     lost: list[str] = []
     with LeaseKeeper(fleet.database, lease, Term(1.5), now(), fleet.told.append) as keeper:
@@ -179,7 +153,7 @@ def test_a_lease_that_another_worker_has_is_neither_renewed_nor_raised(fleet: Fl
 def test_a_child_learns_at_once_of_a_cancellation_that_came_before_it(fleet: Fleet) -> None:
     session = fleet.submit()
     fleet.database.cancel(session, "not needed", ADA)
-    lease = fleet.database.take(session, 1, "one", 90.0)
+    lease = fleet.database.take(session, "one", 90.0)
     assert lease is not None
     words: list[str] = []
     with LeaseKeeper(fleet.database, lease, Term(), now(), fleet.told.append) as keeper:

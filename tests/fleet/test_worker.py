@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from support.bubblewrap import needs_bubblewrap
@@ -15,8 +16,8 @@ from support.scratch_project import Process
 
 from fleet.local_fleet import WORKS, Fleet
 from playbook_supervisor.errors import FleetError
-from playbook_supervisor.fleet.engine.worker import work
-from playbook_supervisor.fleet.storage.rows import Row, Swept
+from playbook_supervisor.fleet.engine import worker
+from playbook_supervisor.fleet.storage.rows import Row
 from playbook_supervisor.records import replace
 
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 30,")
@@ -65,7 +66,7 @@ def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: 
     workers = fleet.folder.parent / "state/playbook/fleet/workers"
     assert len(list(workers.iterdir())) == 1
     done = fleet.project.process("fleet", "worker", "--drain")
-    assert "put back: its worker's lease has lapsed" in done.err
+    assert "taken (epoch 2), after a worker that ended with it" in done.err
     assert fleet.row(session).state == "waiting"
     assert list(workers.iterdir()) == []
 
@@ -85,7 +86,7 @@ def test_a_session_after_another_waits_until_that_is_completed(fleet: Fleet) -> 
     first = fleet.project.playbook(*submitted).out.strip()
     second = fleet.project.playbook(*submitted, "--after", first).out.strip()
     fleet.project.process("fleet", "worker", "--drain")
-    assert (fleet.row(first).state, fleet.row(second).job) == ("waiting", 0)
+    assert (fleet.row(first).state, fleet.row(second).state) == ("waiting", "queued")
     fleet.answer(first, "continue")
     fleet.project.process("fleet", "worker", "--drain")
     assert (fleet.row(first).state, fleet.row(second).state) == ("completed", "waiting")
@@ -175,25 +176,25 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = fleet.submit()
-    away = FleetError("PB-FLEET-DATABASE", "the database is away")
-    found: list[FleetError | Swept] = [away, away, Swept(lost=(session,)), away]
+    due, away = type(fleet.database).due, FleetError("PB-FLEET-DATABASE", "it is away")
+    answers = iter([True, True, False, True])
 
-    def sweep(*_: object) -> Swept:
-        swept = found.pop(0) if found else Swept()
-        if isinstance(swept, FleetError):
-            raise swept
-        return swept
+    def sometimes(*arguments: Any) -> float | None:
+        if next(answers, False):
+            raise away
+        return due(*arguments)
 
-    monkeypatch.setattr(type(fleet.database), "sweep", sweep)
+    monkeypatch.setattr(type(fleet.database), "due", sometimes)
+    monkeypatch.setattr(worker, "_LOOK", 0.2)
     settings = replace(fleet.settings, lease=4.0)
 
     def tell(_: str, sentence: str) -> None:
         fleet.told.append(sentence)
 
-    assert work(fleet.database, settings, drain=True, tell=tell, log=tell) == 0
-    away_and_back = ["the database is away; trying again", "the database is back"]
+    assert worker.work(fleet.database, settings, drain=True, tell=tell, log=tell) == 0
+    away_and_back = ["it is away; trying again", "the database is back"]
     told = [each for each in fleet.told if each in away_and_back]
-    assert told == away_and_back * (len(told) // 2 or 1)
+    assert told == away_and_back * 2
     assert fleet.row(session).state == "waiting"
 
 

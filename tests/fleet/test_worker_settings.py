@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 from jsonschema import Draft7Validator
+from support.scratch_project import Project, without_bubblewrap
 
-from playbook_supervisor.errors import FleetError
+from playbook_supervisor.errors import FleetError, PolicyError
 from playbook_supervisor.fleet import worker_settings
-from playbook_supervisor.fleet.worker_settings import WorkerSettings, load
+from playbook_supervisor.fleet.worker_settings import WorkerSettings, isolated, load
 from playbook_supervisor.project.playbooks.schema import schema_text
+
+_OF_A = "environment.https://a.org/*"
 
 
 def write(text: str) -> Path:
@@ -37,7 +40,7 @@ def test_every_key_is_read() -> None:
     text = (
         "repositories: [https://github.com/acme/*]\ntransports: [ssh, file]\nagents: [script]\n"
         "max_cost_usd: 2.5\npools: [default, gpu-2]\nslots: 4\nlease: 8\n"
-        "isolation: required\n"
+        "isolation: required\nenvironment: {https://github.com/acme/site: [SITE_TOKEN]}\n"
     )
     assert schema_allows(text)
     assert [*yaml.safe_load(text)] == [*json.loads(schema_text("worker"))["properties"]]
@@ -51,6 +54,7 @@ def test_every_key_is_read() -> None:
         slots=4,
         lease=8,
         isolation="required",
+        environment={"https://github.com/acme/site": ("SITE_TOKEN",)},
     )
     assert load().admits_agent("script")
     assert not load().admits_agent("claude")
@@ -70,6 +74,12 @@ def test_every_key_is_read() -> None:
         ("pools: []", "pools: must name at least one"),
         ("agents: [/bin/sh]", "agents: `/bin/sh` is not a kind of agent, such as claude or exec"),
         ("repositories: ['*']", "repositories: `*` begins with no transport"),
+        ("environment: {'*': [A]}", "environment.*: begins with no transport"),
+        (
+            "environment: {'https://a.org/*': [A-B]}",
+            f"{_OF_A}: `A-B` is not the name of a variable",
+        ),
+        ("environment: {'https://a.org/*': []}", f"{_OF_A}: must name at least one"),
         ("repositories: all", "repositories: must be a list of strings (`[]` for none)"),
     ],
 )
@@ -81,7 +91,7 @@ def test_a_mistake_is_named_with_its_place(text: str, said: str) -> None:
     assert caught.value.where.startswith(f"{file}:1:")
     assert caught.value.guidance
     allowed = schema_allows(text)
-    assert allowed == text.startswith("repositories: [")  # a schema does not read globs
+    assert allowed == text.startswith(("repositories: [", "environment: {'*'"))  # of globs
 
 
 def schema_allows(text: str) -> bool:
@@ -132,6 +142,39 @@ def test_a_glob_admits_only_the_repositories_that_it_means(
     pattern: str, url: str, *, admitted: bool
 ) -> None:
     assert WorkerSettings(repositories=(pattern,)).admits(url) is admitted
+
+
+def test_workers_of_a_shared_database_isolate_unless_told_otherwise() -> None:
+    write("repositories: []\n")
+    assert (load().isolation, load(shared=True).isolation) == ("none", "required")
+    write("repositories: []\nisolation: auto\n")
+    assert load(shared=True).isolation == "auto"
+    assert isolated(load(shared=True), "none").isolation == "none"
+
+
+def test_a_worker_that_cannot_isolate_as_it_must_says_what_helps(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_bubblewrap(project, tmp_path)
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    with pytest.raises(PolicyError, match="isolation is required, but bubblewrap") as caught:
+        isolated(WorkerSettings(isolation="required"), "")
+    assert caught.value.code == "PB-POLICY-ISOLATION"
+    assert "Install bubblewrap" in caught.value.guidance
+    assert "`isolation: none` into worker.yaml" in caught.value.guidance
+
+
+def test_a_variable_is_withheld_from_repositories_for_which_it_is_not_set() -> None:
+    settings = WorkerSettings(
+        environment={
+            "https://github.com/acme/site": ("SITE", "SHARED"),
+            "https://github.com/acme/*": ("SHARED",),
+        }
+    )
+    assert settings.withheld("https://github.com/acme/site") == frozenset()
+    assert settings.withheld("https://github.com/acme/shop") == {"SITE"}
+    assert settings.withheld("https://github.com/acme/../acme/site") == {"SITE", "SHARED"}
+    assert WorkerSettings().withheld("https://github.com/acme/site") == frozenset()
 
 
 def test_an_empty_list_admits_none() -> None:

@@ -46,9 +46,10 @@ def _forced(
     **_: Any,
 ) -> str:
     moves = [f"{new}:{ref}", *([f"{branch[1]}:refs/heads/{branch[0]}"] if branch else [])]
-    done = self._run("push", "--quiet", "--force", "--no-verify", "--", self.url, *moves)
+    options = ("--quiet", "--force", "--no-verify")
+    done = self._run(remote_refs.PUSHING, "push", *options, "--", self.url, *moves)
     if done.returncode:
-        raise self.unreachable("push", done)
+        raise self.failure("push", done)
     return new
 
 

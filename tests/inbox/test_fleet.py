@@ -75,7 +75,7 @@ def test_the_fleet_is_the_place_that_is_installed() -> None:
 
 def test_the_list_comes_from_the_database_alone(fleet: Fleet, waiting: str) -> None:
     queued, stuck = fleet.submit(), fleet.submit()
-    lease = fleet.database.take(stuck, fleet.row(stuck).job, "w", 60)
+    lease = fleet.database.take(stuck, "w", 60)
     assert lease
     fleet.database.stick(lease, "PB-FLEET-BRANCH", "someone pushed to the session's branch")
     fleet.origin.root.rename(fleet.origin.root.with_name("gone.git"))
@@ -164,7 +164,7 @@ def test_the_rows_are_read_again_only_after_a_change(fleet: Fleet, address: str)
     changes: list[Callable[[], object]] = [
         lambda: fleet.database.cancel(session, "no", "Ada"),
         lambda: fleet.submit(),
-        lambda: taken.append(fleet.database.take(session, fleet.row(session).job, "w", 60)),
+        lambda: taken.append(fleet.database.take(session, "w", 60)),
     ]
     taken: list[Lease | None] = []
     for change in changes:

@@ -174,10 +174,13 @@ class Stage:
 
     On PATH: `playbook` itself, an agent called `claude` and a `gh` that know the story of the
     demonstration. The project has playbooks and names that agent. A `bare` one has only
-    spec-kit's commands. In a `quick` one the agent does not take the time that the story says.
+    spec-kit's commands, a `fresh` one a file and no more. In a `quick` one the agent does not take
+    the time that the story says.
     """
 
-    def __init__(self, project: Project, *, bare: bool = False, quick: bool = False) -> None:
+    def __init__(
+        self, project: Project, *, bare: bool = False, fresh: bool = False, quick: bool = False
+    ) -> None:
         self.project = project
         tools = project.root.with_name("tools")
         tools.mkdir()
@@ -191,6 +194,11 @@ class Stage:
         (tools / "claude").chmod(0o755)
         path = os.pathsep.join([str(tools), str(TEMPLATES / "demo/bin"), os.environ["PATH"]])
         project.env |= {"PATH": path, "COLUMNS": "96"}
+        if fresh:
+            project.git("rm", "-r", "-q", ".")
+            project.write("README.md", "# Widgets\n")
+            project.commit("Begin")
+            return
         project.write(".gitignore", ".demo/\n")
         if bare:
             beyond = [f".claude/commands/{name}.md" for name in shipped.FEATURE_COMMANDS]
@@ -292,6 +300,11 @@ def is_bare(document: Path) -> bool:
     return document.name == "README.md" and document.parent == REPOSITORY
 
 
+def is_fresh(document: Path) -> bool:
+    """Whether the document's story begins in a repository that has nothing for playbooks."""
+    return document.name == "fleet.md"
+
+
 def main(names: list[str]) -> None:
     """Write what is really printed into the documents named."""
     from support import isolation_guard
@@ -302,7 +315,8 @@ def main(names: list[str]) -> None:
             scratch = Path(folder).resolve()
             os.environ.update(isolation_guard.clean_environment(scratch))
             root = Project.found(scratch / "project", TEMPLATES)
-            stage = Stage(Project(root, scratch), bare=is_bare(document))
+            story = {"bare": is_bare(document), "fresh": is_fresh(document)}
+            stage = Stage(Project(root, scratch), **story)
             text = document.read_text("utf-8")
             document.write_text(rewritten(text, stage), "utf-8")
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.formats.versions import PROTOCOL
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change, Entry
-from playbook_supervisor.sessions.files.journal import entry_mapping, valued
+from playbook_supervisor.records import valued
+from playbook_supervisor.sessions.files.journal import entry_mapping
 from playbook_supervisor.sessions.files.manifest import exceptions
 from playbook_supervisor.sessions.files.serialize import (
-    PROTOCOL,
     SessionHeader,
     WorkItem,
     ask_to_json,

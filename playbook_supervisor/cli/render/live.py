@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from playbook_supervisor.cli.render import sessions, text
+from playbook_supervisor.cli.render import sessions, text, wording
+from playbook_supervisor.cli.render.wording import Line
 from playbook_supervisor.commands.views.progress import Progress
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
@@ -21,7 +22,6 @@ from playbook_supervisor.sessions.steps.step_runs import StepRun, is_round, wait
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 RowTone = Literal["done", "failed", "skipped", "waits", "works", "due"]
-LineTone = Literal["plain", "waits", "works", "dim"]
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MOST_OPEN = 5  # items of a loop that are named, or whose child sessions are shown
@@ -253,15 +253,6 @@ def _row(step: Step, run: StepRun, seen: _Seen, within: str) -> Row:
 # ── all sessions ────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the board; a `whole` one is wrapped where others are cut."""
-
-    text: str
-    tone: LineTone = "plain"
-    whole: bool = False
-
-
 def session_board(shown: Sequence[Progress], now: int) -> tuple[Line, ...]:
     """All sessions with their running steps; `now` in ms since the epoch."""
     if not shown:
@@ -281,7 +272,7 @@ def _session(progress: Progress, now: int) -> Iterator[Line]:
     yield Line(f"{first}{done}", "waits" if waits else "plain", waits)
     for attempt, entry in progress.at_work.items():
         elapsed = text.duration(max(now - (entry.launched_at or entry.started_at), 0))
-        name = f"{text.path(attempt)}{text.item_of(entry)}"
+        name = f"{wording.path(attempt)}{text.item_of(entry)}"
         words = (f"  {spinner(now)} {name}", elapsed, progress.lines.get(attempt, ""))
         yield Line("  ".join(word for word in words if word), "works")
     for number, line in enumerate(others):

@@ -16,7 +16,7 @@ from playbook_supervisor.audit.metrics import (
 )
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import counted, first_line
-from playbook_supervisor.sessions.files.journal import valued
+from playbook_supervisor.records import valued
 
 Json = dict[str, Any]
 Rows = tuple[tuple[str, ...], ...]

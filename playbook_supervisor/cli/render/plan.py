@@ -10,6 +10,7 @@ from playbook_supervisor.cli.render.json_shapes import condition, tightening
 from playbook_supervisor.commands.driving.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.timestamps import duration
+from playbook_supervisor.formats.versions import PROTOCOL
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
 from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
@@ -18,10 +19,8 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode, Ou
 from playbook_supervisor.kernel.when import ARG, parse
 from playbook_supervisor.project.expressions.references import output_reference
 from playbook_supervisor.project.playbooks.child_playbooks import OutlinedStep
-from playbook_supervisor.records import as_mapping, replace
-from playbook_supervisor.sessions.files.journal import valued
+from playbook_supervisor.records import as_mapping, replace, valued
 from playbook_supervisor.sessions.files.preview import message_of
-from playbook_supervisor.sessions.files.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE = 400

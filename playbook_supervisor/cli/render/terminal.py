@@ -15,8 +15,9 @@ from rich.console import Console, Group, RenderableType
 from rich.segment import Segment, SegmentLines
 from rich.text import Text
 
-from playbook_supervisor.cli.render import live, text
-from playbook_supervisor.cli.render.log import Level, now
+from playbook_supervisor.cli.options import Level
+from playbook_supervisor.cli.render import live, text, wording
+from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line, shortened
@@ -25,7 +26,8 @@ from playbook_supervisor.kernel.state import Change, Entry, Event
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from playbook_supervisor.cli.render.live import Line, StepList
+    from playbook_supervisor.cli.render.live import StepList
+    from playbook_supervisor.cli.render.wording import Line
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.sessions.store.snapshot import Snapshot
 
@@ -160,7 +162,7 @@ class Terminal(Observer):
         self._begin()
         self.close()
         self._above = live.settled_steps(snapshot, self._attempts)
-        place = text.path(text.asked(snapshot).member.id)
+        place = wording.path(text.asked(snapshot).member.id)
         title = Text(f" {place} waits for you ", style="bold reverse yellow")
         self._region.print(Text(), title, Text(text.question(snapshot)))
 

@@ -14,12 +14,12 @@ from playbook_supervisor.commands.views import queries
 from playbook_supervisor.drivers.observers import DriveResult, Observer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport
+from playbook_supervisor.formats.versions import PROTOCOL
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.project.expressions.arguments import as_text, by_name
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
-from playbook_supervisor.sessions.files.serialize import PROTOCOL
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 
 

@@ -241,7 +241,7 @@ def resume(
     if over:
         observer.on_notice(f"session {session_id} is already {status}; nothing to do")
     if over or (status is SessionStatus.FAILED and not retry):
-        return _closed(tree, status, observer)
+        return _closed(tree, status, observer, drive.isolation)
     if on_this_branch:
         driver_lock.require_no_runner(tree.private)
         _require_no_other(store, session_id)
@@ -447,9 +447,13 @@ def _less(option: str, mode: str) -> bool:
     return ISOLATION.index(option) < ISOLATION.index(mode)
 
 
-def _closed(tree: SessionTree, status: SessionStatus, observer: Observer) -> DriveResult:
-    """The result for a session that is not driven on."""
-    snapshot = tree.close()
+def _closed(
+    tree: SessionTree, status: SessionStatus, observer: Observer, isolation: str
+) -> DriveResult:
+    """The result for a session that is not driven on; hooks of git have no less isolation than
+    before."""
+    known = tree.look().config.isolation.mode
+    snapshot = tree.close("" if not isolation or _less(isolation, known) else isolation)
     for notice in snapshot.notices:
         observer.on_notice(notice)
     return DriveResult(snapshot, status.value)

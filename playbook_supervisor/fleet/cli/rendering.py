@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.cli.render import text
-from playbook_supervisor.cli.render.live import Line
-from playbook_supervisor.fleet.commands.overview import FleetOverview, FleetSession
-from playbook_supervisor.fleet.storage.rows import Row, State
+from playbook_supervisor.cli.render import wording
+from playbook_supervisor.cli.render.wording import Line
+from playbook_supervisor.fleet.commands.overview import FleetOverview, FleetSession, Wait
+from playbook_supervisor.fleet.storage.rows import ENDED, Row, State
 from playbook_supervisor.formats.sanitize import counted, first_line
-from playbook_supervisor.formats.timestamps import to_time
-from playbook_supervisor.sessions.files.journal import valued
-from playbook_supervisor.sessions.files.serialize import PROTOCOL
+from playbook_supervisor.formats.timestamps import duration, to_time
+from playbook_supervisor.formats.versions import PROTOCOL
+from playbook_supervisor.records import valued
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.cli.render.live import LineTone
+    from playbook_supervisor.cli.render.wording import LineTone
 
     Json = dict[str, Any]
 
@@ -53,16 +53,17 @@ def session_line(each: FleetSession) -> str:
     name = " ".join(filter(None, (row.id, first_line(row.playbook), _subject(row))))
     match row.state:
         case State.WAITING:
-            return f"{name}: {first_line(row.gate)} WAITS FOR A HUMAN: {answer_command(row)}"
+            stands = f"{first_line(row.gate)} WAITS FOR A HUMAN: {answer_command(row)}"
         case State.STUCK:
-            return f"{name}: STUCK: {_error(row)}"
+            stands = f"STUCK: {_error(row)}"
         case State.RUNNING:
-            ends = ", to be cancelled" if row.cancel else ""
-            return f"{name}: running on {first_line(row.worker)}{ends}"
-        case State.QUEUED:
-            return f"{name}: queued"
+            stands = f"running on {first_line(row.worker)}"
+        case State.QUEUED if row.error:
+            stands = f"queued again: {_error(row)}"
         case _:
-            return f"{name}: {row.state}"
+            stands = row.state.value
+    ends = ", to be cancelled" if row.cancel and row.state not in ENDED else ""
+    return f"{name}: {stands}{ends}"
 
 
 def answer_command(row: Row) -> str:
@@ -70,7 +71,7 @@ def answer_command(row: Row) -> str:
     first, *others = row.choices or ("…",)
     if first == "answer":  # a question of the agent
         first, others = '"…"', ["abort"]
-    ways = f" (or {text.joined(others)})" if len(others) > 1 else ""
+    ways = f" (or {wording.joined(others)})" if len(others) > 1 else ""
     ways = ways or (f" (or {others[0]})" if others else "")
     return f"playbook answer {row.id} {first}{ways}"
 
@@ -92,8 +93,9 @@ def _session(each: FleetSession, now: int) -> Iterator[Line]:
             yield Line(f"  do: {first_line(each.cure, 400)}", whole=True)
         if f"retry {row.id}" not in each.cure:
             yield Line(f"  then: playbook fleet retry {row.id}")
-    elif row.state is State.QUEUED and row.error and row.failures:
-        yield Line(f"  tried {counted(row.failures, 'time')}, last: {_error(row)}", "dim")
+    elif row.state is State.QUEUED and row.error:
+        tried = f"tried {counted(row.failures, 'time')}, last: " if row.failures else ""
+        yield Line(f"  {tried}{_error(row)}", "dim")
     elif row.state is State.FAILED:
         yield Line(f"  playbook fleet retry {row.id}", "dim")
 
@@ -103,31 +105,26 @@ def _subject(row: Row) -> str:
 
 
 def _state(each: FleetSession, now: int) -> str:
-    row = each.row
-    lasted = text.duration(max(now - row.changed_at, 0))
+    row, lasted = each.row, _lasted(each, now)
     match row.state:
         case State.WAITING:
-            return f"WAITS FOR A HUMAN at {text.path(first_line(row.gate))}, for {lasted}"
+            begun = [f"WAITS FOR A HUMAN at {wording.path(first_line(row.gate))}", f"for {lasted}"]
         case State.STUCK:
-            return f"STUCK, for {lasted}"
+            begun = ["STUCK", f"for {lasted}"]
         case State.RUNNING:
-            cancelled = ", to be cancelled" if row.cancel else ""
-            return f"running for {lasted} on {first_line(row.worker)}{_lease(row, now)}{cancelled}"
+            begun = [_begun(each, now), _lease(row, now)]
         case _:
-            return standing(each, now)
-
-
-def _lease(row: Row, now: int) -> str:
-    left = row.lease_until - now
-    if left < 0:
-        return f", its lease has lapsed {text.duration(-left)} ago"
-    return f", its lease ends in {text.duration(left)}"
+            begun = [_begun(each, now)]
+    return ", ".join([*begun, *_reasons(each, now)])
 
 
 def standing(each: FleetSession, now: int) -> str:
     """The state of a session as a clause. `now` in ms by the database's clock."""
-    row = each.row
-    lasted = text.duration(max(now - row.changed_at, 0))
+    return ", ".join([_begun(each, now), *_reasons(each, now)])
+
+
+def _begun(each: FleetSession, now: int) -> str:
+    row, lasted = each.row, _lasted(each, now)
     match row.state:
         case State.WAITING:
             return f"waits for {lasted}"
@@ -136,31 +133,56 @@ def standing(each: FleetSession, now: int) -> str:
         case State.RUNNING:
             return f"runs for {lasted} on {first_line(row.worker, 80)}"
         case State.QUEUED:
-            return f"queued for {lasted}{_why_queued(each, now)}"
+            return f"queued for {lasted}"
         case _:
             return f"{row.state}, {lasted} ago"
 
 
-def _why_queued(each: FleetSession, now: int) -> str:
-    """The reasons why it is still in its queue: `, after 20260219-a7k, which is running`."""
+def _lasted(each: FleetSession, now: int) -> str:
+    return duration(max(now - each.since, 0))
+
+
+def _lease(row: Row, now: int) -> str:
+    left = row.lease_until - now
+    if left < 0:
+        return f"its lease has lapsed {duration(-left)} ago"
+    return f"its lease ends in {duration(left)}"
+
+
+def _reasons(each: FleetSession, now: int) -> Iterator[str]:
+    """The reasons why it does not go on: `after 20260219-a7k, which is running`."""
     row = each.row
-    parts = []
+    if row.state is State.QUEUED:
+        yield from _why_queued(each, now)
+    if row.deaths and row.state in (State.QUEUED, State.RUNNING):
+        by = f" by {first_line(row.worker, 80)}" if row.worker else ""
+        alone = f": it is taken up alone{by}" if each.alone else ""
+        yield f"its worker died {counted(row.deaths, 'time')} during its step{alone}"
+    if row.cancel and row.state not in ENDED:
+        who = f"{first_line(row.cancel_by, 60)} asked" if row.cancel_by else "asked"
+        yield f"to be cancelled, as {who} {duration(max(now - row.changed_at, 0))} ago"
+
+
+def _why_queued(each: FleetSession, now: int) -> Iterator[str]:
+    row = each.row
+    if row.gate:
+        at = wording.path(first_line(row.gate))
+        yield f"at gate {at}" if row.cancel else f"answered at {at}, not taken up yet"
     if row.due_at:
-        parts.append(f"again in {text.duration(max(row.due_at - now, 0))}")
-    if row.after and each.after is not State.COMPLETED:
-        state = each.after or "not there any more"
-        parts.append(f"after {row.after}, which is {state}")
+        tried = f" after {counted(row.failures, 'failure')}" if row.failures else ""
+        yield f"again in {duration(max(row.due_at - now, 0))}{tried}"
+    if each.held:
+        yield f"after {row.after}, which is {each.after or 'not there any more'}"
     if row.needs:
-        parts.append(f"needs a worker with playbook {first_line(row.needs, 40)}")
+        yield f"needs a worker with playbook {first_line(row.needs, 40)}"
     if each.before:
-        parts.append(f"{each.before} before it")
-    if row.pool != "default":
-        parts.append(f"pool {row.pool}")
-    if row.cancel:
-        parts.append("to be cancelled")
-    elif row.gate:
-        parts.append(f"answered at {text.path(first_line(row.gate))}")
-    return "".join(f", {part}" for part in parts)
+        yield f"{each.before} before it"
+    if each.full:
+        yield f"pool {row.pool} has no room: `playbook fleet limits`"
+    elif not (row.due_at or row.needs or each.held or each.before):
+        yield f"waits for a worker of pool {row.pool}"
+    elif row.pool != "default":
+        yield f"pool {row.pool}"
 
 
 def _error(row: Row) -> str:
@@ -192,7 +214,7 @@ def overview_shape(seen: FleetOverview) -> Json:
         "protocol": PROTOCOL,
         "database": seen.place,
         "counts": {state.value: seen.count(state) for state in _COUNTED},
-        "sessions": [_shape(each) for each in seen.sessions],
+        "sessions": [_shape(each, seen.now) for each in seen.sessions],
         "ended": [
             {"session": row.id, "state": row.state, "at": to_time(row.changed_at)}
             for row in seen.ended
@@ -200,12 +222,12 @@ def overview_shape(seen: FleetOverview) -> Json:
     }
 
 
-def _shape(each: FleetSession) -> Json:
+def _shape(each: FleetSession, now: int) -> Json:
     row = each.row
     shape: Json = {
         "session": row.id,
         "state": row.state,
-        "since": to_time(row.changed_at),
+        "since": to_time(each.since),
         "repository": row.repository,
         "branch": row.branch,
         "playbook": row.playbook,
@@ -229,4 +251,13 @@ def _shape(each: FleetSession) -> Json:
         error=error if row.error else None,
         notice=None if row.error else row.said,
         cancel={"text": row.cancel, "by": row.cancel_by} if row.cancel else None,
+        waits_for=_wait_shape(each.waits_for(now)),
     )
+
+
+def _wait_shape(wait: Wait | None) -> Json | None:
+    if wait is None:
+        return None
+    until = to_time(wait.until) if wait.until else None
+    shape = {"kind": wait.kind, "since": to_time(wait.since)}
+    return shape | valued(what=wait.what, until=until)

@@ -11,14 +11,14 @@ import click
 
 from playbook_supervisor.cli import options, output, streams
 from playbook_supervisor.cli.completers import completer
-from playbook_supervisor.cli.render import text
-from playbook_supervisor.cli.render.live import Line
-from playbook_supervisor.cli.render.log import now
+from playbook_supervisor.cli.render import wording
+from playbook_supervisor.cli.render.wording import Line
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.cli import rendering
 from playbook_supervisor.fleet.commands import opening, overview
 from playbook_supervisor.fleet.commands.overview import FleetOverview
 from playbook_supervisor.fleet.storage.rows import ENDED, State
+from playbook_supervisor.sessions.files.session_clock import system_clock
 
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
@@ -103,6 +103,6 @@ def _print_changes(readings: Iterator[FleetOverview]) -> int:
             line = rendering.session_line(each)
             if printed.get(each.row.id) != line:
                 printed[each.row.id] = line
-                output.write(f"{text.stamp(now())} {line}")
+                output.write(f"{wording.stamp(system_clock())} {line}")
         sys.stdout.flush()
     return 0

@@ -7,6 +7,7 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.fleet.commands import submitting
 from playbook_supervisor.fleet.commands.opening import opened
+from playbook_supervisor.formats.versions import PROTOCOL
 
 
 @options.command
@@ -80,7 +81,7 @@ def submit(
     if json:
         output.write_json(
             {
-                "protocol": 1,
+                "protocol": PROTOCOL,
                 "session": new.id,
                 "playbook": new.playbook,
                 "feature": new.feature,

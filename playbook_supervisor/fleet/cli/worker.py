@@ -7,7 +7,7 @@ import time
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render.log import Level
+from playbook_supervisor.cli.options import Level
 from playbook_supervisor.fleet.commands import operating
 from playbook_supervisor.fleet.commands.opening import opened
 

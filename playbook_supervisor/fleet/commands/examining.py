@@ -26,7 +26,7 @@ from playbook_supervisor.system.process.processes import run
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
-_PACKAGES = ("dbos", "sqlalchemy", "psycopg")
+_PACKAGES = ("psycopg",)
 _SKEW = 5_000  # ms between the database's clock and ours
 _LITTLE, _TOO_LITTLE = 5 << 30, 200 << 20  # bytes of free space
 _NAMED = 5
@@ -119,7 +119,6 @@ def _database() -> Iterator[Diagnosis]:
         yield _clock(clock, began, took)
         yield from _checked("rights", _rights, database)
         yield from _checked("sessions", _sessions, database)
-        yield from _checked("jobs", _jobs, database)
 
 
 def _file(place: Address) -> Iterator[Diagnosis]:
@@ -162,23 +161,6 @@ def _sessions(database: FleetDatabase) -> Iterator[Diagnosis]:
     if lapsed:
         found = f"{_named(lapsed)}: the lease has lapsed and no worker has noticed"
         yield Diagnosis("leases", "wrong", found, "Start a worker: `playbook fleet worker`.")
-
-
-def _jobs(database: FleetDatabase) -> Iterator[Diagnosis]:
-    jobs = {(job.session, job.number) for job in database.queue.running()}
-    rows = database.rows(open_only=True)
-    due = [row for row in rows if row.state is State.QUEUED and row.job and not row.due_at]
-    lost = [row for row in due if (row.id, row.job) not in jobs]
-    needed = {(row.id, row.job) for row in rows}
-    surplus = sorted({session for session, number in jobs if (session, number) not in needed})
-    cure = "A worker's sweep puts this right within a minute: `playbook fleet worker`."
-    if lost:
-        yield Diagnosis("jobs", "advice", f"{_named(lost)}: queued without a job", cure)
-    if surplus:
-        found = f"jobs that no session needs: {', '.join(surplus[:_NAMED])}"
-        yield Diagnosis("jobs", "advice", found, cure)
-    if not lost and not surplus:
-        yield Diagnosis("jobs", "fine", counted(len(jobs), "job"))
 
 
 def _named(rows: Sequence[Row]) -> str:

@@ -6,10 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.fleet import worker_settings
-from playbook_supervisor.fleet.engine.session_ref import Mirror
 from playbook_supervisor.fleet.storage import address as addresses
 from playbook_supervisor.fleet.storage.address import Address
 from playbook_supervisor.project.settings import config
@@ -17,6 +14,7 @@ from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.git import checkout
 
 if TYPE_CHECKING:
+    from playbook_supervisor.fleet.engine.session_ref import Mirror
     from playbook_supervisor.fleet.storage.database import FleetDatabase
     from playbook_supervisor.fleet.worker_settings import WorkerSettings
 
@@ -57,6 +55,10 @@ def session_ids() -> list[str]:
 
 def mirror(url: str, settings: WorkerSettings | None = None) -> Mirror:
     """This user's mirror of a repository. Its transport has to be allowed in worker.yaml."""
+    # git and the settings of workers, which commands that only read the database do not need
+    from playbook_supervisor.fleet import worker_settings
+    from playbook_supervisor.fleet.engine.session_ref import Mirror
+
     return Mirror.of(mirrors(), url, (settings or worker_settings.load()).transports)
 
 
@@ -67,7 +69,7 @@ def mirrors() -> Path:
 
 def _configured() -> str:
     try:
-        root = checkout.find(locate.current_folder()).root
+        root = checkout.find(checkout.current_folder()).root
     except StateError:  # no repository
         return ""
     return config.load(root).fleet

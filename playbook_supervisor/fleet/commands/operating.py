@@ -128,12 +128,13 @@ def limits(
     if changing:
         require_person("fleet limits")
     (name,) = worker_settings.pool_names((pool,))
-    former = database.queue.limits(name)
+    former = database.limits(name)
     if not changing:
         return former
     kept = {} if unlimited else as_mapping(former)
     given = {each: value for each, value in as_mapping(changes).items() if value is not None}
-    return database.queue.limits(pool, Limits(**kept | given))
+    database.limit(name, Limits(**kept | given))
+    return database.limits(name)
 
 
 # ── prune ───────────────────────────────────────────────────────────────────────────────────

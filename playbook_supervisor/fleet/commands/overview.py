@@ -5,13 +5,16 @@ Everything comes from the database, which keeps nothing of what agents or git ha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import StateError, guidance
-from playbook_supervisor.fleet.storage.rows import ENDED, Row, State
+from playbook_supervisor.fleet.storage.rows import ENDED, SUSPECT, Row, State
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
 from playbook_supervisor.sessions.store.selection import full_id
 
@@ -24,16 +27,46 @@ RECENT = 24 * 3_600_000
 _ORDER = (State.WAITING, State.STUCK, State.RUNNING, State.QUEUED, *ENDED)
 
 
+class WaitKind(StrEnum):
+    """What a session waits for."""
+
+    GATE = "gate"
+    ANSWER = "answer"  # it is given, and no worker has taken it up yet
+    TURN = "turn"
+    LIMIT = "limit"
+    SESSION = "session"
+    PAUSE = "pause"
+    VERSION = "version"
+    REPAIR = "repair"
+    WORKER = "worker"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a session waits for, and `since` when; `until` is 0 if that is not known.
+
+    `what` is the gate, pool, session, version, worker or code of an error that it is about.
+    """
+
+    kind: WaitKind
+    since: int
+    what: str
+    until: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class FleetSession:
     """A session of the fleet. `before` counts the queued ones that its repository lets go first.
 
     `after` is the state of the session that has to be completed before it, None if there is none.
+    `full`: its pool has as many at work as it may have, in all or of the repository.
     """
 
     row: Row
     before: int = 0
     after: State | None = None
+    full: bool = False
 
     @property
     def cure(self) -> str:
@@ -41,6 +74,59 @@ class FleetSession:
         if self.row.state is not State.STUCK:
             return ""
         return guidance(self.row.error, self.row.id) or guidance("PB-FLEET-STUCK", self.row.id)
+
+    @property
+    def since(self) -> int:
+        """When it began to wait for what it waits for, to run, or when it ended."""
+        return self.row.since or self.row.changed_at
+
+    @property
+    def held(self) -> bool:
+        """True if another session has to be completed first."""
+        return bool(self.row.after) and self.after is not State.COMPLETED
+
+    @property
+    def alone(self) -> bool:
+        """True if a worker takes it up only when it has no other."""
+        return self.row.state is State.QUEUED and self.row.deaths >= SUSPECT
+
+    def waits_for(self, now: int) -> Wait | None:
+        """What it waits for at `now`; None if it runs or has ended.
+
+        A session that is to be cancelled still waits for what it waited for before.
+        """
+        row = self.row
+        match row.state:
+            case State.WAITING:
+                return Wait(WaitKind.GATE, self.since, row.gate)
+            case State.STUCK:
+                return Wait(WaitKind.REPAIR, self.since, row.error)
+            case State.RUNNING if row.lease_until < now:
+                return Wait(WaitKind.WORKER, row.lease_until, row.worker)
+            case State.RUNNING if row.cancel:
+                return Wait(WaitKind.CANCEL, row.changed_at, row.worker)
+            case State.QUEUED:
+                return self._queued()
+            case _:
+                return None
+
+    def _queued(self) -> Wait:
+        row = self.row
+        if self.held:
+            return Wait(WaitKind.SESSION, self.since, row.after)
+        if row.needs:
+            return Wait(WaitKind.VERSION, self.since, row.needs, row.due_at)
+        if row.due_at:
+            return Wait(WaitKind.PAUSE, self.since, row.error, row.due_at)
+        if row.gate:
+            kind = WaitKind.GATE if row.cancel else WaitKind.ANSWER
+            return Wait(kind, self.since, row.gate)
+        if row.cancel:
+            kind = WaitKind.REPAIR if row.error else WaitKind.CANCEL
+            return Wait(kind, self.since, row.error or row.pool)
+        if self.alone:
+            return Wait(WaitKind.WORKER, self.since, row.worker or row.pool)
+        return Wait(WaitKind.LIMIT if self.full else WaitKind.TURN, self.since, row.pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +154,13 @@ def fleet(database: FleetDatabase, session: str = "", *, with_ended: bool = Fals
     chosen = find(database, session).id if session else ""
     rows, now, notices = database.rows(), database.now(), database.notices
     states = {row.id: row.state for row in rows}
-    before = _queues(rows)
+    known = [FleetSession(row, after=states.get(row.after)) for row in rows]
+    before, ordered = _queues(known), sorted(known, key=_precedence)
+    full = _full_pools(database, rows, now)
     shown = [
-        FleetSession(row, before.get(row.id, 0), states.get(row.after) if row.after else None)
-        for row in sorted(rows, key=_precedence)
-        if (row.id == chosen if chosen else with_ended or row.state not in ENDED)
+        replace(each, before=before.get(each.row.id, 0), full=_pool(each.row) in full)
+        for each in ordered
+        if (each.row.id == chosen if chosen else with_ended or each.row.state not in ENDED)
     ]
     recent = (row for row in rows if row.state in ENDED and now - row.changed_at < RECENT)
     ended = sorted(recent, key=lambda row: -row.changed_at)
@@ -96,26 +184,51 @@ def find(database: FleetDatabase, named: str) -> Row:
     return row
 
 
-def _precedence(row: Row) -> tuple[int, bool, int, int, str]:
+def _precedence(each: FleetSession) -> tuple[int, bool, int, int, str]:
+    row = each.row
     ended, queued = row.state in ENDED, row.state is State.QUEUED
     rank = _ORDER.index(ENDED[0] if ended else row.state)
     urgency = row.priority if queued else 0
-    since = -row.changed_at if ended else row.changed_at
-    return rank, queued and not _has_job(row), -urgency, since, row.id
+    since = -each.since if ended else each.since
+    return rank, queued and not _is_due(each), -urgency, since, row.id
 
 
-def _has_job(row: Row) -> bool:
-    """True if a queued session is in the queue now, and not only later."""
-    return row.job > 0 and not row.due_at
+def _is_due(each: FleetSession) -> bool:
+    """True if a worker may take a queued session now."""
+    return not each.row.due_at and (bool(each.row.cancel) or not each.held)
 
 
-def _queues(rows: Sequence[Row]) -> dict[str, int]:
-    """Session → how many of its pool and repository go first; only of those with a job now."""
+def _queues(known: Sequence[FleetSession]) -> dict[str, int]:
+    """Session → how many of its pool and repository go first; only of those that are due."""
     before: dict[tuple[str, str], int] = {}
     found = {}
-    for row in sorted(rows, key=_precedence):
-        if row.state is State.QUEUED and _has_job(row):
-            queue = (row.pool, row.repository)
+    for each in sorted(known, key=_precedence):
+        row = each.row
+        if row.state is State.QUEUED and _is_due(each):
+            queue = _pool(row)
             found[row.id] = before.get(queue, 0)
             before[queue] = found[row.id] + 1
     return found
+
+
+def _full_pools(
+    database: FleetDatabase, rows: Sequence[Row], now: int
+) -> frozenset[tuple[str, str]]:
+    """The pools with repositories of which no further session may start now."""
+    queued = {_pool(row) for row in rows if row.state is State.QUEUED}
+    running = (row for row in rows if row.state is State.RUNNING and row.lease_until >= now)
+    at_work = Counter(map(_pool, running))
+    limits = {pool: database.limits(pool) for pool, _ in queued}
+
+    def is_full(pool: str, repository: str) -> bool:
+        most, number = limits[pool], at_work[pool, repository]
+        in_all = sum(count for (name, _), count in at_work.items() if name == pool)
+        return (most.in_all is not None and in_all >= most.in_all) or (
+            most.per_repository is not None and number >= most.per_repository
+        )
+
+    return frozenset(each for each in queued if is_full(*each))
+
+
+def _pool(row: Row) -> tuple[str, str]:
+    return row.pool, row.repository

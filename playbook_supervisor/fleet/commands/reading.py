@@ -105,7 +105,9 @@ class FleetReader:
         seen = overview.in_tree(overview.sessions(store), session_id)
         if seen is None:
             raise StateError("PB-STATE-NO-SESSION", "its snapshot does not have the session")
-        return self._placed(FleetSession(row), system_clock() - database.now()), seen
+        former = database.row(row.after) if row.after else None
+        session = FleetSession(row, after=former.state if former else None)
+        return self._placed(session, system_clock() - database.now()), seen
 
     def answer(
         self, seen: SessionOverview, gate: Gate, decided: Resolution, text: str, by: str
@@ -132,7 +134,7 @@ class FleetReader:
             feature=row.feature,
             section="ended" if ended else _SECTIONS.get(row.state, row.state.value),
             state=row.state.value,
-            since=row.changed_at + later,
+            since=session.since + later,
             gate=row.gate if row.state is State.WAITING else "",
             said=row.said,
             stands=lambda now: self._stands(session, now - later),

@@ -6,8 +6,10 @@ session is pushed to a ref of its own first, and queued then; if that fails, the
 
 from __future__ import annotations
 
+import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -88,11 +90,12 @@ def submit(
         raise StateError("PB-STATE-NO-SESSION", f"the fleet has no session {submission.after}")
     session_id = _new_id(database)
     commit, base = mirror.base(submission.base)
-    with mirror.for_a_while(commit, f"session-{session_id}") as clone:
+    named = f"{mirror.url} {base}"
+    with mirror.for_a_while(commit, f"session-{session_id}") as clone, _located(clone, named):
         store = DiskStore(checkout.find(clone.path))
         feature = creation.prepare(store, submission.reference, submission.given).feature
     branch, commit = _branch(database, mirror, submission, feature, session_id, commit)
-    with mirror.for_a_while(commit, branch) as clone:
+    with mirror.for_a_while(commit, branch) as clone, _located(clone, named):
         request = _created(clone, submission, session_id, database.now())
         tip = clone.create(session_id)
     new = NewSession(
@@ -113,6 +116,27 @@ def submit(
             raise
         return submit(database, submission, cwd=cwd)  # another one took the branch meanwhile
     return Submitted(new, base, commit, request.warnings)
+
+
+@contextmanager
+def _located(clone: SessionClone, repository: str) -> Iterator[None]:
+    """Let errors name files of the repository, `URL BRANCH:FILE`, and not of a clone that goes."""
+    roots = dict.fromkeys((str(clone.path), os.path.realpath(clone.path)))
+
+    def renamed(text: str) -> str:
+        for root in roots:
+            text = text.replace(f"{root}/", "").replace(root, repository)
+        return text
+
+    try:
+        yield
+    except PlaybookError as error:
+        source = error.source
+        error.reword(renamed)
+        within = source.startswith(tuple(f"{root}/" for root in roots))
+        if within or (source[:1] not in ("", "/") and (clone.path / source).exists()):
+            error.source = f"{repository}:{error.source}"
+        raise
 
 
 def _own_remote(here: Path) -> str:

@@ -35,15 +35,16 @@ from playbook_supervisor.errors import (
     StorageError,
 )
 from playbook_supervisor.fleet.engine import outcome
+from playbook_supervisor.fleet.engine.late_push import LatePush
 from playbook_supervisor.fleet.engine.lease import LeaseKeeper, Term, overtaken
 from playbook_supervisor.fleet.engine.outcome import NextState
 from playbook_supervisor.fleet.engine.remotes import repository_name
 from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone, Tip
-from playbook_supervisor.fleet.storage.rows import State, StoredAnswer
+from playbook_supervisor.fleet.storage.rows import Lease, State, StoredAnswer
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import is_newer
-from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.settings.config import ISOLATION
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
@@ -53,21 +54,28 @@ from playbook_supervisor.sessions.store.selection import OPEN
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
 from playbook_supervisor.system.disk.files import ensure_folder, remove, require_space
-from playbook_supervisor.system.process.leash_process import now
 from playbook_supervisor.system.process.processes import Worker
 
 if TYPE_CHECKING:
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two tries to push
-_NOT_TAKEN = 5.0  # seconds until a job whose session could not be taken is given back
-_UNFIT = 30.0  # seconds that a worker leaves sessions to others, if it cannot write to its disk
-_HINDERED = 30.0  # seconds to try again to make a snapshot: a full disk may have room again
-_DATABASE_AWAY = 600.0  # seconds to try to write what git knows already
+_MOST_DEATHS = 5  # workers in a row that ended with the session in hand
+_MOST_FAILURES = 3  # in a row, until a cancelled session ends without its journal
+# No wait below ends with the lease, which is renewed for as long as the worker lives: each has a
+# limit of its own. A first try to push, and what is fetched before, have git's own limits
+# (`git_plumbing`): bytes may flow for long.
+_AGAIN = 30.0  # seconds from the first failure on, for what may be over in a moment: a remote or
+# the database is away, a disk is full
+_REFUSED = 2.0  # the same if the remote refuses: it seldom changes its mind
 _STOPPING = 15.0  # the same once the worker is asked to stop
-_ABORTING = 60.0  # seconds that the child may take to end what runs
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0  # seconds between two tries
+_LOOK = 0.1  # seconds between two looks at whether to wait on
+_UNFIT = 30.0  # seconds that the slot is kept if the worker cannot write to its disk: its next
+# session would fail, too, and is left to other workers
+_ABORTING = 60.0  # seconds that the child may take to end what runs; then it is ended
 _PRINTED = 1 << 20  # bytes of the child's output that are kept
+_OF_BRANCHES = frozenset({"PB-FLEET-BRANCH", "PB-FLEET-BRANCH-REFUSED", "PB-FLEET-REFUSED"})
 _OURS = frozenset(
     {"PLAYBOOK_FLEET", "PLAYBOOK_SESSION", "PGPASSFILE", "PGPASSWORD", "PGSERVICE", "PGSERVICEFILE"}
 )
@@ -103,25 +111,16 @@ class LocalWorker:
         return mirror
 
 
-def advance(worker: LocalWorker, session_id: str, job: int) -> bool:
-    """Take the session, unless another worker holds it, and advance it; whether its job has ended.
+def advance(worker: LocalWorker, lease: Lease, asked: float) -> None:
+    """Advance a session whose lease was just taken; `asked` is when that began, as of `now`.
 
-    It has once the session's row says what comes next. If this worker has lost the session, or
-    cannot write to the row, the job must stay, or the session would have none. Only an error of
-    the database that keeps the session from being taken is raised, after a pause.
+    It ends once the session's row says what comes next. If this worker has lost the session, or
+    cannot write to the row, the lease lapses, and another worker takes it.
     """
-    asked = now()
-    try:
-        lease = worker.database.take(session_id, job, worker.name, worker.term.seconds)
-    except PlaybookError as error:
-        worker.tell(session_id, f"not taken: {error.message}")
-        worker.stopping.wait(_NOT_TAKEN)
-        raise
-    if lease is None:
-        return True
-
+    session_id = lease.session
     tell = partial(worker.tell, session_id)
-    tell(f"taken (epoch {lease.epoch}): {lease.row.playbook} {lease.row.feature}".rstrip())
+    died = ", after a worker that ended with it" if lease.row.deaths else ""
+    tell(f"taken (epoch {lease.epoch}){died}: {lease.row.playbook} {lease.row.feature}".rstrip())
     with LeaseKeeper(worker.database, lease, worker.term, asked, tell) as keeper:
         take_up = _TakeUp(worker, keeper)
         try:
@@ -131,7 +130,6 @@ def advance(worker: LocalWorker, session_id: str, job: int) -> bool:
         finally:
             take_up.clean_up()
     take_up.tidy_up()
-    return take_up.written
 
 
 class _TakeUp:
@@ -147,7 +145,8 @@ class _TakeUp:
         self._refused = ""  # why the last answer does not count
         self._hindrance: PlaybookError | None = None  # why no snapshot could be pushed
         self._cleared = 0  # launches of the child: all but the first follow a settled attempt
-        self.written = False  # the row says what became of the session
+        self._failing = 0.0  # since when nothing can be pushed
+        self._deaths = keeper.lease.row.deaths
 
     def carry_out(self) -> None:
         row = self._keeper.lease.row
@@ -160,6 +159,9 @@ class _TakeUp:
         self._clone = mirror.checkout(self._tip, self._folder / repository_name(row.repository))
         DiskStore(self._clone.here()).clock.follow(self._worker.database.now())
         child = _Child(self._clone, self._worker, self._keeper)
+        if self._deaths >= _MOST_DEATHS and not self._keeper.cancelled[0]:
+            said = f"its worker died {self._deaths} times during {child.outstanding()}"
+            raise FleetError("PB-FLEET-DIED", said)
         answer = self._worker.database.answer_due(self._keeper.lease)
         if answer is not None:
             self._journal(child, answer)
@@ -195,66 +197,118 @@ class _TakeUp:
 
     def _clearance(self) -> str:
         """Empty if the child may launch its next steps, else why not."""
-        try:
-            self._push()
-            self._cleared += 1
-        except Exception as error:
-            self._hindrance = outcome.reported(error)
+        if self._hindrance is None:
+            try:
+                self._push()
+                self._cleared += 1
+                self._forget_deaths()
+            except Exception as error:
+                self._hindrance = outcome.reported(error)
         return self._hindrance.message if self._hindrance else ""
 
+    def _forget_deaths(self) -> None:
+        if self._deaths and self._cleared > 1:
+            with suppress(FleetError):  # then after the next step
+                self._worker.database.settled(self._keeper.lease)
+                self._deaths = 0
+
     def _push(self, *, branch: bool = False) -> None:
-        """Push a snapshot. As long as the lease holds, it is tried again: work is expensive. What
-        does not concern the remote, such as a full disk, is given less time."""
+        """Push a snapshot. What may be over in a moment is tried again: work is expensive."""
         assert self._clone is not None  # noqa: S101 - it was checked out
         assert self._tip is not None  # noqa: S101 - it was claimed
-        pause, until = _FIRST_PAUSE, 0.0
-        while True:
+        pause, pushed = _FIRST_PAUSE, False
+        while not pushed:
             self._keeper.require()
             try:
                 self._tip = self._clone.snapshot(
                     self._tip, branch=branch, children=self._clone.other_sessions(self._session)
                 )
-            except (GitError, StorageError) as error:
-                if self._worker.stopping.is_set():
-                    until = until or time.monotonic() + _STOPPING
-                elif error.code != "PB-GIT-REMOTE":
-                    until = until or time.monotonic() + _HINDERED
-                if 0 < until < time.monotonic():
+                pushed = True
+            except (FleetError, GitError, StorageError) as error:
+                self._failing = self._failing or time.monotonic()
+                goes_on = partial(self._goes_on, self._failing, error)
+                if goes_on():
+                    self._tell(f"not pushed yet: {error.message}")
+                if error.code == "PB-GIT-REMOTE":
+                    pushed = self._push_late(error, goes_on)
+                elif not self._rest(pause, goes_on):
                     raise
-                self._tell(f"not pushed yet: {error.message}")
-                time.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            else:
-                return
+        self._failing = 0.0
 
-    def _push_result(self, *, branch: bool) -> None:
-        """Push the last snapshot, with the branch if it goes there; else without, and say so."""
+    def _push_late(self, away: PlaybookError, goes_on: Callable[[], bool]) -> bool:
+        """Let a thread push what the remote has not got; False if another snapshot is to follow."""
+        assert self._clone is not None  # noqa: S101 - as above
+        assert self._mirror is not None  # noqa: S101 - as above
+        assert self._clone.unpushed is not None  # noqa: S101 - it could not be pushed
+        unpushed = self._clone.unpushed
+        late = LatePush(self._mirror, unpushed, self._worker.stopping, self._tell)
+        try:
+            at = late.awaited(goes_on)
+        finally:
+            late.leave()
+        if at is None:
+            self._keeper.require()
+            raise away
+        self._tip = at
+        return at.commit == unpushed[0].commit
+
+    def _goes_on(self, since: float, error: PlaybookError | None = None) -> bool:
+        """True if what began to fail at that time is tried again; not for a cancelled session."""
+        limit = _STOPPING if self._worker.stopping.is_set() else _AGAIN
+        if error is not None and isinstance(error, FleetError):
+            limit = min(limit, _REFUSED if error.code == "PB-FLEET-REFUSED" else 0.0)
+        if error is not None and (self._keeper.cancelled[0] or not self._keeper.held):
+            return False
+        return time.monotonic() - since < limit
+
+    def _rest(self, seconds: float, goes_on: Callable[[], bool]) -> bool:
+        """Wait that long, unless the other try is not made; whether it is."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if not goes_on():
+                return False
+            time.sleep(_LOOK)
+        return goes_on()
+
+    def _push_result(self, *, branch: bool) -> FleetError | None:
+        """Push the last snapshot, with the branch if it goes there; else without, and return why
+        the remote refuses the branch. Commits of others on the branch are an error."""
         try:
             self._push(branch=branch)
         except FleetError as error:
+            if not branch or error.code not in _OF_BRANCHES:
+                raise
+            self._failing = 0.0
+            self._push()  # a hook may have refused both because of the branch
             if error.code == "PB-FLEET-BRANCH":
-                self._push()
-            raise
+                raise
+            return FleetError("PB-FLEET-BRANCH-REFUSED", error.message, cause=error.cause)
+        return None
 
     # ── the end of the take-up ──────────────────────────────────────────────────────────────
 
     def _settle(self, child: _Child) -> None:
         database = self._worker.database
         self._keeper.require()
-        following = child.next_state()
-        if following.retry is not None and self._hindrance is None:
-            raise following.retry
-        self._push_result(branch=following.state is not State.QUEUED)
-        if following.retry is not None and self._hindrance is not None:
+        if self._hindrance is not None:
             raise self._hindrance
+        following = child.next_state()
+        if following.retry is not None:
+            raise following.retry
+        refusal = self._push_result(branch=following.state is not State.QUEUED)
         if following.state is State.WAITING:
-            self._persist(database.wait, following.gate, following.choices, self._refused)
+            notices = (self._refused, outcome.sentence(refusal) if refusal else "")
+            said = "; ".join(filter(None, notices))
+            self._persist(database.wait, following.gate, following.choices, said)
             how = f"playbook answer {self._session} {'|'.join(following.choices)}"
             self._tell(f"waits at gate {following.gate}: {how}")
         elif following.state is State.QUEUED:
             seconds = 0.0 if self._worker.stopping.is_set() else None
             self._put_off(following.code, following.said, seconds)
             self._tell(f"put back: {following.said}")
+        elif refusal is not None:
+            raise refusal
         else:
             self._persist(database.finish, following.state)
             self._tell(following.state.value)
@@ -272,8 +326,11 @@ class _TakeUp:
         if needs:
             self._tell(f"left to a newer worker: {said}")
             self._persist(database.need, needs)
-        elif outcome.lasts(error):
-            became = "ended, not in its journal" if self._keeper.cancelled[0] else "stuck"
+        elif outcome.lasts(error) or self._is_over(error):
+            lacks = (
+                "on its branch" if error.code.startswith("PB-FLEET-BRANCH") else "in its journal"
+            )
+            became = f"ended, not {lacks}" if self._keeper.cancelled[0] else "stuck"
             self._tell(f"{became}: {said} [{error.code}]")
             self._persist(database.stick, error.code, said)
         else:
@@ -282,6 +339,12 @@ class _TakeUp:
             if isinstance(error, StorageError):  # it would fail with every session
                 self.clean_up()
                 self._worker.stopping.wait(_UNFIT)
+
+    def _is_over(self, error: PlaybookError) -> bool:
+        """True if the session is cancelled, and is not worth another take-up to write that down."""
+        failures = self._keeper.lease.row.failures + 1
+        often = error.code == "PB-FLEET-REFUSED" or failures >= _MOST_FAILURES
+        return bool(self._keeper.cancelled[0]) and often
 
     def _put_off(self, code: str, said: str, seconds: float | None = None) -> None:
         write, progressed = self._worker.database.put_off, self._cleared > 1
@@ -297,18 +360,15 @@ class _TakeUp:
     def _persist(self, write: Callable[..., object], *what: object, **options: object) -> None:
         """Write to the database; while it is away, try again. If it stays away, the next worker
         that takes the session finds in git what was not written."""
-        until, pause = time.monotonic() + _DATABASE_AWAY, _FIRST_PAUSE
+        since, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             try:
-                self.written = bool(write(self._keeper.lease, *what, **options))
+                write(self._keeper.lease, *what, **options)
             except FleetError as error:
-                limit = until
-                if self._worker.stopping.is_set():
-                    until = min(until, time.monotonic() + _STOPPING)
-                if error.code != "PB-FLEET-DATABASE" or time.monotonic() > limit:
+                goes_on = error.code == "PB-FLEET-DATABASE"
+                if not goes_on or not self._rest(pause, partial(self._goes_on, since)):
                     self._tell(f"not written to the database: {error.message}")
                     return
-                time.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 return
@@ -374,9 +434,9 @@ class _Child:
         if tree.look().manifest.status not in OPEN:
             return
         with driver_lock.driving(tree.private, "abort"):
-            tree.abort(words, Principal(by, via="fleet"))
+            aborted = tree.abort(words, Principal(by, via="fleet"))
         if not self._worker.stopping.is_set():
-            self._run(self._resume, cleared)
+            self._run([*self._resume, *self._isolation(aborted)], cleared)
 
     def _retries(self, snapshot: Snapshot) -> bool:
         return snapshot.manifest.status is SessionStatus.FAILED and self._keeper.lease.row.retry
@@ -401,19 +461,31 @@ class _Child:
         argv = self._resume
         if self._retries(snapshot):
             argv.append("--retry")
-        least, known = self._worker.settings.isolation, snapshot.config.isolation.mode
-        if ISOLATION.index(least) > ISOLATION.index(known):
-            argv += ["--isolation", least]
+        argv += self._isolation(snapshot)
         most = self._worker.settings.max_cost_usd
         if most is not None:
             limit = snapshot.manifest.driver.limits.get("max_cost_usd", most)
             argv += ["--max-cost-usd", f"{min(most, limit):g}"]
         return argv
 
+    def _isolation(self, snapshot: Snapshot) -> list[str]:
+        """The option for the least isolation here, if the session has less."""
+        least, known = self._worker.settings.isolation, snapshot.config.isolation.mode
+        return ["--isolation", least] if ISOLATION.index(least) > ISOLATION.index(known) else []
+
+    def outstanding(self) -> str:
+        """The steps that are next or at work, such as `release#1/plan#1`; `a gate` at a gate."""
+        directive = self._tree().look().directive
+        work = directive.meanwhile if isinstance(directive, Ask) else directive
+        members = work.members if isinstance(work, Check | Run) else ()
+        return ", ".join(member.id for member in members) or "a gate"
+
     def _run(self, argv: list[str], cleared: Callable[[], str]) -> None:
         beside = self._clone.path.parent
         with clearance.Clearances(beside / "clearance", cleared) as clearances:
-            environment = {name: each for name, each in os.environ.items() if name not in _OURS}
+            repository = self._keeper.lease.row.repository
+            withheld = _OURS | self._worker.settings.withheld(repository)
+            environment = {name: each for name, each in os.environ.items() if name not in withheld}
             self._keeper.require()
             process = Worker(
                 argv,

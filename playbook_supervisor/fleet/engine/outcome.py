@@ -20,7 +20,7 @@ _UNREACHABLE = frozenset(
 )
 _LASTING = (
     *("PB-ARG-", "PB-CHECK-", "PB-POLICY-", "PB-STATE-"),
-    *("PB-FLEET-BRANCH", "PB-IO-ESCAPE"),
+    *("PB-FLEET-BRANCH", "PB-FLEET-DIED", "PB-IO-ESCAPE"),
 )
 _PASSING = frozenset({"PB-STATE-BUSY", "PB-STATE-DRIVEN", "PB-STATE-INTERRUPTED"})
 ENDS = {
@@ -29,7 +29,7 @@ ENDS = {
     SessionStatus.ABORTED: State.ABORTED,
 }
 _SENTENCES = {
-    "PB-GIT-REMOTE": "the repository cannot be reached, or refuses",
+    "PB-GIT-REMOTE": "the repository cannot be reached",
     "PB-GIT-FAILED": "git failed on the worker",
     "PB-FLEET-BRANCH": "someone pushed to the session's branch",
     "PB-IO-ESCAPE": "a file of the session leads out of its clone",
@@ -37,7 +37,9 @@ _SENTENCES = {
     "PB-IO-WRITE": "the worker cannot write to its disk",
     "PB-BUG": "the worker has met a bug, and logged it",
 }
-"""The database's words for an error: never git's, a program's or an agent's own."""
+"""The database's words for an error: never a program's or an agent's own."""
+_REFUSED = frozenset({"PB-FLEET-REFUSED", "PB-FLEET-BRANCH-REFUSED"})
+"""The remote's own words are shown: only they say what to mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,4 +121,6 @@ def sentence(error: PlaybookError) -> str:
     """The sentence that the fleet is told of an error."""
     if known := _SENTENCES.get(error.code):
         return known
-    return first_line(error.message, 200) if lasts(error) else "it failed on the worker"
+    if lasts(error) or error.code in _REFUSED:
+        return first_line(error.message, 500)
+    return "it failed on the worker"

@@ -53,13 +53,14 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git import checkout, git_process
-from playbook_supervisor.system.git.git_plumbing import Plumbing, checked, git
+from playbook_supervisor.system.git.git_plumbing import LOCAL, Plumbing, checked, git
 from playbook_supervisor.system.git.git_unattended import dates
 
 SECONDS, FIRST = 600.0, 3600.0
-"""Seconds for a command that talks to the remote, and for the first one, which fetches it all.
+"""Seconds for a command that fetches from the remote, and for the first one, which fetches it all.
 
-One that no bytes come back from ends sooner (`git_plumbing`)."""
+One that no bytes come back from ends sooner (`git_plumbing`), and so does one that transfers little
+(`remote_refs`)."""
 
 _BRANCHES = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _LOOSE = 1_000  # files of objects that are not packed; 4 MiB on most disks
@@ -77,10 +78,17 @@ _UNFINISHED = (  # what is being written, files and folders
     f":(exclude,top,glob)**/{TEMPORARY}*",
     f":(exclude,top,glob)**/{TEMPORARY}*/**",
 )
+_RULES = {"info/attributes": _ATTRIBUTES, "info/exclude": f"{TEMPORARY}*\n".encode()}
+"""Files of the mirror that hold for all snapshots. As patterns for `git add`, what is unfinished
+would be compared with the path of every file."""
 _SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # of the clone, from now on
 _REBASES = ("rebase-merge/head-name", "rebase-apply/head-name")
 _ORIGIN_HEAD = "refs/remotes/origin/HEAD"
-_IGNORED = ("ls-files", "--cached", "--ignored", "--exclude-standard", "-z")
+_EVERYTHING = ("add", "--all", "--ignore-errors")
+_STAGED = (
+    *("diff-index", "--cached", "--name-only", "--diff-filter=AU", "--no-renames"),
+    *("--ita-visible-in-index", "-z"),
+)
 _SMALL = 1 << 12
 _AT_ONCE = 500  # paths in an argument list
 _WRITABLE = 0o700
@@ -90,8 +98,9 @@ class Mirror:
     """A bare repository of this machine: the remote's branches, tags and sessions as last fetched.
 
     Threads and processes may share it. `folder` is made when it is first needed. Commands that talk
-    to the remote have `seconds` each; GitError PB-GIT-REMOTE if one fails, and it may be tried
-    again. `notices` says which sessions `tips` left out.
+    to the remote have `seconds` each; GitError PB-GIT-REMOTE if it cannot be reached, and it may be
+    tried again; FleetError PB-FLEET-REFUSED if it refuses. `notices` says which sessions `tips`
+    left out.
     """
 
     def __init__(
@@ -282,6 +291,10 @@ class Mirror:
         with locked(self.folder.with_name(f"{self.folder.name}.lock"), timeout=FIRST):
             if not (self.folder / _READY).exists():
                 self._fill()
+            for name, rules in _RULES.items():
+                if not _holds(self.folder / name, rules):
+                    ensure_folder(self.folder / "info")
+                    write_atomically(self.folder / name, rules)
         self._ready = True
 
     def _fill(self) -> None:
@@ -297,9 +310,7 @@ class Mirror:
         )
         try:
             if done.returncode != 0 or done.timed_out:
-                raise self.remote.unreachable("clone", done)
-            ensure_folder(beside / "info")
-            write_atomically(beside / "info/attributes", _ATTRIBUTES)
+                raise self.remote.failure("clone", done)
             write_atomically(beside / _READY, b"")
             remove(self.folder)
             if not rename_folder(beside, self.folder):
@@ -317,8 +328,13 @@ class _Heads:
     published: str
 
 
+Unpushed = tuple[Tip, str, tuple[str, str] | None]
+"""What `Mirror.move` is given: a tip, the commit that it follows, and the branch."""
+
+
 class SessionClone:
-    """The clone at `path`. `notices` says what the last snapshot had to leave out.
+    """The clone at `path`. `notices` says what the last snapshot had to leave out, `unpushed` is
+    what it has pushed, or tried to.
 
     One thread uses it at a time. Errors of git in the clone are GitError PB-GIT-FAILED.
     """
@@ -326,6 +342,7 @@ class SessionClone:
     def __init__(self, mirror: Mirror, path: Path) -> None:
         self.path = path
         self.notices: tuple[str, ...] = ()
+        self.unpushed: Unpushed | None = None
         self._mirror = mirror
         self._git_dir = path / ".git"
         self._own = Plumbing(self._git_dir / _OWN, path)
@@ -373,8 +390,8 @@ class SessionClone:
     def create(self, session_id: str) -> Tip:
         """Push the first snapshot of a session, whose reference must not exist yet.
 
-        FleetError PB-FLEET-TAKEN if it does, GitError PB-GIT-REMOTE if the remote cannot be reached
-        or takes neither `REF` nor `FALLBACK_REF`; it may be tried again.
+        FleetError PB-FLEET-TAKEN if it does, PB-FLEET-REFUSED if the remote takes neither `REF` nor
+        `FALLBACK_REF`, GitError PB-GIT-REMOTE if it cannot be reached; it may be tried again.
         """
         heads = self._heads("")
         if heads.head:
@@ -394,7 +411,9 @@ class SessionClone:
                 at = self._mirror.remote.move(ref, "", made.commit, ours=self._created.__contains__)
             except RefusedError as refused:
                 reason = refused.error
-            except FleetError:
+            except FleetError as error:
+                if error.code != "PB-FLEET-OVERTAKEN":
+                    raise
                 raise FleetError("PB-FLEET-TAKEN", f"there is a session {session_id}") from None
             else:
                 return replace(made, commit=at)
@@ -407,9 +426,8 @@ class SessionClone:
         `children` anyway. An operation of the agent that is under way is no obstacle. The remote's
         default branch is never pushed, and of an unfinished rebase nothing.
 
-        FleetError PB-FLEET-OVERTAKEN if the reference is not at `tip` any more, PB-FLEET-BRANCH if
-        the remote's branch has commits of others, GitError PB-GIT-REMOTE if the remote cannot be
-        reached or refuses; it may be tried again, with the same tip.
+        Errors as `RemoteRefs.move`. It may be tried again, with the same tip; after
+        PB-FLEET-BRANCH and PB-FLEET-BRANCH-REFUSED without the branch.
         """
         heads = self._heads(tip.branch)
         parents = [tip.commit]
@@ -420,6 +438,7 @@ class SessionClone:
         new = replace(new, commit="", version=__version__)
         made = self._mirror.add(new, tree, *parents, at=self._now())
         moved = self._publishable(heads) if branch else None
+        self.unpushed = made, tip.commit, moved
         at = self._mirror.move(made, tip.commit, moved)
         return self.snapshot(at, branch=branch, children=children) if at else made
 
@@ -503,33 +522,34 @@ class SessionClone:
         self._link()
         folders = [f"{_SESSIONS}/{each}" for each in sessions if SESSION_ID.match(each)]
         folders = [folder for folder in folders if _has_files(self.path / folder)]
-        everything = ("add", "--all", "--ignore-errors", "--", ".", *_UNFINISHED)
-        done = self._own(*everything)
+        done = self._own(*_EVERYTHING)
         if done.returncode not in (0, 1):  # an agent may have damaged our index
             remove(self._own.git_dir / "index")
-            done = self._own(*everything)
+            done = self._own(*_EVERYTHING)
         if done.returncode not in (0, 1) or done.timed_out:
-            checked(self.path, everything, done)
+            checked(self.path, _EVERYTHING, done)
         said = printable(done.stderr, keep_newlines=True) if done.returncode else ""
         self.notices = tuple(
             f"not in the snapshot: {first_line(line.removeprefix('error: '))}"
             for line in said.splitlines()
             if line.startswith("error: ")
         )
-        for paths in self._ignored():
-            self._own("--literal-pathspecs", "add", "--force", "--ignore-errors", "--", *paths)
         if folders:
             self._own.ask("add", "--all", "--force", "--", *folders, *_UNFINISHED)
-        return self._own.ask("write-tree").strip()
+        tree = self._own.ask("write-tree").strip()
+        staged = self._staged(tree)
+        for first in range(0, len(staged), _AT_ONCE):
+            paths = staged[first : first + _AT_ONCE]
+            self._own("--literal-pathspecs", "add", "--force", "--ignore-errors", "--", *paths)
+        return self._own.ask("write-tree").strip() if staged else tree
 
-    def _ignored(self) -> Iterator[list[str]]:
-        """Files that git ignores, but that an agent has added to the index all the same."""
+    def _staged(self, tree: str) -> list[str]:
+        """Files that the tree lacks because git ignores them, but that an agent has added to the
+        index all the same."""
         listed = ""
         with suppress(GitError):  # an agent may have damaged the index
-            listed = git_process.ask(self.path, *_IGNORED)
-        paths = [path for path in dict.fromkeys(listed.split("\0")[:-1]) if self._is_file(path)]
-        for first in range(0, len(paths), _AT_ONCE):
-            yield paths[first : first + _AT_ONCE]
+            listed = git_process.ask(self.path, *_STAGED, tree, seconds=LOCAL)
+        return [path for path in dict.fromkeys(listed.split("\0")[:-1]) if self._is_file(path)]
 
     def _is_file(self, path: str) -> bool:
         """True if git can add it: it is there, and in no folder that is a symbolic link."""
@@ -548,6 +568,12 @@ def _making(mirror: Mirror, path: Path) -> Iterator[SessionClone]:
     except BaseException:
         clone.remove()
         raise
+
+
+def _holds(file: Path, data: bytes) -> bool:
+    with suppress(FileNotFoundError):
+        return read_bytes(file) == data
+    return False
 
 
 def _has_files(folder: Path) -> bool:

@@ -1,7 +1,7 @@
-"""A worker: takes jobs from the queue until it is asked to stop, and puts back what others left.
+"""A worker: takes sessions until it is asked to stop, and advances each in a thread.
 
-The queue calls `advance` in threads, one for each slot. The main thread sweeps: it puts back the
-jobs of leases that have lapsed.
+It looks when it hears of a session, when one is due, and every few seconds. So an idle one costs
+the database a connection that listens, and a statement now and then.
 """
 
 from __future__ import annotations
@@ -19,18 +19,23 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.fleet.engine.advance import LocalWorker, advance
 from playbook_supervisor.fleet.engine.lease import Term
-from playbook_supervisor.fleet.storage.rows import State
+from playbook_supervisor.fleet.storage.rows import SUSPECT, Lease
+from playbook_supervisor.fleet.storage.taking import Kept
 from playbook_supervisor.fleet.worker_settings import WorkerSettings
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.system.disk import user_state
 from playbook_supervisor.system.disk.files import ensure_folder, locked, remove
+from playbook_supervisor.system.process.leash_process import now
 from playbook_supervisor.system.process.process_groups import worker_alive
 
 if TYPE_CHECKING:
+    from playbook_supervisor.fleet.storage.arrivals import Arrivals
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
-_MOST_BETWEEN_SWEEPS = 5.0  # seconds
-_DRAIN_INTERVAL = 0.5  # seconds between two looks at whether the queue is empty
+_LOOK = 5.0  # seconds between two looks at the queue, if nothing is heard of it
+_SOON = 0.1  # seconds at least, for one that was due but was not to be had
+_FULL = 0.5  # seconds between two looks at whether a slot is free
+_ALONE = "workers have ended with it: it is taken once the other sessions of this worker have ended"
 _PRIVATE = 0o700
 _LOCK = "lock"
 
@@ -69,14 +74,12 @@ def work(
         own, mirrors = stack.enter_context(_folders(name))
         term = Term(settings.lease)
         worker = LocalWorker(name, database, settings, term, own, mirrors, stopping, tell, log)
-        jobs = _Jobs(worker)
-        taking = stack.enter_context(
-            database.queue.work(settings.pools, settings.slots, jobs.carry_out, name)
-        )
-        _Sweeper(worker, jobs).run(drain=drain)
-        taking.stop()
-        if jobs.active:
-            tell("", f"stopping: {counted(jobs.active, 'session')} put back or pushed first")
+        arrivals = stack.enter_context(database.working(settings.pools, settings.slots))
+        slots = _Slots(worker)
+        _Taker(worker, slots, arrivals).run(drain=drain)
+        if slots.active:
+            tell("", f"stopping: {counted(slots.active, 'session')} put back or pushed first")
+        slots.wait_until_empty()
     return received[0] if received else 0
 
 
@@ -90,78 +93,106 @@ def _until_deaf(say: Callable[[str, str], None]) -> Callable[[str, str], None]:
     return said
 
 
-class _Jobs:
+class _Slots:
+    """The sessions that this worker has in hand, each in a thread."""
+
     def __init__(self, worker: LocalWorker) -> None:
         self._worker = worker
-        self._turn = threading.Lock()
+        self._turn = threading.Condition()
+        self._alone = False
         self.active = 0
 
-    def carry_out(self, session_id: str, job: int) -> bool:
+    def free(self, seconds: float) -> bool:
+        """True if there is room for one more, maybe only after some of these seconds."""
+        most = self._worker.settings.slots
+        with self._turn:
+            return self._turn.wait_for(
+                lambda: self.active < (1 if self._alone else most), timeout=seconds
+            )
+
+    def carry_out(self, lease: Lease, asked: float) -> None:
         with self._turn:
             self.active += 1
+            self._alone = lease.row.deaths >= SUSPECT
+        threading.Thread(target=self._advance, args=(lease, asked)).start()
+
+    def wait_until_empty(self) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: not self.active)
+
+    def _advance(self, lease: Lease, asked: float) -> None:
         try:
-            if not self._worker.stopping.is_set():
-                return advance(self._worker, session_id, job)
-            self._put_back(session_id, job)
-            return False
+            advance(self._worker, lease, asked)
         finally:
             with self._turn:
                 self.active -= 1
-
-    def _put_back(self, session_id: str, job: int) -> None:
-        try:
-            self._worker.database.queue.put_back(session_id, job)
-        except PlaybookError as error:  # then a sweep puts it back
-            self._worker.log(session_id, f"not put back: {error.message}")
+                self._alone = False
+                self._turn.notify_all()
 
 
-class _Sweeper:
-    """Puts back what no worker holds any more, and notices when a drain is over."""
+class _Taker:
+    """Takes sessions for the slots that are free, and notices when a drain is over."""
 
-    def __init__(self, worker: LocalWorker, jobs: _Jobs) -> None:
-        self._worker, self._jobs = worker, jobs
+    def __init__(self, worker: LocalWorker, slots: _Slots, arrivals: Arrivals) -> None:
+        self._worker, self._slots, self._arrivals = worker, slots, arrivals
+        self._database, self._pools = worker.database, worker.settings.pools
+        self._kept, self._kept_at = "", 0.0
         self._away = False
 
     def run(self, *, drain: bool) -> None:
-        every = min(self._worker.term.seconds / 4, _MOST_BETWEEN_SWEEPS)
-        due = 0.0
-        while not self._worker.stopping.is_set():
-            if due <= 0:
-                self._guarded(self._sweep)
-                due = every
-            if drain and not self._jobs.active and self._guarded(self._drained):
-                self._worker.stopping.set()
+        stopping = self._worker.stopping
+        while not stopping.is_set():
+            if self._kept:
+                self._keep()
+            if not self._slots.free(_FULL):
+                self._arrivals.wait(_SOON, stopping)  # what is not heard piles up at the server
+                continue
+            try:
+                pause = self._look(drain=drain)
+            except PlaybookError as error:
+                if not self._away:
+                    self._worker.tell("", f"{error.message}; trying again")
+                self._away = True
+                stopping.wait(_LOOK)
+                continue
+            if self._away:
+                self._worker.tell("", "the database is back")
+            self._away = False
+            if pause is None:
                 return
-            pause = min(due, _DRAIN_INTERVAL) if drain else due
-            self._worker.stopping.wait(pause)
-            due -= pause
+            self._arrivals.wait(pause, stopping)
 
-    def _sweep(self) -> bool:
-        swept = self._worker.database.sweep(self._worker.term.seconds)
-        for session_id in swept.put_back:
-            self._worker.tell(session_id, "put back: its worker's lease has lapsed")
-        for session_id in swept.lost:
-            self._worker.tell(session_id, "put back: its job was lost")
-        return True
+    def _look(self, *, drain: bool) -> float | None:
+        """Take a session if one is due; the seconds to wait then, None if a drain is over."""
+        if self._kept and self._slots.active:
+            return _FULL
+        due = 0.0 if self._kept else self._database.due(self._pools)
+        if due is None:
+            return None if drain and not self._slots.active else _LOOK
+        if due > 0:
+            return min(due + _SOON, _LOOK)
+        asked = now()
+        seconds, busy = self._worker.term.seconds, self._slots.active > 0
+        taken = self._database.take_next(self._pools, self._worker.name, seconds, busy=busy)
+        self._kept = ""
+        match taken:
+            case Lease():
+                self._slots.carry_out(taken, asked)
+                return 0.0
+            case Kept():
+                self._kept, self._kept_at = taken.session, asked
+                self._worker.tell(taken.session, _ALONE)
+        return _LOOK
 
-    def _drained(self) -> bool:
-        pools, busy = self._worker.settings.pools, (State.QUEUED, State.RUNNING)
-        rows = self._worker.database.rows(open_only=True)
-        return not any(row.pool in pools and row.state in busy and row.job for row in rows)
-
-    def _guarded(self, look: Callable[[], bool]) -> bool:
-        """The result of `look`; False while the database is away, which is told once."""
-        try:
-            found = look()
-        except PlaybookError as error:
-            if not self._away:
-                self._worker.tell("", f"{error.message}; trying again")
-            self._away = True
-            return False
-        if self._away:
-            self._worker.tell("", "the database is back")
-        self._away = False
-        return found
+    def _keep(self) -> None:
+        """Keep the session that is to be taken alone, until the others have ended."""
+        term = self._worker.term
+        if now() - self._kept_at < term.renewal:
+            return
+        self._kept_at = now()
+        with suppress(PlaybookError):  # then another worker may take it
+            if not self._database.keep(self._kept, self._worker.name, term.seconds):
+                self._kept = ""
 
 
 # ── the folders ─────────────────────────────────────────────────────────────────────────────

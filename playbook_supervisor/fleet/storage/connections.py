@@ -1,4 +1,8 @@
-"""Connections to the fleet's database, and its errors as ours.
+"""Connections to the fleet's database, one dialect for both kinds, and their errors as ours.
+
+Statements are written once, as for PostgreSQL, with parameters `:name`; a sequence stands for a
+list in brackets. For SQLite they are adapted: a table of the schema `fleet` has `fleet_` before its
+name, and nothing is locked, since one transaction writes at a time.
 
 A call ends after about ten seconds, whatever the server or the network does: an agent whose lease
 cannot be renewed has to end before the lease does.
@@ -6,34 +10,36 @@ cannot be renewed has to end before the lease does.
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any, TypeVar
 
-import psycopg
-import sqlalchemy as sa
-
-from playbook_supervisor.errors import FleetError
+from playbook_supervisor.errors import FleetError, StateError
 from playbook_supervisor.fleet.storage.address import Address
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.system.installation import command_for
+
+NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+"""The database's clock, in ms since the epoch, in a statement."""
+
+_NOW_OF_FILE = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+_LOCKS = r"\s+FOR UPDATE(?: OF \w+)?(?: SKIP LOCKED)?"
+_PARAMETER = r"(?<![:\w]):([a-z]\w*)"
 
 _WHOLE = 10.0  # seconds for a transaction
-_WAIT = 5.0  # seconds for one answer of the server
-_STATEMENT = 4_500  # ms, then the server cancels a statement
-_IDLE = 10_000  # ms, then the server ends a transaction whose client is frozen
-_BUSY = 5.0  # seconds that a file may be locked by another process
-_POOL: Any = {"pool_size": 4, "max_overflow": 28, "pool_timeout": _WAIT}
-
-_SILENT = "the server does not answer"
+_BUSY = 5.0  # seconds that a file may be locked by another process, or all connections be in use
 _UNKNOWN = ("42P01", "42703", "3F000")
 """No such table, column or schema."""
 _UNKNOWN_TEXT = ("no such table", "no such column", "has no column")
 
-READ_ONLY = {"fleet_read": True}
-"""An execution option: the transaction of SQLite takes no lock for writing."""
+Values = Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 class _Deadline(threading.local):
@@ -43,49 +49,174 @@ class _Deadline(threading.local):
 _deadline = _Deadline()
 
 
-class _BoundedConnection(psycopg.Connection[Any]):
-    """A connection that is given up when the server is silent for too long."""
+class Connection:
+    """A connection that one thread uses at a time. Errors are the driver's own."""
 
-    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        return super().wait(self._bounded(gen), *args, **options)
+    def __init__(self, driver: Any, *, server: bool) -> None:
+        self.driver, self.server = driver, server
+        self.used = self.committing = False
 
-    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        until = min(time.monotonic() + _WAIT, _deadline.until)
-        try:
-            waiting = next(gen)
+    def all(self, statement: str, /, **values: Any) -> list[Values]:
+        """The rows that a statement returns."""
+        found: list[Values] = self._executed(statement, values).fetchall()
+        return found
+
+    def one(self, statement: str, /, **values: Any) -> Values | None:
+        """The first row; None if there is none."""
+        found: Values | None = self._executed(statement, values).fetchone()
+        return found
+
+    def run(self, statement: str, /, **values: Any) -> int:
+        """Carry out a statement; the number of rows that it changed."""
+        return int(self._executed(statement, values).rowcount)
+
+    def _executed(self, statement: str, values: dict[str, Any]) -> Any:
+        lists = {name: len(value) for name, value in values.items() if _is_list(value)}
+        for name in lists:
+            values |= {f"{name}_{number}": each for number, each in enumerate(values.pop(name))}
+        adapted = _adapted(statement, tuple(sorted(lists.items())), server=self.server)
+        return self.driver.execute(adapted, values)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+@lru_cache(512)
+def _adapted(statement: str, lists: tuple[tuple[str, int], ...], *, server: bool) -> str:
+    for name, number in lists:
+        members = ", ".join(f":{name}_{each}" for each in range(number)) or "NULL"
+        statement = re.sub(rf"(?<![:\w]):{name}\b", f"({members})", statement)
+    if server:
+        return re.sub(_PARAMETER, r"%(\1)s", statement)
+    statement = re.sub(_LOCKS, "", statement.replace(NOW, _NOW_OF_FILE))
+    return re.sub(r"\bfleet\.", "fleet_", statement)
+
+
+class Connections:
+    """The connections of a process: at most `most` at once, of which one is kept."""
+
+    def __init__(self, address: Address, most: int) -> None:
+        self.address = address
+        self.most = most
+        self._idle: list[Connection] = []
+        self._turn = threading.Condition()
+        self._in_use = 0
+        self._closed = False
+
+    def carry_out(self, work: Callable[[Connection], Result], *, single: bool = False) -> Result:
+        """The result of `work` in a transaction, or, if it is a single statement, without one.
+
+        It is repeated if the connection had died before, such as with a restart of the server.
+        FleetError as `translated`.
+        """
+        with limited(), translated(self.address):
             while True:
-                ready = yield waiting
-                if time.monotonic() > until:
-                    gen.close()
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(_SILENT)
-                waiting = gen.send(ready)
-        except StopIteration as end:
-            return end.value
+                held = self._got()
+                reused, held.used, held.committing = held.used, True, False
+                try:
+                    return work(held) if single else _in_transaction(held, work)
+                except Exception:
+                    dead = _is_closed(held) and not held.driver.silent
+                    if held.committing or not (reused and dead):
+                        raise
+                finally:
+                    self._give_back(held)
+
+    def close(self) -> None:
+        """Close the idle connections, and those in use as they are given back."""
+        with self._turn:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for held in idle:
+            held.driver.close()
+
+    def _got(self) -> Connection:
+        with self._turn:
+            if not self._turn.wait_for(lambda: self._in_use < self.most, timeout=_BUSY):
+                raise FleetError(
+                    "PB-FLEET-DATABASE", "all connections are in use", where=self.address.shown
+                )
+            self._in_use += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return connect(self.address)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _give_back(self, held: Connection) -> None:
+        with self._turn:
+            keep = not (self._idle or self._closed or _is_closed(held))
+            if keep:
+                self._idle.append(held)
+        if not keep:
+            held.driver.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._turn:
+            self._in_use -= 1
+            self._turn.notify()
 
 
-def connect(address: Address) -> sa.Engine:
-    """An engine for the database; it connects when it is used."""
-    return _to_file(address) if address.file is not None else _to_server(address)
+def _in_transaction(held: Connection, work: Callable[[Connection], Result]) -> Result:
+    held.run("BEGIN" if held.server else "BEGIN IMMEDIATE")
+    try:
+        result = work(held)
+        held.committing = True
+        held.run("COMMIT")
+    except BaseException:
+        with suppress(Exception):  # a server that has gone does it by itself
+            held.run("ROLLBACK")
+        raise
+    return result
 
 
-def unbounded(address: Address) -> sa.Engine:
-    """An engine without limits of time, for changes of the schema."""
+def connect(address: Address, *, bounded: bool = True) -> Connection:
+    """A new connection. StateError PB-STATE-NO-EXTRA without the package for a server.
+
+    Unless it is `bounded`, statements may take any time.
+    """
     if address.file is not None:
-        return _to_file(address)
-    return sa.create_engine(_server_url(address), poolclass=sa.NullPool)
+        return Connection(_file(address), server=False)
+    try:
+        # slow to import, and not installed without the extra
+        from playbook_supervisor.fleet.storage import postgres
+    except ImportError as error:
+        raise StateError(
+            "PB-STATE-NO-EXTRA",
+            f"a PostgreSQL database needs a further package: {error.name or 'psycopg'} is missing",
+            guidance=f"Install it: {command_for('fleet')}",
+        ) from error
+    if not bounded:
+        return Connection(postgres.unbounded(address), server=True)
+    return Connection(postgres.connect(address, lambda: _deadline.until), server=True)
 
 
-@contextmanager
-def transaction(
-    engine: sa.Engine, address: Address, *, read: bool = False
-) -> Iterator[sa.Connection]:
-    """A transaction, within the limits of time. FleetError as `translated`."""
-    with limited(), translated(address), engine.connect() as connection:
-        if read:
-            connection.execution_options(**READ_ONLY)
-        with connection.begin():
-            yield connection
+def _file(address: Address) -> sqlite3.Connection:
+    assert address.file is not None  # noqa: S101 - the caller has looked
+    opened = sqlite3.connect(
+        f"{address.file.as_uri()}?mode=rw",
+        uri=True,
+        timeout=_BUSY,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    opened.row_factory = _mapping
+    return opened
+
+
+def _mapping(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Values:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+def _is_closed(held: Connection) -> bool:
+    return held.server and bool(held.driver.closed)
+
+
+# ── time and errors ─────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
@@ -104,22 +235,19 @@ def translated(address: Address) -> Iterator[None]:
     """Errors of the database as FleetError PB-FLEET-DATABASE or PB-FLEET-NOT-UP."""
     try:
         yield
-    except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+    except _drivers_errors() as error:
         raise failure(address, error) from error
 
 
-def dropped(error: FleetError) -> bool:
-    """True if the connection had been closed, for instance by a restart of the server."""
-    cause = error.__cause__
-    closed = isinstance(cause, sa.exc.DBAPIError) and cause.connection_invalidated
-    return closed and _SILENT not in error.cause and _deadline.until > time.monotonic()
+def _drivers_errors() -> tuple[type[Exception], ...]:
+    used = sys.modules.get("psycopg")  # imported with the first connection to a server
+    return (sqlite3.Error, *([used.Error] if used is not None else []))
 
 
 def failure(address: Address, error: Exception) -> FleetError:
     """The error for one of the database. It has no password and no parameters of statements."""
-    origin = getattr(error, "orig", None) or error
-    state = getattr(origin, "sqlstate", None)
-    text = first_line(str(origin), 400) or type(origin).__name__
+    state = getattr(error, "sqlstate", None)
+    text = first_line(str(error), 400) or type(error).__name__
     for secret in address.secrets:
         text = text.replace(secret, "…")
     if state in _UNKNOWN or (state is None and any(part in text for part in _UNKNOWN_TEXT)):
@@ -137,77 +265,3 @@ def not_up(address: Address, what: str, cause: str = "") -> FleetError:
     return FleetError(
         "PB-FLEET-NOT-UP", f"the fleet's database {what}", where=address.shown, cause=cause
     )
-
-
-# ── SQLite ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _to_file(address: Address) -> sa.Engine:
-    file = address.file
-    assert file is not None  # noqa: S101 - the caller has looked
-
-    def connection() -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"{file.as_uri()}?mode=rw",
-            uri=True,
-            timeout=_BUSY,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-
-    engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(file)),
-        creator=connection,
-        poolclass=sa.QueuePool,
-        **_POOL,
-    )
-    sa.event.listen(engine, "connect", _prepare_file)
-    sa.event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _prepare_file(connection: sqlite3.Connection, _: object) -> None:
-    connection.execute("PRAGMA foreign_keys=ON")
-
-
-def _begin(connection: sa.Connection) -> None:
-    """Readers that will write must not see what another process is changing."""
-    read = connection.get_execution_options().get("fleet_read")
-    connection.exec_driver_sql("BEGIN" if read else "BEGIN IMMEDIATE")
-
-
-# ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────
-
-
-def _server_url(address: Address) -> sa.URL:
-    return sa.make_url(address.url).set(drivername="postgresql+psycopg")
-
-
-def _to_server(address: Address) -> sa.Engine:
-    url = _server_url(address)
-    engine = sa.create_engine(url, connect_args=_parameters(url), pool_use_lifo=True, **_POOL)
-    sa.event.listen(engine, "do_connect", _connect)
-    return engine
-
-
-def _connect(_: object, __: object, given: Any, options: Any) -> psycopg.Connection[Any]:
-    return _BoundedConnection.connect(*given, **options)
-
-
-def _parameters(url: sa.URL) -> dict[str, Any]:
-    """The settings of a connection, over which its address goes."""
-    settings = (
-        f"-c statement_timeout={_STATEMENT}",
-        f"-c idle_in_transaction_session_timeout={_IDLE}",
-        str(url.query.get("options", "")),
-    )
-    defaults = {
-        "application_name": "playbook",
-        "connect_timeout": 5,
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 10_000,
-    }
-    kept = {name: value for name, value in defaults.items() if name not in url.query}
-    return kept | {"options": " ".join(settings).strip()}

@@ -1,54 +1,38 @@
 """The fleet's database: who may drive which session, what people answered, and the queue.
 
-Git has the sessions themselves. Rows and jobs are in one database, so that a row and its job are
-written in one transaction.
-
-A method that fails with PB-FLEET-DATABASE may or may not have been carried out. It may be called
-again, with the same arguments: what was done is not done twice.
-
-Importing this module without the packages of the extra is StateError PB-STATE-NO-EXTRA.
+Git has the sessions themselves. A method that fails with PB-FLEET-DATABASE may or may not have been
+carried out. It may be called again, with the same arguments: what was done is not done twice.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-import time
-from collections.abc import Callable, Iterable
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from playbook_supervisor.errors import FleetError, StateError
+from playbook_supervisor.fleet.storage import tables, taking, transactions, upkeep
 from playbook_supervisor.fleet.storage.address import Address
-from playbook_supervisor.fleet.storage.rows import OPEN, Row, Swept
-from playbook_supervisor.system.installation import command_for
+from playbook_supervisor.fleet.storage.arrivals import Arrivals
+from playbook_supervisor.fleet.storage.connections import Connections
+from playbook_supervisor.fleet.storage.rows import OPEN, Row
+from playbook_supervisor.fleet.storage.transactions import Transaction
 
-try:
-    from playbook_supervisor.fleet.storage import connections, tables, transactions, upkeep
-    from playbook_supervisor.fleet.storage.transactions import Transaction
-except ImportError as error:
-    raise StateError(
-        "PB-STATE-NO-EXTRA",
-        f"the fleet needs further packages: {(error.name or 'one').partition('.')[0]} is missing",
-        guidance=f"Install them: {command_for('fleet')}",
-    ) from error
-
-if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
-
-_BACKSTOP = 60.0  # seconds between two looks for lost jobs
+_MOST = 4  # connections of a process that is no worker
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
 def _method(
-    work: Callable[Concatenate[Transaction, P], Result], *, read: bool = False
+    work: Callable[Concatenate[Transaction, P], Result], *, single: bool = False
 ) -> Callable[Concatenate[FleetDatabase, P], Result]:
-    """A method that carries this out in a transaction."""
+    """A method that carries this out in a transaction, or as a single statement without one."""
 
     @wraps(work)
     def method(self: FleetDatabase, /, *args: P.args, **options: P.kwargs) -> Result:
-        return self._run(lambda tx: work(tx, *args, **options), read=read)
+        return self._run(lambda tx: work(tx, *args, **options), single=single)
 
     return method
 
@@ -66,18 +50,16 @@ class FleetDatabase:
         self.address = address
         self.role = ""
         self.notices: tuple[str, ...] = ()
-        self._engine = connections.connect(address)
-        self._tables = tables.of(self._engine)
-        self._looked = float("-inf")
+        self._connections = Connections(address, _MOST)
 
     @classmethod
     def open(cls, address: Address) -> FleetDatabase:
         """Connect. FleetError PB-FLEET-NOT-UP without its tables or with older ones,
-        PB-FLEET-NEWER with newer ones."""
+        PB-FLEET-NEWER with newer ones; StateError PB-STATE-NO-EXTRA if a package is missing."""
         database = cls(address)
         try:
             tables.require_file(address)
-            role = database._run(lambda tx: tables.role(tx.connection, address), read=True)
+            role = database._run(lambda tx: tables.role(tx.connection, address), single=True)
         except BaseException:
             database.close()
             raise
@@ -93,22 +75,32 @@ class FleetDatabase:
         self.close()
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._connections.close()
 
-    @cached_property
-    def queue(self) -> DbosQueue:
-        from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue  # slow to import
-
-        return DbosQueue(self._engine, self.address)
+    @contextmanager
+    def working(self, pools: Sequence[str], slots: int) -> Iterator[Arrivals]:
+        """News of sessions that a worker of these pools can take. It has a connection for each of
+        its slots from now on, and one to spare."""
+        self._connections.most = slots + 1
+        arrivals = Arrivals(self.address, pools)
+        try:
+            yield arrivals
+        finally:
+            arrivals.close()
 
     submit = _method(transactions.submit)
-    stamp = _method(upkeep.stamp, read=True)
-    now = _method(transactions.clock, read=True)
-    old = _method(upkeep.old, read=True)
+    stamp = _method(upkeep.stamp, single=True)
+    now = _method(transactions.clock, single=True)
+    old = _method(upkeep.old, single=True)
+    prune = _method(upkeep.prune)
 
-    take = _method(transactions.take)
-    renew = _method(transactions.renew)
-    lift_epoch = _method(transactions.lift_epoch)
+    take_next = _method(taking.take_next)
+    keep = _method(taking.keep, single=True)
+    due = _method(taking.due, single=True)
+    take = _method(transactions.take, single=True)
+    renew = _method(transactions.renew, single=True)
+    lift_epoch = _method(transactions.lift_epoch, single=True)
+    settled = _method(transactions.settled, single=True)
     wait = _method(transactions.wait)
     finish = _method(transactions.finish)
     put_off = _method(transactions.put_off)
@@ -116,65 +108,34 @@ class FleetDatabase:
     need = _method(transactions.need)
 
     answer = _method(transactions.answer)
-    answer_due = _method(transactions.answer_due)
-    journaled = _method(transactions.journaled)
+    answer_due = _method(transactions.answer_due, single=True)
+    journaled = _method(transactions.journaled, single=True)
     refuse_answer = _method(transactions.refuse_answer)
     cancel = _method(transactions.cancel)
     retry = _method(transactions.retry)
+    limits = _method(taking.limits, single=True)
+    limit = _method(taking.limit)
 
     def row(self, session_id: str) -> Row | None:
         """The row of a session. StateError PB-STATE-NO-SESSION if that is no id."""
-        return self._run(lambda tx: tx.find(session_id, lock=False), read=True)
+        return self._run(lambda tx: tx.find(session_id, lock=False), single=True)
 
     def rows(self, *, open_only: bool = False) -> list[Row]:
         """All rows, oldest first; `notices` says which could not be read."""
-
-        def select(tx: Transaction) -> tuple[list[Row], list[str]]:
-            return tx.select(*([tx.session.c.state.in_(OPEN)] if open_only else []))
-
-        found, bad = self._run(select, read=True)
+        condition = "state IN :open" if open_only else "true"
+        found, bad = self._run(lambda tx: tx.select(condition, open=OPEN), single=True)
         self.notices = tuple(bad)
         return found
 
-    def sweep(self, lease_seconds: float) -> Swept:
-        """Give jobs back to sessions whose lease lapsed, and to those put off until now.
-
-        Call it every few seconds. Once a minute it also looks for sessions whose job was lost.
-        """
-        thorough = time.monotonic() - self._looked >= _BACKSTOP
-        swept = upkeep.sweep(self._run, self.queue, lease_seconds, thorough=thorough)
-        if thorough:
-            self._looked = time.monotonic()
-        return swept
-
     def restore(self, rows: Iterable[Row]) -> int:
         """Write what the repositories say: unknown sessions, and those of which the database knows
-        a lower epoch. Unfinished ones get jobs. The number of sessions that were written."""
+        a lower epoch. Unfinished ones are queued. The number of sessions that were written."""
         return sum(self._run(lambda tx, row=row: upkeep.restore(tx, row)) for row in rows)  # type: ignore[misc]
 
-    def prune(self, before_ms: int) -> list[str]:
-        """Remove sessions that ended before that time of the database's clock, and their jobs."""
-        old = self.old(before_ms)
-        self.queue.cancel((row.id, number) for row in old for number in range(1, row.job + 1))
-        return self._run(lambda tx: upkeep.remove(tx, [row.id for row in old]))
-
-    # ────────────────────────────────────────────────────────────────────────────────────────
-
-    def _run(self, work: Callable[[Transaction], Result], *, read: bool = False) -> Result:
-        """Carry out a transaction; once more if the pool's connection had died before."""
-        for again in (True, False):
-            committing = False
-            try:
-                with connections.transaction(self._engine, self.address, read=read) as held:
-                    given = (lambda: self.queue), self.address.shown, self.role
-                    result = work(Transaction(held, self._tables, *given))
-                    committing = not read
-            except FleetError as error:
-                if not again or committing or not connections.dropped(error):
-                    raise
-            else:
-                return result
-        raise AssertionError("unreachable")
+    def _run(self, work: Callable[[Transaction], Result], *, single: bool = False) -> Result:
+        return self._connections.carry_out(
+            lambda held: work(Transaction(held, self.address.shown, self.role)), single=single
+        )
 
 
 def _user() -> str:

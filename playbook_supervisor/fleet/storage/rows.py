@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.fleet.worker_settings import POOL
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.files.manifest import SESSION_ID
@@ -19,8 +18,10 @@ if TYPE_CHECKING:
 
 _LONGEST = 65_536  # characters
 _CHOICE = rf"{'|'.join(Resolution)}|{Resolution.BACK} to [a-z0-9][a-z0-9-]*"
-MOST_PRIORITY = 1_000
-"""Priorities are between minus this and this; the higher goes first."""
+POOL = r"[a-z0-9][a-z0-9-]{0,31}\Z"
+"""The form of a pool's name."""
+SUSPECT = 2
+"""The deaths in a row from which on a session is taken alone."""
 
 
 class State(StrEnum):
@@ -43,12 +44,14 @@ OPEN = tuple(state for state in State if state not in ENDED)
 class Row:
     """A session as the fleet knows it.
 
-    Times are milliseconds since the epoch by the database's clock; `lease_until` and `due_at` are 0
-    for none. `job` is the number of the newest job, 0 before the first. `epoch` counts the leases;
-    `released` is the epoch of the last lease that its holder gave back. `gate` is the one that the
-    session waits at, or whose answer is under way. `cancel` has the words of a cancellation,
-    `needs` a version of this program, `error` a code, `after` another session. `due_at` is when a
-    session that was put off gets its next job. `retry`: a person wants a failed session to go on.
+    Times are milliseconds since the epoch by the database's clock, 0 for none. `changed_at` is that
+    of the last change, `since` when it began to wait, or to run, as it does. `epoch` counts the
+    leases; `released` is the epoch of the last one that its holder gave back, and `deaths` how many
+    lapsed in a row, without a step that settled. A queued session with a `worker` is kept for it
+    until `lease_until`. `gate` is the one that the session waits at, or whose answer is under way.
+    `cancel` has the words of a cancellation, `needs` a version of this program, `error` a code,
+    `after` another session. `due_at` is when a session that was put off may be taken again.
+    `retry`: a person wants a failed session to go on.
     """
 
     id: str
@@ -61,7 +64,6 @@ class Row:
     gate: str = ""
     choices: tuple[str, ...] = ()
     priority: int = 0
-    job: int = 0
     epoch: int = 0
     worker: str = ""
     lease_until: int = 0
@@ -75,8 +77,10 @@ class Row:
     submitted_by: str = ""
     created_at: int = 0
     changed_at: int = 0
+    since: int = 0
     due_at: int = 0
     released: int = 0
+    deaths: int = 0
     retry: bool = False
 
 
@@ -126,21 +130,6 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """The sessions that a sweep gave their job back, by the reason why they had none.
-
-    `put_back`: the lease lapsed, or a worker ended between the job and the lease. `due`: they were
-    put off until now. `lost`: for no known reason, which should not occur. `removed` counts jobs
-    that no session needs any more.
-    """
-
-    put_back: tuple[str, ...] = ()
-    due: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    removed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """The most sessions of a pool at work: in all, of one repository, and started per time.
 
@@ -150,18 +139,6 @@ class Limits:
     in_all: int | None = None
     per_repository: int | None = None
     per_time: tuple[int, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job that has not ended. `since` is when it was put, or taken if it is at work, in ms."""
-
-    session: str
-    number: int
-    at_work: bool
-    since: int
-    pool: str
-    worker: str
 
 
 _NUMBERS = [name for name, kind in Row.__annotations__.items() if kind in ("int", "bool")]

@@ -1,4 +1,9 @@
-"""The tables, the version of the schema that a database has, and the way to ours."""
+"""The tables, the version of the schema that a database has, and the way to ours.
+
+From one version to the next, columns and tables are only added, and each column has a default: a
+program of the version before goes on with such a database, and one of this version accepts the next
+(docs/decisions/0305-a-schema-grows-by-one-release.md).
+"""
 
 from __future__ import annotations
 
@@ -6,128 +11,117 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
 
 from playbook_supervisor.errors import FleetError
 from playbook_supervisor.fleet.storage import connections
 from playbook_supervisor.fleet.storage.address import Address
+from playbook_supervisor.fleet.storage.connections import NOW, Connection
 from playbook_supervisor.system.disk.files import ensure_folder, locked, write_atomically
 
-VERSION = 1
-"""The version of this schema. A database with a higher one needs a newer program."""
+VERSION = 2
+"""The version of this schema. A database that is two versions ahead needs a newer program."""
+
+CHANNEL = "playbook_fleet"
+"""Where PostgreSQL tells the pool of each session whose state has changed."""
 
 _LOCK = 0x706C6179  # of PostgreSQL, for all who migrate
 _AGAIN = 0.2  # seconds
 _BUSY = 30.0  # seconds that another process may lock the file
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
+_TEXT, _NUMBER = "TEXT NOT NULL DEFAULT ''", "BIGINT NOT NULL DEFAULT 0"
+_TABLES = {
+    "version": {"number": "BIGINT PRIMARY KEY"},
+    "session": {
+        "id": "TEXT PRIMARY KEY",
+        **dict.fromkeys(("repository", "branch", "playbook", "feature", "pool"), _TEXT),
+        "state": "TEXT NOT NULL",
+        "gate": _TEXT,
+        "choices": "TEXT NOT NULL DEFAULT '[]'",
+        "priority": _NUMBER,
+        "job": _NUMBER,  # of version 1 alone, as `looked_at`
+        "epoch": _NUMBER,
+        "worker": _TEXT,
+        "lease_until": _NUMBER,
+        **dict.fromkeys(("cancel", "cancel_by", "needs"), _TEXT),
+        "failures": _NUMBER,
+        **dict.fromkeys(("error", "said", "after", "submitted_by"), _TEXT),
+        **dict.fromkeys(("created_at", "changed_at", "due_at", "released"), _NUMBER),
+        **dict.fromkeys(("looked_at", "retry", "deaths", "since"), _NUMBER),
+    },
+    "answer": {
+        **dict.fromkeys(("session", "gate"), "TEXT NOT NULL"),
+        **dict.fromkeys(("text", "by", "role", "via"), _TEXT),
+        "at": _NUMBER,
+        "journaled": "BOOLEAN NOT NULL DEFAULT false",
+    },
+    "pool": {
+        "name": "TEXT PRIMARY KEY",
+        **dict.fromkeys(("in_all", "per_repository", "starts"), "BIGINT"),
+        "seconds": "DOUBLE PRECISION",
+    },
+    "start": {"pool": _TEXT, "at": _NUMBER},
+}
+_KEYS = {"answer": ', PRIMARY KEY ("session", "gate")'}
+_INDEXES = {"session_state": "session (state)", "session_after": 'session ("after")'}
+COLUMNS = ", ".join(f'"{name}"' for name in _TABLES["session"] if name not in ("job", "looked_at"))
+"""The columns of a `Row`."""
 
-class now_ms(sa.sql.functions.FunctionElement[int]):  # noqa: N801 - it is used like a function
-    """The database's clock, in ms since the epoch."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-
-
-@compiles(now_ms, "postgresql")
-def _postgresql(*_: Any, **__: Any) -> str:
-    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-
-
-@compiles(now_ms, "sqlite")
-def _sqlite(*_: Any, **__: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-
-
-class Tables:
-    """The tables: in the schema `fleet`, or in SQLite with `fleet_` before their names."""
-
-    def __init__(self, schema: str, prefix: str) -> None:
-        self.schema = schema
-        self.metadata = sa.MetaData(schema=schema or None)
-        self.session = _sessions(self.metadata, prefix)
-        self.answer = _answers(self.metadata, prefix)
-        self.version = sa.Table(
-            f"{prefix}version",
-            self.metadata,
-            sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-        )
-        self.row = [column for column in self.session.c if column.name != "looked_at"]
-        """The columns of a `Row`."""
-
-
-def _sessions(metadata: sa.MetaData, prefix: str) -> sa.Table:
-    """`looked_at` is when a sweep last put the job back, so that only one of several does."""
-    times = ("created_at", "changed_at", "due_at", "released", "looked_at", "retry")
-    return sa.Table(
-        f"{prefix}session",
-        metadata,
-        sa.Column("id", sa.Text, primary_key=True),
-        *(_text(name) for name in ("repository", "branch", "playbook", "feature", "pool")),
-        sa.Column("state", sa.Text, nullable=False),
-        _text("gate"),
-        sa.Column("choices", sa.Text, nullable=False, server_default="[]"),
-        *(_number(name) for name in ("priority", "job", "epoch")),
-        _text("worker"),
-        _number("lease_until"),
-        *(_text(name) for name in ("cancel", "cancel_by", "needs")),
-        _number("failures"),
-        *(_text(name) for name in ("error", "said", "after", "submitted_by")),
-        *(_number(name) for name in times),
-        sa.Index(f"{prefix}session_state", "state"),
-        sa.Index(f"{prefix}session_after", "after"),
-    )
-
-
-def _answers(metadata: sa.MetaData, prefix: str) -> sa.Table:
-    return sa.Table(
-        f"{prefix}answer",
-        metadata,
-        sa.Column("session", sa.Text, primary_key=True),
-        sa.Column("gate", sa.Text, primary_key=True),
-        *(_text(name) for name in ("text", "by", "role", "via")),
-        _number("at"),
-        sa.Column("journaled", sa.Boolean, nullable=False, server_default=sa.false()),
-    )
-
-
-def _text(name: str) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=False, server_default="")
-
-
-def _number(name: str) -> sa.Column[int]:
-    return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
-
-
-_SERVER = Tables("fleet", "")
-_FILE = Tables("", "fleet_")
-
-
-def of(engine: sa.Engine | sa.Connection) -> Tables:
-    """The tables of this kind of database."""
-    return _SERVER if engine.dialect.name == "postgresql" else _FILE
+# An answer is its writer's, for one gate: the server says by which role and when it was given, and
+# lets only its journaling be marked afterwards. Programs of other versions have to keep to it, too.
+_GIVEN = ("session", "gate", "text", "by", "role", "via", "at")
+_GIVEN_NEW = ", ".join(f'NEW."{name}"' for name in _GIVEN)
+_GIVEN_OLD = _GIVEN_NEW.replace("NEW", "OLD")
+_OF_SERVER = (
+    f"""CREATE OR REPLACE FUNCTION fleet.own_role() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.role = current_user; NEW.at = {NOW}; NEW.journaled = false;
+    ELSIF NOT NEW.journaled OR ({_GIVEN_NEW}) IS DISTINCT FROM ({_GIVEN_OLD}) THEN
+        RAISE EXCEPTION 'an answer is not changed after it was given';
+    END IF;
+    RETURN NEW; END $$""",
+    """CREATE OR REPLACE TRIGGER own_role BEFORE INSERT OR UPDATE ON fleet.answer
+    FOR EACH ROW EXECUTE FUNCTION fleet.own_role()""",
+    f"""CREATE OR REPLACE FUNCTION fleet.tell_pool() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_notify('{CHANNEL}', pool) FROM fleet.session
+        WHERE id = NEW.id OR ("after" = NEW.id AND NEW.state = 'completed');
+    RETURN NULL; END $$""",
+    """CREATE OR REPLACE TRIGGER tell_new_session AFTER INSERT ON fleet.session
+    FOR EACH ROW EXECUTE FUNCTION fleet.tell_pool()""",
+    """CREATE OR REPLACE TRIGGER tell_state AFTER UPDATE OF state, due_at ON fleet.session
+    FOR EACH ROW WHEN (NEW.state <> 'running'
+        AND (NEW.state <> OLD.state OR NEW.due_at < OLD.due_at))
+    EXECUTE FUNCTION fleet.tell_pool()""",
+)
+_OF_FILE = (
+    f"""CREATE TRIGGER IF NOT EXISTS fleet_answer_stays BEFORE UPDATE ON fleet_answer
+    WHEN NOT NEW.journaled OR ({_GIVEN_NEW}) IS NOT ({_GIVEN_OLD})
+    BEGIN SELECT RAISE(ABORT, 'an answer is not changed after it was given'); END""",
+)
+# The limits of version 1, whose queue was another package's.
+_FORMER_LIMITS = """
+    INSERT INTO fleet.pool (name, in_all, per_repository, starts, seconds)
+    SELECT name, concurrency, CASE WHEN partition_concurrency < COALESCE(concurrency, 1000000)
+        THEN partition_concurrency END, rate_limit_max, rate_limit_period_sec FROM {queues}
+    WHERE concurrency IS NOT NULL OR partition_concurrency < 1000000 OR rate_limit_max IS NOT NULL
+    ON CONFLICT DO NOTHING"""
 
 
 # ── the version ─────────────────────────────────────────────────────────────────────────────
 
 
-def role(connection: sa.Connection, address: Address) -> str:
+def role(connection: Connection, address: Address) -> str:
     """The role of this connection; "" in a file.
 
-    FleetError PB-FLEET-NOT-UP or PB-FLEET-NEWER if the schema is not the one of this program.
+    FleetError PB-FLEET-NOT-UP or PB-FLEET-NEWER if this program cannot use the schema.
     """
-    tables = of(connection)
-    number = connection.execute(sa.select(sa.func.max(tables.version.c.number))).scalar()
-    if not isinstance(number, int) or number < VERSION:
+    number = _number(connection)
+    if number < VERSION:
         raise connections.not_up(address, "has the tables of an older version of playbook")
-    if number > VERSION:
+    if number > VERSION + 1:
         raise _newer(address)
-    if not tables.schema:
-        return ""
-    return str(connection.execute(sa.text("SELECT current_user")).scalar_one())
+    found = connection.one("SELECT current_user AS name") if connection.server else None
+    return str(found["name"]) if found else ""
 
 
 def require_file(address: Address) -> None:
@@ -145,45 +139,54 @@ def _newer(address: Address) -> FleetError:
 
 
 def migrate(address: Address) -> None:
-    """Create or update the tables and the queue; a file is created. Several at once do no harm."""
-    from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue  # slow to import
-
+    """Create or update the tables; a file is created. Several at once do no harm."""
     _make_file(address)
-    engine = connections.unbounded(address)
-    try:
-        with connections.translated(address), _alone(engine):
-            if _version(engine) > VERSION:
+    with connections.translated(address):
+        connection = connections.connect(address, bounded=False)
+        with closing(connection.driver), _alone(connection):
+            former = _number(connection) if _columns(connection, "version") else 0
+            if former > VERSION + 1:
                 raise _newer(address)
-            DbosQueue(engine, address).migrate()
-            with engine.begin() as connection:
-                _create(connection)
-    finally:
-        engine.dispose()
+            if former > VERSION:
+                return
+            connection.run("BEGIN" if connection.server else "BEGIN IMMEDIATE")
+            _create(connection)
+            connection.run("COMMIT")
 
 
 @contextmanager
-def _alone(engine: sa.Engine) -> Iterator[None]:
+def _alone(connection: Connection) -> Iterator[None]:
     """Nothing else migrates at the same time. SQLite itself lets one write at a time."""
-    if engine.dialect.name != "postgresql":
+    if not connection.server:
         yield
         return
-    with engine.connect() as connection:
-        held = connection.execution_options(isolation_level="AUTOCOMMIT")
-        # A statement that waits would keep its snapshot, for which indexes are not built.
-        while not held.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar():
-            time.sleep(_AGAIN)
-        try:
-            yield
-        finally:
-            held.execute(sa.select(sa.func.pg_advisory_unlock(_LOCK)))
+    while not _truth(connection, "SELECT pg_try_advisory_lock(:lock) AS it", lock=_LOCK):
+        time.sleep(_AGAIN)
+    try:
+        yield
+    finally:
+        connection.run("SELECT pg_advisory_unlock(:lock)", lock=_LOCK)
 
 
-def _version(engine: sa.Engine) -> int:
-    found = of(engine)
-    if not sa.inspect(engine).has_table(found.version.name, schema=found.schema or None):
-        return 0
-    with engine.connect() as connection:
-        return connection.execute(sa.select(sa.func.max(found.version.c.number))).scalar() or 0
+def _number(connection: Connection) -> int:
+    found = connection.one("SELECT max(number) AS number FROM fleet.version")
+    number = found["number"] if found else 0
+    return number if isinstance(number, int) else 0
+
+
+def _truth(connection: Connection, question: str, **values: object) -> bool:
+    found = connection.one(question, **values)
+    return bool(found and found["it"])
+
+
+def _columns(connection: Connection, table: str) -> set[str]:
+    """The columns that the table has; none if it is not there."""
+    if connection.server:
+        query = """SELECT column_name AS name FROM information_schema.columns
+            WHERE table_schema = 'fleet' AND table_name = :name"""
+    else:
+        query, table = "SELECT name FROM pragma_table_info(:name)", f"fleet_{table}"
+    return {str(found["name"]) for found in connection.all(query, name=table)}
 
 
 def _make_file(address: Address) -> None:
@@ -203,23 +206,34 @@ def _make_file(address: Address) -> None:
         raise connections.failure(address, error) from error
 
 
-# The role beside an answer is the server's word, whatever the client sends.
-_ROLE = (
-    "CREATE OR REPLACE FUNCTION fleet.own_role() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-    'IF TG_OP = \'INSERT\' OR NEW.text <> OLD.text OR NEW."by" <> OLD."by" '
-    "THEN NEW.role = current_user; ELSE NEW.role = OLD.role; END IF; RETURN NEW; END $$",
-    "CREATE OR REPLACE TRIGGER own_role BEFORE INSERT OR UPDATE ON fleet.answer "
-    "FOR EACH ROW EXECUTE FUNCTION fleet.own_role()",
-)
-
-
-def _create(connection: sa.Connection) -> None:
+def _create(connection: Connection) -> None:
     """Create what is missing, in the caller's transaction."""
-    tables = of(connection)
-    if tables.schema:
-        connection.execute(sa.schema.CreateSchema(tables.schema, if_not_exists=True))
-    tables.metadata.create_all(connection)
-    for statement in _ROLE if tables.schema else ():
-        connection.exec_driver_sql(statement)
-    connection.execute(sa.delete(tables.version))
-    connection.execute(sa.insert(tables.version).values(number=VERSION))
+    if connection.server:
+        connection.run("CREATE SCHEMA IF NOT EXISTS fleet")
+    limits_are_known = bool(_columns(connection, "pool"))
+    for table, columns in _TABLES.items():
+        known = _columns(connection, table)
+        if not known:
+            written = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+            connection.run(f"CREATE TABLE fleet.{table} ({written}{_KEYS.get(table, '')})")
+            continue
+        for name in columns.keys() - known:
+            connection.run(f'ALTER TABLE fleet.{table} ADD COLUMN "{name}" {columns[name]}')
+    prefix = "" if connection.server else "fleet_"
+    for name, what in _INDEXES.items():
+        connection.run(f"CREATE INDEX IF NOT EXISTS {prefix}{name} ON fleet.{what}")
+    for statement in _OF_SERVER if connection.server else _OF_FILE:
+        connection.run(statement)
+    if not limits_are_known:
+        _take_over_limits(connection)
+    connection.run("DELETE FROM fleet.version")
+    connection.run("INSERT INTO fleet.version (number) VALUES (:number)", number=VERSION)
+
+
+def _take_over_limits(connection: Connection) -> None:
+    if connection.server:
+        there, queues = "SELECT to_regclass('dbos.queues') IS NOT NULL AS it", "dbos.queues"
+    else:
+        there, queues = "SELECT count(*) AS it FROM pragma_table_info('queues')", "queues"
+    if _truth(connection, there):
+        connection.run(_FORMER_LIMITS.format(queues=queues))

@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import FleetError, GitError, StateError
+from playbook_supervisor.fleet.storage.connections import NOW, Connection, Values
 from playbook_supervisor.fleet.storage.rows import (
     ENDED,
     OPEN,
@@ -27,49 +25,48 @@ from playbook_supervisor.fleet.storage.rows import (
     StoredAnswer,
     to_row,
 )
-from playbook_supervisor.fleet.storage.tables import Tables, now_ms
+from playbook_supervisor.fleet.storage.tables import COLUMNS
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.files.manifest import valid_id
 
 if TYPE_CHECKING:
-    from playbook_supervisor.fleet.storage.dbos_queue import DbosQueue
+    from typing import Any
 
 _SAID = 500  # characters
 _LONGEST = 20_000  # characters of an answer
-_MOST_FAILURES = 20
+_MOST_FAILURES = {"PB-FLEET-REFUSED": 5}
+_FAILURES = 20  # of any other kind
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 600.0  # seconds
 _JITTER = 0.25
 _FOR_A_NEWER = 30.0  # seconds until a session is offered to workers again
+_NAMED = 5  # damaged rows that are named
+
+
+class Sql(str):
+    """A value that is an expression, and no parameter."""
+
+    __slots__ = ()
+
+
+_NOW = Sql(NOW)
 
 
 class Transaction:
-    """A connection in a transaction, with the tables and the queue whose jobs share it."""
+    """A connection in a transaction. `role` is the database's name for who asks."""
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        tables: Tables,
-        queue: Callable[[], DbosQueue],
-        shown: str,
-        role: str,
-    ) -> None:
-        self.connection = connection
-        self.session, self.answer = tables.session, tables.answer
-        self.tables, self.role = tables, role
-        self._queue, self._shown = queue, shown
-
-    # ── rows ────────────────────────────────────────────────────────────────────────────────
+    def __init__(self, connection: Connection, shown: str, role: str) -> None:
+        self.connection, self.role = connection, role
+        self._shown = shown
 
     def find(self, session_id: str, *, lock: bool = True) -> Row | None:
         """The row of a session, locked until the end unless it is only read.
 
         StateError PB-STATE-NO-SESSION if it is no id, FleetError PB-FLEET-DATABASE for a bad row.
         """
-        query = sa.select(*self.tables.row).where(self.session.c.id == valid_id(session_id))
-        found = self.connection.execute(query.with_for_update() if lock else query).mappings()
-        data = found.one_or_none()
-        return None if data is None else self._row(data)
+        query = f"SELECT {COLUMNS} FROM fleet.session WHERE id = :id"
+        data = self.connection.one(query + " FOR UPDATE" * lock, id=valid_id(session_id))
+        return None if data is None else self.row(data)
 
     def get(self, session_id: str) -> Row:
         """The row, locked. As `find`; StateError PB-STATE-NO-SESSION if there is none."""
@@ -82,46 +79,57 @@ class Transaction:
             )
         return row
 
-    def select(self, *conditions: Any) -> tuple[list[Row], list[str]]:
+    def select(self, condition: str, **values: Any) -> tuple[list[Row], list[str]]:
         """The rows in the order of their creation, and what is wrong with those left out."""
-        query = sa.select(*self.tables.row).where(*conditions)
-        query = query.order_by(self.session.c.created_at, self.session.c.id)
+        query = f"SELECT {COLUMNS} FROM fleet.session WHERE {condition} ORDER BY created_at, id"
         rows, bad = [], []
-        for data in self.connection.execute(query).mappings():
+        for data in self.connection.all(query, **values):
             try:
                 rows.append(to_row(data))
             except ValueError as error:
                 name = first_line(str(data["id"]), 20)
                 bad.append(f"the row of session {name} is damaged ({error}), and left out")
-        return rows, bad
+        more = len(bad) - _NAMED
+        return rows, [*bad[:_NAMED], *([f"{more} more damaged rows are left out"] * (more > 0))]
 
-    def update(self, session_id: str, *conditions: Any, **values: Any) -> Row | None:
-        """Change the row if the conditions hold; the new row, None if they do not."""
-        query = (
-            sa.update(self.session)
-            .where(self.session.c.id == valid_id(session_id), *conditions)
-            .values(changed_at=now_ms(), **values)
-            .returning(*self.tables.row)
+    def update(
+        self, session_id: str, changes: Mapping[str, object], condition: str = "", **values: Any
+    ) -> Row | None:
+        """Change the row if the condition, with its `values`, holds; the new row, else None."""
+        changes = {"changed_at": _NOW, **changes}
+        written = ", ".join(
+            f'"{name}" = {each if isinstance(each, Sql) else f":new_{name}"}'
+            for name, each in changes.items()
         )
-        data = self.connection.execute(query).mappings().one_or_none()
-        return None if data is None else self._row(data)
+        query = f"UPDATE fleet.session SET {written} WHERE id = :id"
+        query += f" AND ({condition})" if condition else ""
+        values |= {f"new_{name}": each for name, each in changes.items() if type(each) is not Sql}
+        query += f" RETURNING {COLUMNS}"
+        data = self.connection.one(query, id=valid_id(session_id), **values)
+        return None if data is None else self.row(data)
 
-    def change(self, row: Row, **values: Any) -> Row:
+    def change(self, row: Row, **changes: object) -> Row:
         """Change a row that `find` or `get` has locked."""
-        changed = self.update(row.id, **values)
+        changed = self.update(row.id, changes)
         assert changed is not None  # noqa: S101 - it is locked
         return changed
 
-    def let_go(self, row: Row, *, due_at: Any = 0, **values: Any) -> Row:
+    def let_go(self, row: Row, **changes: object) -> Row:
         """Change such a row, which no worker holds from now on."""
-        return self.change(row, worker="", lease_until=0, due_at=due_at, **values)
+        free = {"worker": "", "lease_until": 0, "due_at": 0, "since": _NOW}
+        return self.change(row, **free | changes)
+
+    def queue(self, row: Row, **changes: object) -> Row:
+        """Queue such a session."""
+        return self.let_go(row, state=State.QUEUED, **changes)
 
     def ours(self, lease: Lease) -> Row | None:
         """The locked row if no one has taken a newer lease."""
         row = self.find(lease.session)
         return row if row is not None and row.epoch == lease.epoch else None
 
-    def _row(self, data: Mapping[Any, Any]) -> Row:
+    def row(self, data: Values) -> Row:
+        """The row of that data. FleetError PB-FLEET-DATABASE if nothing of ours has written it."""
         try:
             return to_row(data)
         except ValueError as error:
@@ -132,34 +140,21 @@ class Transaction:
                 guidance="`playbook fleet rebuild` writes it again from the repository.",
             ) from None
 
-    def answer_to(self, session_id: str, gate: str, *conditions: Any) -> sa.RowMapping | None:
-        """The answer to that gate, if there is one and the conditions hold."""
-        columns = self.answer.c
-        query = sa.select(self.answer).where(
-            columns.session == session_id, columns.gate == gate, *conditions
-        )
-        return self.connection.execute(query).mappings().one_or_none()
+    def answer_to(self, session_id: str, gate: str, condition: str = "true") -> Values | None:
+        """The answer to that gate, if there is one and the condition holds."""
+        query = "SELECT * FROM fleet.answer WHERE session = :session AND gate = :gate AND "
+        return self.connection.one(query + condition, session=session_id, gate=gate)
 
-    def unjournaled(self, session_id: str, gate: str) -> sa.RowMapping | None:
+    def unjournaled(self, session_id: str, gate: str) -> Values | None:
         """The answer to that gate that no worker has journaled."""
-        return self.answer_to(session_id, gate, ~self.answer.c.journaled)
-
-    # ── jobs ────────────────────────────────────────────────────────────────────────────────
-
-    def queue(self, row: Row, **values: Any) -> Row:
-        """Queue the session with its next job, whose former jobs no longer count."""
-        queued = self.let_go(row, state=State.QUEUED, job=row.job + 1, **values)
-        self.put(queued)
-        return queued
-
-    def put(self, row: Row) -> None:
-        """Put the job of that number, unless it is there."""
-        self._queue().put(self.connection, row)
+        return self.answer_to(session_id, gate, "NOT journaled")
 
 
 def clock(tx: Transaction) -> int:
     """The database's clock, in ms since the epoch."""
-    return int(tx.connection.execute(sa.select(now_ms())).scalar_one())
+    found = tx.connection.one(f"SELECT {NOW} AS now")
+    assert found is not None  # noqa: S101 - there always is a row
+    return int(found["now"])
 
 
 def words(texts: Sequence[str]) -> str:
@@ -172,62 +167,64 @@ def _sentence(text: str) -> str:
     return one_line(text, _SAID)
 
 
+def after(seconds: float) -> Sql:
+    """The time so many seconds from now."""
+    return Sql(f"{NOW} + {round(seconds * 1000):d}")
+
+
 # ── leases ──────────────────────────────────────────────────────────────────────────────────
 
+LAPSED = f"(state = 'running' AND lease_until < {NOW})"
 
-def take(tx: Transaction, session_id: str, job: int, worker: str, seconds: float) -> Lease | None:
-    """Take the lease with the next epoch. None if it is held, if the job is not the session's
-    newest, or if the session neither is queued nor has a lease that lapsed.
+
+def take(tx: Transaction, session_id: str, worker: str, seconds: float) -> Lease | None:
+    """Take the lease with the next epoch. None if it is held, or the session waits or has ended.
 
     After an unknown result, call it no more: the lease may be there, and lapses.
     """
-    columns = tx.session.c
-    free = sa.or_(
-        columns.state == State.QUEUED,
-        sa.and_(columns.state == State.RUNNING, columns.lease_until < now_ms()),
-    )
-    row = tx.update(
-        session_id,
-        columns.job == job,
-        free,
-        state=State.RUNNING,
-        epoch=columns.epoch + 1,
-        worker=worker,
-        lease_until=now_ms() + round(seconds * 1000),
-        due_at=0,
-    )
+    changes = {
+        "state": State.RUNNING,
+        "epoch": Sql("epoch + 1"),
+        "deaths": Sql("CASE WHEN state = 'running' THEN deaths + 1 ELSE deaths END"),
+        "worker": worker,
+        "lease_until": after(seconds),
+        "due_at": 0,
+        "since": _NOW,
+    }
+    row = tx.update(session_id, changes, f"state = 'queued' OR {LAPSED}")
     return None if row is None else Lease(session_id, row.epoch, worker, row)
 
 
 def renew(tx: Transaction, lease: Lease, seconds: float) -> Renewal | None:
     """Let the lease last that long from now. None if it has lapsed or another has it."""
-    columns = tx.session.c
-    query = (
-        sa.update(tx.session)
-        .where(
-            columns.id == lease.session,
-            columns.epoch == lease.epoch,
-            columns.worker == lease.worker,
-            columns.state == State.RUNNING,
-            columns.lease_until >= now_ms(),
-        )
-        .values(lease_until=now_ms() + round(seconds * 1000))
-        .returning(columns.cancel, columns.cancel_by)
+    found = tx.connection.one(
+        f"""UPDATE fleet.session SET lease_until = {after(seconds)}
+        WHERE id = :id AND epoch = :epoch AND worker = :worker AND state = 'running'
+            AND lease_until >= {NOW} RETURNING cancel, cancel_by""",
+        id=lease.session,
+        epoch=lease.epoch,
+        worker=lease.worker,
     )
-    found = tx.connection.execute(query).one_or_none()
-    return None if found is None else Renewal(_sentence(str(found[0])), _sentence(str(found[1])))
+    if found is None:
+        return None
+    return Renewal(_sentence(str(found["cancel"])), _sentence(str(found["cancel_by"])))
 
 
 def lift_epoch(tx: Transaction, lease: Lease, epoch: int) -> Lease | None:
     """The lease with a higher epoch, as the repository knows one. None if another has it."""
     row = tx.update(
         lease.session,
-        tx.session.c.epoch == lease.epoch,
-        tx.session.c.worker == lease.worker,
-        tx.session.c.state == State.RUNNING,
-        epoch=max(epoch, lease.epoch),
+        {"epoch": max(epoch, lease.epoch)},
+        "epoch = :former AND worker = :worker AND state = 'running'",
+        former=lease.epoch,
+        worker=lease.worker,
     )
     return None if row is None else Lease(lease.session, row.epoch, lease.worker, row)
+
+
+def settled(tx: Transaction, lease: Lease) -> None:
+    """A step has settled: what ended the workers before was another one."""
+    tx.update(lease.session, {"deaths": 0}, "epoch = :epoch", epoch=lease.epoch)
 
 
 def wait(tx: Transaction, lease: Lease, gate: str, choices: Sequence[str], said: str = "") -> bool:
@@ -235,7 +232,7 @@ def wait(tx: Transaction, lease: Lease, gate: str, choices: Sequence[str], said:
 
     False if another worker has taken the session. A lease that only lapsed is given back all the
     same: the repository has accepted the push. A cancellation that came meanwhile, or an answer
-    that is not journaled, gives the session its next job at once.
+    that is not journaled, queues the session at once.
     """
     given = {
         "gate": gate,
@@ -243,33 +240,27 @@ def wait(tx: Transaction, lease: Lease, gate: str, choices: Sequence[str], said:
         "said": _sentence(said),
         "error": "",
         "failures": 0,
+        "deaths": 0,
         "retry": 0,
         "released": lease.epoch,
     }
 
     def write(row: Row) -> None:
-        if row.cancel or tx.unjournaled(lease.session, gate):
-            tx.queue(row, **given)
-        else:
-            tx.let_go(row, state=State.WAITING, **given)
+        ready = row.cancel or tx.unjournaled(lease.session, gate)
+        tx.let_go(row, state=State.QUEUED if ready else State.WAITING, **given)
 
     return _give_back(tx, lease, write)
 
 
 def finish(tx: Transaction, lease: Lease, state: State) -> bool:
-    """The session has ended; if it is completed, those after it get their jobs. As `wait`."""
+    """The session has ended; if it is completed, those after it can be taken. As `wait`."""
     if state not in ENDED:
         raise ValueError(f"{state} is no end")
-    told = {"gate": "", "choices": "[]", "failures": 0, "retry": 0, "released": lease.epoch}
+    told: dict[str, object] = {"gate": "", "choices": "[]", "released": lease.epoch}
+    told |= {"failures": 0, "deaths": 0, "retry": 0}
     if state is not State.FAILED:
         told |= {"error": "", "said": ""}
-
-    def write(row: Row) -> None:
-        tx.let_go(row, state=state, **told)
-        if state is State.COMPLETED:
-            _queue_followers(tx, row)
-
-    return _give_back(tx, lease, write)
+    return _give_back(tx, lease, lambda row: tx.let_go(row, state=state, **told))
 
 
 def put_off(
@@ -281,8 +272,9 @@ def put_off(
     seconds: float | None = None,
     progressed: bool = False,
 ) -> State | None:
-    """Give the session its next job after a pause that doubles with each failure, and stop at the
-    twentieth; with `seconds`, after those, and it counts as no failure.
+    """Queue the session after a pause that doubles with each failure, and stop at the twentieth, or
+    the fifth time that its repository refuses; with `seconds`, after those, and it counts as no
+    failure.
 
     Those before it do not count if the session has `progressed` since. The new state: queued,
     stuck, or aborted if it was cancelled; None if another worker has taken the session.
@@ -294,9 +286,11 @@ def put_off(
         return row.state
     failures = (0 if progressed else row.failures) + (seconds is None)
     told = {"error": code, "said": _sentence(said), "failures": failures, "released": lease.epoch}
-    if failures >= _MOST_FAILURES:
+    again = code == row.error  # an outage before a refusal does not count against it
+    if failures >= (_MOST_FAILURES.get(code, _FAILURES) if again else _FAILURES):
         return _stick(tx, row, told)
-    _later(tx, row.id, _pause(failures) if seconds is None else seconds, **told)
+    pause = _pause(failures) if seconds is None else seconds
+    tx.queue(row, **told, **({"due_at": after(pause)} if pause > 0 else {}))
     return State.QUEUED
 
 
@@ -308,8 +302,8 @@ def stick(tx: Transaction, lease: Lease, code: str, said: str) -> bool:
 
 def need(tx: Transaction, lease: Lease, version: str) -> bool:
     """Leave the session to workers of that version; it is offered again later. As `wait`."""
-    told = {"needs": version, "released": lease.epoch}
-    return _give_back(tx, lease, lambda row: _later(tx, row.id, _FOR_A_NEWER, **told))
+    told = {"needs": version, "released": lease.epoch, "due_at": after(_FOR_A_NEWER)}
+    return _give_back(tx, lease, lambda row: tx.queue(row, **told))
 
 
 def _pause(failures: int) -> float:
@@ -331,50 +325,27 @@ def _stick(tx: Transaction, row: Row, told: Mapping[str, object]) -> State:
     return state
 
 
-def _queue_followers(tx: Transaction, row: Row) -> None:
-    columns = tx.session.c
-    followers, _ = tx.select(
-        columns.after == row.id, columns.state == State.QUEUED, columns.job == 0
-    )
-    for follower in followers:
-        locked = tx.get(follower.id)
-        if locked.job == 0 and locked.state is State.QUEUED:
-            tx.queue(locked)
-
-
-def _later(tx: Transaction, session_id: str, seconds: float, **told: object) -> None:
-    """The next job, now or when a sweep finds it due. The queue would count such a pause with the
-    clocks of the workers, which may differ by hours."""
-    row = tx.get(session_id)
-    if seconds <= 0:
-        tx.queue(row, **told)
-        return
-    due = now_ms() + round(seconds * 1000)
-    values = {"job": row.job + 1, "worker": "", "lease_until": 0, "due_at": due}
-    tx.change(row, state=State.QUEUED, **values, **told)
-
-
 # ── people ──────────────────────────────────────────────────────────────────────────────────
 
 
 def submit(tx: Transaction, new: NewSession) -> None:
-    """Store a session with its job; after an unfinished session, without one.
+    """Store a session, which is queued; one after another waits until that is completed.
 
     FleetError PB-FLEET-TAKEN if another session has the id, GitError PB-GIT-TAKEN if an open one
     has the branch, StateError PB-STATE-NO-SESSION if it is to come after an unknown one. The ref of
     the session was created before, so that another with the same id is one of another repository.
     """
-    values = {name: value for name, value in as_mapping(new).items() if name != "id"}
-    ready = not new.after or tx.get(new.after).state is State.COMPLETED
-    insert = _insert(tx, tx.session).values(
-        id=valid_id(new.id),
-        state=State.QUEUED,
-        created_at=now_ms(),
-        changed_at=now_ms(),
-        **values,
+    valid_id(new.id)
+    if new.after:
+        tx.get(new.after)
+    names = ", ".join(f'"{name}"' for name in as_mapping(new))
+    values = ", ".join(f":{name}" for name in as_mapping(new))
+    done = tx.connection.run(
+        f"""INSERT INTO fleet.session ({names}, state, created_at, changed_at, since)
+        VALUES ({values}, 'queued', {NOW}, {NOW}, {NOW}) ON CONFLICT DO NOTHING""",
+        **as_mapping(new),
     )
-    done = tx.connection.execute(insert.on_conflict_do_nothing().returning(tx.session.c.id))
-    if done.first() is None:
+    if not done:
         row = tx.get(new.id)
         if (row.repository, row.branch) != (new.repository, new.branch):
             raise FleetError(
@@ -382,29 +353,28 @@ def submit(tx: Transaction, new: NewSession) -> None:
             )
         return
     _require_free(tx, new)
-    if ready:
-        tx.queue(tx.get(new.id))
 
 
 def _require_free(tx: Transaction, new: NewSession) -> None:
     """GitError PB-GIT-TAKEN if another open session works on the branch; one asks at a time."""
-    if tx.connection.dialect.name == "postgresql":
-        key = sa.func.hashtextextended(f"{new.repository} {new.branch}", 0)
-        tx.connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
-    columns = tx.session.c
-    others = sa.select(columns.id).where(
-        columns.repository == new.repository,
-        columns.branch == new.branch,
-        columns.state.in_(OPEN),
-        columns.id != new.id,
+    if tx.connection.server:
+        key = f"{new.repository} {new.branch}"
+        tx.connection.run("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))", key=key)
+    other = tx.connection.one(
+        """SELECT id FROM fleet.session WHERE repository = :repository AND branch = :branch
+        AND state IN :open AND id <> :id""",
+        repository=new.repository,
+        branch=new.branch,
+        open=OPEN,
+        id=new.id,
     )
-    if (other := tx.connection.execute(others).scalars().first()) is not None:
-        message = f"session {first_line(str(other))} works on the branch {first_line(new.branch)}"
-        raise GitError("PB-GIT-TAKEN", message, where=new.repository)
+    if other is not None:
+        message = f"session {first_line(str(other['id']))} works on the branch "
+        raise GitError("PB-GIT-TAKEN", message + first_line(new.branch), where=new.repository)
 
 
 def answer(tx: Transaction, session_id: str, gate: str, text: str, by: str, via: str = "") -> Row:
-    """Store the answer to the gate at which the session waits, and give it its next job.
+    """Store the answer to the gate at which the session waits, and queue the session.
 
     Of several answers the first counts. `via` is where the person gave it: `inbox`, or nothing for
     a terminal. FleetError PB-FLEET-ANSWERED, StateError PB-STATE-NO-GATE.
@@ -418,31 +388,30 @@ def answer(tx: Transaction, session_id: str, gate: str, text: str, by: str, via:
             f"session {session_id} does not wait at gate {first_line(gate, 60)}",
             guidance="`playbook fleet status` shows what the sessions wait for.",
         )
-    columns = tx.answer.c
-    insert = _insert(tx, tx.answer).values(
-        session=session_id,
-        gate=gate,
+    where = {"session": session_id, "gate": gate}
+    # A gate that is open again although its answer was journaled takes another one.
+    tx.connection.run(
+        "DELETE FROM fleet.answer WHERE session = :session AND gate = :gate AND journaled", **where
+    )
+    stored = tx.connection.run(
+        f"""INSERT INTO fleet.answer (session, gate, text, "by", at, role, via)
+        VALUES (:session, :gate, :text, :by, {NOW}, :role, :via) ON CONFLICT DO NOTHING""",
+        **where,
         text=printable(text, keep_newlines=True)[:_LONGEST],
         by=_sentence(by),
-        at=now_ms(),
         role=tx.role,
         via=first_line(via, 20),
-        journaled=False,
     )
-    # A gate that is open again although its answer was journaled takes another one.
-    new = {name: insert.excluded[name] for name in ("text", "by", "at", "role", "via", "journaled")}
-    insert = insert.on_conflict_do_update(
-        index_elements=[columns.session, columns.gate], set_=new, where=columns.journaled
-    )
-    if tx.connection.execute(insert.returning(columns.gate)).first() is None:
+    if not stored:
         raise _second(session_id, gate)
     return tx.queue(row)
 
 
 def answer_due(tx: Transaction, lease: Lease) -> StoredAnswer | None:
     """The answer that the holder of the lease must journal first."""
-    row = tx.ours(lease)
-    found = None if row is None else tx.unjournaled(lease.session, row.gate)
+    row = tx.find(lease.session, lock=False)
+    ours = row is not None and row.epoch == lease.epoch
+    found = tx.unjournaled(lease.session, row.gate) if row is not None and ours else None
     if found is None:
         return None
     return StoredAnswer(
@@ -457,44 +426,48 @@ def answer_due(tx: Transaction, lease: Lease) -> StoredAnswer | None:
 
 def journaled(tx: Transaction, lease: Lease, gate: str) -> None:
     """The answer is in the journal, and pushed."""
-    tx.connection.execute(
-        sa.update(tx.answer)
-        .where(tx.answer.c.session == lease.session, tx.answer.c.gate == gate)
-        .values(journaled=True)
+    tx.connection.run(
+        "UPDATE fleet.answer SET journaled = true WHERE session = :session AND gate = :gate",
+        session=lease.session,
+        gate=gate,
     )
 
 
 def refuse_answer(tx: Transaction, lease: Lease, gate: str) -> None:
     """Forget an answer that the session does not accept, so that another can be given."""
     if tx.ours(lease) is not None:
-        tx.connection.execute(
-            sa.delete(tx.answer).where(
-                tx.answer.c.session == lease.session,
-                tx.answer.c.gate == gate,
-                ~tx.answer.c.journaled,
-            )
+        tx.connection.run(
+            """DELETE FROM fleet.answer
+            WHERE session = :session AND gate = :gate AND NOT journaled""",
+            session=lease.session,
+            gate=gate,
         )
 
 
 def cancel(tx: Transaction, session_id: str, text: str, by: str) -> Row:
-    """Ask for the end of a session; without a worker or a job it gets a job for that."""
+    """Ask for the end of a session; without a worker it is queued for that. What it has waited for,
+    and since when, stays in the row."""
     row = _unfinished(tx.get(session_id), "cancelled", failed=False)
     asked = {"cancel": _sentence(text) or "cancelled", "cancel_by": _sentence(by)}
-    if row.state is State.RUNNING or (row.state is State.QUEUED and row.job and not row.due_at):
+    if row.state is State.RUNNING:
         return tx.change(row, **asked)
-    return tx.queue(row, **asked)
+    return tx.change(row, state=State.QUEUED, due_at=0, **asked)
 
 
 def retry(tx: Transaction, session_id: str) -> Row:
     """Queue a session that is stuck or has failed, or that was put off."""
     row = _unfinished(tx.get(session_id), "retried", failed=True)
     if row.state in (State.STUCK, State.FAILED):
-        cleared = {"failures": 0, "error": "", "said": "", "cancel": "", "cancel_by": ""}
+        cleared = {
+            "failures": 0,
+            "deaths": 0,
+            "error": "",
+            "said": "",
+            "cancel": "",
+            "cancel_by": "",
+        }
         return tx.queue(row, retry=1, **cleared)
-    if row.state is State.QUEUED and row.due_at:
-        tx.put(row)
-        return tx.change(row, due_at=0)
-    return row
+    return tx.change(row, due_at=0) if row.state is State.QUEUED and row.due_at else row
 
 
 def _unfinished(row: Row, what: str, *, failed: bool) -> Row:
@@ -513,10 +486,3 @@ def _second(session_id: str, gate: str) -> FleetError:
         "PB-FLEET-ANSWERED",
         f"gate {first_line(gate, 60)} of session {session_id} was answered already",
     )
-
-
-def _insert(tx: Transaction, table: sa.Table) -> postgresql.Insert:
-    """An `INSERT` that may say what happens to a row that is there: both dialects have it."""
-    if tx.connection.dialect.name == "postgresql":
-        return postgresql.insert(table)
-    return sqlite.insert(table)  # type: ignore[return-value]

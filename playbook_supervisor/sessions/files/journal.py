@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     Trigger,
 )
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import Record, replace, valued
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,11 +79,6 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         agent=dict(entry.agent),
         gates=[_gate_mapping(gate, time) for gate in entry.gates],
     )
-
-
-def valued(**pairs: object) -> dict[str, object]:
-    """These pairs without empty values."""
-    return {key: value for key, value in pairs.items() if value not in (None, "", [], {})}
 
 
 def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Data ↔ JSON: runtime state, what a worker reports, and the directive for a client.
 
-Times stay milliseconds since the epoch. `PROTOCOL` numbers the versions that clients rely on.
+Times stay milliseconds since the epoch. Clients rely on its `PROTOCOL`.
 Reading raises ValueError for data that do not fit; the caller says what that means.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import Fields, JsonFields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.versions import PROTOCOL
 from playbook_supervisor.kernel.directives import (
     Ask,
     Failure,
@@ -29,8 +30,8 @@ from playbook_supervisor.kernel.vocabulary import (
     Transform,
     Trigger,
 )
-from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.sessions.files.journal import entry_mapping, entry_of, valued
+from playbook_supervisor.records import Record, as_mapping, valued
+from playbook_supervisor.sessions.files.journal import entry_mapping, entry_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Json = dict[str, Any]
-
-PROTOCOL = 1
 
 
 def playbook_to_json(playbook: Playbook) -> Json:

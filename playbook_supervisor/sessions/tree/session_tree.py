@@ -175,11 +175,14 @@ class SessionTree:
         cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
         return self._with_children(self.engine.record(cancelled, commits=commits, anywhere=True))
 
-    def close(self) -> Snapshot:
-        """The last snapshot of a session that has ended; commits and pushes what is still due."""
+    def close(self, isolation: str = "") -> Snapshot:
+        """The last snapshot of a session that has ended; commits and pushes what is still due, in
+        that mode of isolation if it is not empty."""
         from playbook_supervisor.sessions.publication import publishing
 
-        return publishing.closed(self.advance(), timeout=self.engine.git_timeout)
+        ended = self.advance()
+        ended = replace(ended, config=ended.config.isolated(isolation))
+        return publishing.closed(ended, timeout=self.engine.git_timeout)
 
     def lose(self, attempt: Attempt) -> Snapshot:
         """A launched attempt's worker has gone: its postconditions say whether it had finished."""

@@ -92,6 +92,18 @@ class Pinned(Record):
 NOW = Pinned()
 
 
+def current_folder() -> Path:
+    """The current folder. StateError if it has been removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise StateError(
+            "PB-STATE-NO-REPOSITORY",
+            "the current folder no longer exists",
+            guidance="Change to one that does.",
+        ) from error
+
+
 def find(start: Path) -> Checkout:
     """The checkout that contains the folder `start`.
 

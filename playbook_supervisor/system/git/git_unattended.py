@@ -103,11 +103,13 @@ def push_address(git: Git, remote: str) -> str:
 
 
 def quiet_ssh(git: Git) -> dict[str, str]:
-    """Keep ssh from asking questions; a person's own ssh command stays as it is."""
+    """Keep ssh from asking questions, and end it after 30 seconds without a sign of the other end;
+    a person's own ssh command stays as it is."""
     own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys()
     if own or git("config", "--get", "core.sshCommand").returncode == 0:
         return {}
-    return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ServerAliveInterval=15"}
+    bounds = "-o ConnectTimeout=30 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
+    return {"GIT_SSH_COMMAND": f"ssh -o BatchMode=yes {bounds}"}
 
 
 def fetch(root: Path) -> None:

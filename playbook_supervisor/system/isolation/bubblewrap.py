@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.system.isolation.profiles import inside
+from playbook_supervisor.system.isolation.profiles import inside, real
 from playbook_supervisor.system.process.child_process import read_outputs
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _Mounts:
         self.copied = [file for file in profile.copied if os.path.isfile(file)]  # noqa: PTH113 - as below
         private = dict(profile.private)
         self.kept = {*profile.writable, *private}
-        self.hidden = {form for path in profile.hidden for form in (path, _real(path))}
+        self.hidden = {form for path in profile.hidden for form in (path, real(path))}
         self._open_home()
         for path in sorted(self.hidden):
             if path not in self.all and path not in self.kept and not inside(path, private):
@@ -112,7 +112,7 @@ class _Mounts:
         for path in _sockets():
             if not inside(path, (*self.hidden, *allowed)):
                 self._hide(path)
-        for path in (*map(_plain, profile.shown), _real(_RESOLVER)):
+        for path in (*map(_plain, profile.shown), real(_RESOLVER)):
             covered = inside(path, (_DEVICES, *self.hidden, *private))
             if covered and _is_there(path) and not inside(path, profile.writable):
                 self.all[path] = ("--ro-bind", str(path))
@@ -218,10 +218,6 @@ def _is_there(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def _plain(path: Path) -> Path:
     """The path whose folders are no links: `/run/docker.sock` for `/var/run/docker.sock`."""
-    return _real(path.parent) / path.name
+    return real(path.parent) / path.name

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk import user_state
-from playbook_supervisor.system.disk.files import read_bytes
+from playbook_supervisor.system.disk.files import digest, read_bytes
 from playbook_supervisor.system.git import clean_room, gitlinks
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def of_check(
     )
     if room is None:
         return profile
-    asked = (path for path in wished(here.root, wishes.write) if not inside(path, [here.root]))
+    asked = (path for path in _allowed(here.root, wishes.write) if not inside(path, [here.root]))
     return replace(
         profile,
         writable=(*asked, *((temporary,) if temporary is not None else ())),
@@ -304,11 +304,20 @@ def _in_home(names: Iterable[str]) -> Iterator[Path]:
 
 
 def _caches(whose: str, here: Checkout) -> Iterator[tuple[Path, Path]]:
-    top, kept = home(), user_state.cached("isolated") / here.key / whose
+    top, kept = home(), user_state.cached("isolated") / _repository(here) / whose
     for name in CACHES:
         yield top / name, kept / name
     if (base := os.environ.get("XDG_CACHE_HOME", "")).startswith("/"):
         yield Path(base), kept / ".cache"
+
+
+def _repository(here: Checkout) -> str:
+    """A short id of the repository, the same for all clones in which the fleet works for it: each
+    is there for minutes, and caches are to serve the next one."""
+    if (here.git_dir / _SNAPSHOTS).is_dir():
+        for objects in _borrowed_objects(here):
+            return digest(os.fsencode(os.path.realpath(objects)))[: len(here.key)]
+    return here.key
 
 
 def _programs() -> Iterator[Path]:
@@ -345,11 +354,24 @@ def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
     return tuple(root / os.path.expanduser(word) for word in known)  # noqa: PTH111
 
 
+def _allowed(root: Path, words: Iterable[str]) -> Iterator[Path]:
+    """The same without what is ours: a repository's settings do not show the clones of others."""
+    ours = [real(each) for each in (user_state.path(""), user_state.cached(""))]
+    for path in wished(root, words):
+        if not inside(real(path), ours) or inside(real(path), [real(root)]):
+            yield path
+
+
+def real(path: Path) -> Path:
+    """The path without links."""
+    return Path(os.path.realpath(path))
+
+
 def _with_wishes(profile: Profile, here: Checkout, wishes: Wishes) -> Profile:
     return replace(
         profile,
-        writable=(*profile.writable, *wished(here.root, wishes.write)),
-        shown=(*profile.shown, *wished(here.root, wishes.show)),
+        writable=(*profile.writable, *_allowed(here.root, wishes.write)),
+        shown=(*profile.shown, *_allowed(here.root, wishes.show)),
         hidden=(*profile.hidden, *wished(here.root, wishes.hide)),
         network=wishes.network,
         hosts=wishes.hosts,

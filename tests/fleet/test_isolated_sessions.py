@@ -1,0 +1,92 @@
+"""What a session of one repository sees of another's on the same worker: judged by its loot."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.bubblewrap import needs_bubblewrap
+from support.controlled_time import eventually
+from support.scratch_project import Project
+
+from fleet.local_fleet import WORKS, Fleet
+from playbook_supervisor.fleet.storage.rows import State
+
+pytestmark = [needs_bubblewrap, pytest.mark.measured]
+FILE, COMMITTED, VARIABLE = "secret.txt", "committed-7bd1", "variable-90ac"
+TOKEN = "TOKEN_OF_THE_OTHER"
+SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 60,")
+ATTACK = """\
+#!/bin/sh
+[ "$PLAYBOOK_STEP" = plan ] || exit 0
+exec 2>/dev/null
+{{
+  echo "environment $TOKEN_OF_THE_OTHER"
+  for each in /proc/[0-9]*/environ; do echo "process $(tr '\\0' ' ' <"$each")"; done
+  find '{top}' -path "$PWD" -prune -o -name {file} -exec sed 's/^/clone /' {{}} +
+  find '{top}' -name HEAD | while read -r head; do
+    git=$(dirname "$head")
+    for commit in $(git --git-dir="$git" rev-list --all); do
+      git --git-dir="$git" show "$commit:{file}" | sed 's/^/objects /'
+    done
+  done
+}} >loot.txt
+echo done
+"""
+
+
+def other_repository(fleet: Fleet) -> Project:
+    """A second repository with a secret, and its remote."""
+    bare = fleet.origin.root.with_name("other.git")
+    subprocess.run(["git", "clone", "-q", "--bare", str(fleet.origin.root), str(bare)], check=True)
+    folder = fleet.origin.root.with_name("other")
+    subprocess.run(["git", "clone", "-q", str(bare), str(folder)], check=True)
+    other = Project(folder, fleet.project.home)
+    other.write(FILE, f"{COMMITTED}\n")
+    other.commit("Add a secret")
+    other.git("push", "-q", "origin", "HEAD")
+    return other
+
+
+def looted(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> str:
+    """What an agent of the first repository finds while a session of the second is at work. The
+    settings of the first ask for all that the worker keeps to be shown."""
+    top = fleet.folder = tmp_path / "state/playbook/fleet"
+    fleet.project.write(".playbooks/config.yaml", f"isolation: {{mode: none, show: ['{top}']}}\n")
+    fleet.project.commit("Ask for all")
+    fleet.project.git("push", "-q", "origin", "HEAD")
+    program = tmp_path / "attack"
+    program.write_text(ATTACK.format(top=top, file=FILE))
+    program.chmod(0o755)
+    monkeypatch.setenv(TOKEN, VARIABLE)
+    other = other_repository(fleet)
+    url = f"file://{other.git('remote', 'get-url', 'origin')}"
+    fleet.settle(isolation=mode, environment={url: (TOKEN,)})
+    session = fleet.submit(agent=f"exec:{program}")
+    victim = fleet.submit(script=SLEEPS, project=other)
+    with fleet.advancing(victim, "two"):
+        assert eventually(lambda: bool(list((fleet.folder / "two").glob(f"*/*/{FILE}"))))
+        assert fleet.advance(session).state is State.WAITING
+        fleet.stopping.set()
+    return fleet.kept(session, "loot.txt")
+
+
+def test_without_isolation_a_session_finds_the_secrets_of_another_repository(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the attack works. Only the environment of the agent itself lacks the token."""
+    loot = looted(fleet, tmp_path, monkeypatch, "none")
+    found = {line.partition(" ")[0] for line in loot.splitlines() if COMMITTED in line}
+    assert found == {"clone", "objects"}
+    assert any(line.startswith("process") and VARIABLE in line for line in loot.splitlines())
+    assert "environment \n" in loot
+
+
+def test_in_isolation_a_session_sees_nothing_of_another_repository(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loot = looted(fleet, tmp_path, monkeypatch, "required")
+    assert "environment" in loot
+    assert COMMITTED not in loot
+    assert VARIABLE not in loot
