@@ -238,9 +238,13 @@ def test_a_cancelled_session_keeps_what_it_has_waited_for(
     for id_ in (IDS[0], IDS[1], IDS[3]):
         database.cancel(id_, "superseded", "Ada")
     out = " ".join(up.playbook("fleet", "status").out.split())
-    asked = r"\S+ s, {}, to be cancelled, as Ada asked \S+ s ago acme/site"
-    for reason in (f"at gate {re.escape(GATE)}", f"after {IDS[2]}, which is queued"):
-        assert re.search(asked.format(f"{reason}.*?"), out)
+    waited = (
+        rf"at gate {re.escape(GATE)} for \S+ s",
+        r"stuck for \S+ s",
+        rf"queued for \S+ s, after {IDS[2]}, which is queued",
+    )
+    for before in waited:
+        assert re.search(rf"{before}.*?, to be cancelled, as Ada asked \S+ s ago acme/site", out)
     assert "someone pushed to the session's branch [PB-FLEET-BRANCH]" in out
     sessions = up.playbook("fleet", "status", "--json").json["sessions"]
     waits = {each["session"]: each["waits_for"] for each in sessions}

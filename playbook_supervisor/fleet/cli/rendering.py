@@ -133,9 +133,18 @@ def _begun(each: FleetSession, now: int) -> str:
         case State.RUNNING:
             return f"runs for {lasted} on {first_line(row.worker, 80)}"
         case State.QUEUED:
-            return f"queued for {lasted}"
+            return f"{_queued(row)} for {lasted}"
         case _:
             return f"{row.state}, {lasted} ago"
+
+
+def _queued(row: Row) -> str:
+    """What has lasted until now: a session that is to be cancelled may not have been queued."""
+    if row.cancel and row.gate:
+        return f"at gate {wording.path(first_line(row.gate))}"
+    if row.cancel and row.error:
+        return "put off" if row.failures else "stuck"
+    return "queued"
 
 
 def _lasted(each: FleetSession, now: int) -> str:
@@ -165,9 +174,8 @@ def _reasons(each: FleetSession, now: int) -> Iterator[str]:
 
 def _why_queued(each: FleetSession, now: int) -> Iterator[str]:
     row = each.row
-    if row.gate:
-        at = wording.path(first_line(row.gate))
-        yield f"at gate {at}" if row.cancel else f"answered at {at}, not taken up yet"
+    if row.gate and not row.cancel:
+        yield f"answered at {wording.path(first_line(row.gate))}, not taken up yet"
     if row.due_at:
         tried = f" after {counted(row.failures, 'failure')}" if row.failures else ""
         yield f"again in {duration(max(row.due_at - now, 0))}{tried}"

@@ -121,9 +121,11 @@ class FleetSession:
         if row.gate:
             kind = WaitKind.GATE if row.cancel else WaitKind.ANSWER
             return Wait(kind, self.since, row.gate)
+        if row.cancel and row.error:
+            kind = WaitKind.PAUSE if row.failures else WaitKind.REPAIR
+            return Wait(kind, self.since, row.error)
         if row.cancel:
-            kind = WaitKind.REPAIR if row.error else WaitKind.CANCEL
-            return Wait(kind, self.since, row.error or row.pool)
+            return Wait(WaitKind.CANCEL, row.changed_at, row.pool)
         if self.alone:
             return Wait(WaitKind.WORKER, self.since, row.worker or row.pool)
         return Wait(WaitKind.LIMIT if self.full else WaitKind.TURN, self.since, row.pool)
