@@ -43,8 +43,8 @@ coverage: .venv/installed-dev
 	$(BIN)/python tools/coverage_gates.py .coverage.json
 
 test-long: export HYPOTHESIS_PROFILE := full
-test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-dbos \
-  .venv/older-fleet .venv/node-runners
+test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit .venv/newest-client .venv/older-fleet \
+  .venv/node-runners
 	$(PYTEST) -m 'long and not thorough'
 
 test-all:
@@ -148,13 +148,6 @@ clean:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
 	  'claude-agent-sdk==0.2.189' \
 	|| { rm -rf $@; echo 'The newest Claude Code could not be installed: its tests will be skipped.' >&2; }
-
-# The version of DBOS before ours, with which a test works at one database: docs/decisions/0228. Where it
-# cannot be downloaded, that test is skipped.
-.venv/older-dbos: .venv/bin/python Makefile
-	@rm -rf $@
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'dbos==3.3.0' \
-	|| { rm -rf $@; echo 'An older DBOS could not be installed: its test will be skipped.' >&2; }
 
 # The release before, whose workers a test lets share a database with ours. A shallow clone does not have it,
 # and where its packages cannot be downloaded, that test is skipped.

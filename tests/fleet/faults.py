@@ -278,7 +278,8 @@ class Storm:
     def terminate(self, machine: Machine) -> None:
         young = machine.age() < _START and "worker" not in machine.said()
         status = machine.terminate()
-        if status != 128 + 15 and not (young and status == -15):
+        expected = {128 + 15, *((-15,) if young else ()), *((-9,) if self._plan.bad else ())}
+        if status not in expected:
             self._happened.unexpected.append(f"{machine.name}: exit status {status} after SIGTERM")
 
     def _cut_off_remotes(self, machine: Machine, seconds: float) -> None:

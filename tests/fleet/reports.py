@@ -201,8 +201,6 @@ _TOLD = {
     "overtaken workers refused": r"given up: ",
     "put off": r"put off: ",
     "stuck": r"stuck: ",
-    "the backstop helped": r"its job was lost",
-    "put back by a sweep": r"its worker's lease has lapsed",
     "errors of a worker": r"PB-BUG|Traceback",
 }
 
