@@ -101,6 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(FileNotFoundError):
             self._refuse(int(Path(sys.argv[3], machine).read_text()))
             return
+        if not Path(sys.argv[2]).is_dir():  # the tests have moved it away
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
         variables = os.environ | {
             "GIT_PROJECT_ROOT": sys.argv[2],
             "GIT_HTTP_EXPORT_ALL": "1",

@@ -24,6 +24,8 @@ from fleet.machines import GATE, HOST, Machine, Site
 CANCELLED = "not needed any more"
 _ENDED = ("completed", "failed", "aborted")
 _SUBMISSION = "submission"
+_UNKNOWN = ("PB-STATE-NO-SESSION", "PB-STATE-NO-REPOSITORY")
+"""The codes for a session of which a restored database does not know."""
 _AT_ONCE = 3
 """Submissions."""
 
@@ -135,7 +137,8 @@ class Crowd:
         done = self._desk.submit(url, "--branch", f"work-{number}")
         if done.code:
             self._happened.counts["submissions refused during faults"] += 1
-            self._expect(done, "PB-FLEET-DATABASE", "PB-GIT-REMOTE")
+            # A remote that is moved away during a request may seem to be none.
+            self._expect(done, "PB-FLEET-DATABASE", "PB-GIT-REMOTE", "PB-FLEET-REFUSED")
             time.sleep(2)
             return
         session = done.out.strip()
@@ -159,7 +162,7 @@ class Crowd:
                 asked.unknown.append(each)
             else:
                 self._happened.counts["answers refused"] += 1
-                self._expect(done, "PB-FLEET-ANSWERED", "PB-STATE-NO-GATE", "PB-STATE-NO-SESSION")
+                self._expect(done, "PB-FLEET-ANSWERED", "PB-STATE-NO-GATE", *_UNKNOWN)
         self._happened.counts["two answers at once"] += len(people) > 1
         if len(accepted) > 1 and not asked.taken_back:
             self._happened.unexpected.append(f"{asked.session}: two answers were accepted")
@@ -170,7 +173,7 @@ class Crowd:
     def _cancel(self, asked: Asked) -> None:
         done = self._desk.playbook("abort", asked.session, "-m", CANCELLED)
         if done.code:
-            self._expect(done, "PB-FLEET-DATABASE", "PB-STATE-ENDED", "PB-STATE-NO-SESSION")
+            self._expect(done, "PB-FLEET-DATABASE", "PB-STATE-ENDED", *_UNKNOWN)
         else:
             asked.cancelled = ledger.now()
 
