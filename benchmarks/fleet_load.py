@@ -298,33 +298,36 @@ def killed(folder: Path, server: postgres.Server) -> dict[str, float]:
     """From the end of a worker to the next claim of its session, with a lease of 8 s."""
     with site_of(folder, server, 1, 8.0) as site:
         machines = [site.machine(f"m{number}", work=100) for number in range(2)]
-        submitted = machines[0].submit(site.remote("r1"))
-        assert submitted.code == 0, submitted.err
+        url = site.remote("r1")
         started(machines)
-        return spread(partial(killed_once, site), KILLS)
+        return spread(partial(killed_once, site, url), KILLS)
 
 
-def killed_once(site: Site) -> float:
-    """Seconds from a kill to a claim, for the only session."""
-    claims = len(claimed(site))
+def killed_once(site: Site, url: str) -> float:
+    """Seconds from a kill to a claim, of a new session: one is stuck after five."""
+    desk, claims = site.machines[0], len(claimed(site)) + 1
+    submitted = desk.submit(url)
+    assert submitted.code == 0, submitted.err
     assert in_time(lambda: ledger.at_work(site.ledger) != set())
     (machine,) = (each for each in site.machines if each.name in ledger.at_work(site.ledger))
     at = ledger.now()
     machine.kill_worker()
     machine.start()
     assert in_time(lambda: len(claimed(site)) > claims)
+    assert desk.playbook("abort", submitted.out.strip(), "-m", "measured").code == 0
+    assert in_time(lambda: ledger.at_work(site.ledger) == set())
     return claimed(site)[claims] - at
 
 
 def claimed(site: Site) -> list[float]:
-    """When the only session was claimed."""
+    """When sessions were claimed."""
     commits = {
         link.commit
         for chain in site.chains().values()
         for link in chain.links
         if link.kind == "claim"
     }
-    return [push.at for push in chains.pushes(site.pushes) if push.new in commits]
+    return sorted(push.at for push in chains.pushes(site.pushes) if push.new in commits)
 
 
 def begun(site: Site, name: str) -> float:
