@@ -307,6 +307,25 @@ def test_an_agent_that_is_missing_here_may_be_found_elsewhere(fleet: Fleet) -> N
     assert fleet.advance(session).state is State.WAITING
 
 
+def test_a_session_has_not_ended_before_its_branch_says_so(fleet: Fleet) -> None:
+    program = fleet.folder.with_name("agent")
+    program.write_text(
+        "#!/bin/sh\necho done\n[ $PLAYBOOK_STEP = implement ] || exit 0\n"
+        "mkdir -p .git/hooks; cd .git/hooks\n"
+        'echo "exit 1" >pre-commit; chmod +x pre-commit\n'
+    )
+    program.chmod(0o755)
+    session = fleet.submit(agent=f"exec:{program}")
+    fleet.advance(session)
+    fleet.answer(session, "continue")
+    row = fleet.advance(session)
+    assert (row.state, row.error) == (State.QUEUED, "PB-GIT-COMMIT")
+    assert fleet.advance(session).state is State.COMPLETED
+    manifest = fleet.origin.git("show", f"{row.branch}:.playbooks/sessions/{session}/session.yaml")
+    assert "status: completed" in manifest
+    assert fleet.journal(session).count("step_id:") == 3
+
+
 def test_a_bug_of_the_worker_loses_no_session(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

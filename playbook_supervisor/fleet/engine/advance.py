@@ -49,7 +49,7 @@ from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.settings.config import ISOLATION
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.files.principal import Principal
-from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.sessions.store.disk_store import SESSIONS, DiskStore
 from playbook_supervisor.sessions.store.selection import OPEN
 from playbook_supervisor.sessions.store.snapshot import Snapshot
 from playbook_supervisor.sessions.tree.session_tree import SessionTree
@@ -314,12 +314,25 @@ class _TakeUp:
         elif following.state is State.QUEUED:
             seconds = 0.0 if self._worker.stopping.is_set() else None
             self._put_off(following.code, following.said, seconds)
-            self._tell(f"put back: {following.said}")
         elif refusal is not None:
             raise refusal
+        elif not self._is_recorded():
+            raise GitError(outcome.UNCOMMITTED, "git has not committed the end of the session")
         else:
             self._persist(database.finish, following.state)
             self._tell(following.state.value)
+
+    def _is_recorded(self) -> bool:
+        """False if the session's branch has an older record of it than the snapshot."""
+        assert self._mirror is not None  # noqa: S101 - it was claimed there
+        assert self._tip is not None  # noqa: S101 - as above
+        file = f"{SESSIONS}/{self._session}/session.yaml"
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+        kept, pushed = (
+            self._mirror.git(*asked, f"{commit}:{file}").stdout
+            for commit in (self._tip.head, self._tip.commit)
+        )
+        return kept in ("", pushed)  # empty where sessions are not committed
 
     def give_up(self, error: PlaybookError) -> None:
         """Put the session off, or back, or say that it is stuck, after an error."""
@@ -342,7 +355,6 @@ class _TakeUp:
             self._tell(f"{became}: {said} [{error.code}]")
             self._persist(database.stick, error.code, said)
         else:
-            self._tell(f"put off: {said} [{error.code}]")
             self._put_off(error.code, said)
             if isinstance(error, StorageError):  # it would fail with every session
                 self.clean_up()
@@ -356,7 +368,11 @@ class _TakeUp:
 
     def _put_off(self, code: str, said: str, seconds: float | None = None) -> None:
         write, progressed = self._worker.database.put_off, self._cleared > 1
-        self._persist(write, code, said, seconds=seconds, progressed=progressed)
+        state = self._persist(write, code, said, seconds=seconds, progressed=progressed)
+        became = (
+            state.value if isinstance(state, State) and state is not State.QUEUED else "put off"
+        )
+        self._tell(f"{became}: {said}" + (f" [{code}]" if code else ""))
 
     def _needs(self, error: PlaybookError) -> str:
         """The version that the session needs; empty if this error, or this program, is none."""
@@ -365,21 +381,19 @@ class _TakeUp:
         needs = self._keeper.lease.row.needs or (self._tip.version if self._tip else "")
         return needs if is_newer(needs, __version__) else ""
 
-    def _persist(self, write: Callable[..., object], *what: object, **options: object) -> None:
-        """Write to the database; while it is away, try again. If it stays away, the next worker
-        that takes the session finds in git what was not written."""
+    def _persist(self, write: Callable[..., object], *what: object, **options: object) -> object:
+        """The result of writing to the database; while it is away, try again. If it stays away, the
+        next worker that takes the session finds in git what was not written."""
         since, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             try:
-                write(self._keeper.lease, *what, **options)
+                return write(self._keeper.lease, *what, **options)
             except FleetError as error:
                 goes_on = error.code == "PB-FLEET-DATABASE"
                 if not goes_on or not self._rest(pause, partial(self._goes_on, since)):
                     self._tell(f"not written to the database: {error.message}")
-                    return
+                    return None
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            else:
-                return
 
     def clean_up(self) -> None:
         try:
@@ -430,7 +444,9 @@ class _Child:
         """
         snapshot = self._tree().look()
         going_on = snapshot.manifest.status in OPEN or self._retries(snapshot)
-        if going_on and not (self._keeper.cancelled[0] or self._worker.stopping.is_set()):
+        if self._keeper.lease.row.error == outcome.UNCOMMITTED and not going_on:
+            self._run(self._resume, cleared)  # which commits it
+        elif going_on and not (self._keeper.cancelled[0] or self._worker.stopping.is_set()):
             self._require_admitted(snapshot)
             self._run(self._argv(snapshot), cleared)
         if self._keeper.cancelled[0]:

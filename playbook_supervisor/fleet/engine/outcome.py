@@ -22,6 +22,9 @@ _LASTING = (
     *("PB-ARG-", "PB-CHECK-", "PB-POLICY-", "PB-STATE-"),
     *("PB-FLEET-BRANCH", "PB-FLEET-DIED", "PB-IO-ESCAPE"),
 )
+UNCOMMITTED = "PB-GIT-COMMIT"
+"""The error of a session that has ended, whose branch does not say so yet."""
+
 _PASSING = frozenset({"PB-STATE-BUSY", "PB-STATE-DRIVEN", "PB-STATE-INTERRUPTED"})
 ENDS = {
     SessionStatus.COMPLETED: State.COMPLETED,
@@ -31,6 +34,7 @@ ENDS = {
 _SENTENCES = {
     "PB-GIT-REMOTE": "the repository cannot be reached",
     "PB-GIT-FAILED": "git failed on the worker",
+    UNCOMMITTED: "the session's branch does not have its end",
     "PB-FLEET-BRANCH": "someone pushed to the session's branch",
     "PB-IO-ESCAPE": "a file of the session leads out of its clone",
     "PB-STATE-NO-REPOSITORY": "the session's clone was removed or replaced on the worker",
