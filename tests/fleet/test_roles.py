@@ -33,7 +33,7 @@ def role(postgres: Server, fleet: Fleet) -> Iterator[Role]:
     fleet.project.git("push", "-q")
 
     def made(kind: str) -> address.Address:
-        named = f"{kind}{next(_numbers)}"
+        named = f"{kind}_{next(_numbers)}"  # roles are the whole server's
         postgres.create_role(named, "NOSUPERUSER")
         for statement in shown("grants").strip().split(";\n")[1:]:
             postgres.execute(statement.replace("fleet_user", named), name)
@@ -51,7 +51,7 @@ def test_only_the_answer_of_the_role_that_a_policy_names_counts(fleet: Fleet, ro
     with psycopg.connect(mallory.url, autocommit=True) as other:
         other.execute(
             "INSERT INTO fleet.answer (session, gate, text, by, role) VALUES (%s, %s, %s, %s, %s)",
-            (session, GATE, "continue", ADA, "release1"),
+            (session, GATE, "continue", ADA, "release_1"),
         )
         other.execute("UPDATE fleet.session SET state = 'queued' WHERE id = %s", (session,))
     row = fleet.advance(session)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -196,6 +198,46 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
     told = [each for each in fleet.told if each in away_and_back]
     assert told == away_and_back * 2
     assert fleet.row(session).state == "waiting"
+
+
+def test_a_worker_lets_its_sessions_end_before_it_takes_one_that_ended_workers(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = fleet.submit(script=WORKS.replace("say: planned,", "say: planned, seconds: 4,"))
+    deadly, other = fleet.submit(), fleet.submit()
+    file = fleet.database.address.file
+    assert file
+    monkeypatch.setattr(worker, "_LOOK", 0.2)
+    told: list[tuple[str, str]] = []
+
+    def change(what: str) -> None:
+        with closing(sqlite3.connect(file, timeout=10)) as rows, rows:
+            rows.execute(f"UPDATE fleet_session SET {what}")
+
+    def arrive() -> None:
+        assert eventually(lambda: any(session == slow for session, _ in told))
+        change(f"pool = 'default', since = 1, deaths = 2 WHERE id = '{deadly}'")
+        assert eventually(lambda: fleet.row(deadly).worker != "")
+        change(f"pool = 'default' WHERE id = '{other}'")
+
+    change(f"pool = 'later' WHERE id <> '{slow}'")
+    arriving = threading.Thread(target=arrive)
+    arriving.start()
+    settings = replace(fleet.settings, lease=6.0)
+    assert (
+        worker.work(
+            fleet.database,
+            settings,
+            drain=True,
+            tell=lambda *said: told.append(said),
+            log=lambda *_: None,
+        )
+        == 0
+    )
+    arriving.join()
+    turns = [session for session, sentence in told if sentence.startswith(("taken", "waits at"))]
+    assert turns == [slow, slow, deadly, deadly, other, other]
+    assert (deadly, worker._ALONE) in told
 
 
 def test_tab_completes_the_open_sessions_of_the_fleet(fleet: Fleet) -> None:
