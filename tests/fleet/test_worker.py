@@ -68,7 +68,7 @@ def test_what_a_killed_worker_leaves_is_put_back_and_removed_by_the_next(fleet: 
     workers = fleet.folder.parent / "state/playbook/fleet/workers"
     assert len(list(workers.iterdir())) == 1
     done = fleet.project.process("fleet", "worker", "--drain")
-    assert "taken (epoch 2), after a worker that ended with it" in done.err
+    assert "taken (epoch 2), after its worker died" in done.err
     assert fleet.row(session).state == "waiting"
     assert list(workers.iterdir()) == []
 

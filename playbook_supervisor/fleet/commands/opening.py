@@ -32,8 +32,8 @@ def is_set_up() -> bool:
 
 
 def opened() -> FleetDatabase:
-    """The fleet's database, for a `with`. StateError PB-STATE-NO-EXTRA without its packages."""
-    # optional packages, without which everything but the database is there
+    """The fleet's database, for a `with`. As `FleetDatabase.open`."""
+    # slow to import, and not needed where no fleet is set up
     from playbook_supervisor.fleet.storage.database import FleetDatabase
 
     return FleetDatabase.open(address())

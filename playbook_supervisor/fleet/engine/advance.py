@@ -121,7 +121,7 @@ def advance(worker: LocalWorker, lease: Lease, asked: float) -> None:
     """
     session_id = lease.session
     tell = partial(worker.tell, session_id)
-    died = ", after a worker that ended with it" if lease.row.deaths else ""
+    died = ", after its worker died" if lease.row.deaths else ""
     tell(f"taken (epoch {lease.epoch}){died}: {lease.row.playbook} {lease.row.feature}".rstrip())
     with LeaseKeeper(worker.database, lease, worker.term, asked, tell) as keeper:
         take_up = _TakeUp(worker, keeper)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _LOOK = 5.0  # seconds between two looks at the queue, if nothing is heard of it
 _SOON = 0.1  # seconds at least, for one that was due but was not to be had
 _FULL = 0.5  # seconds between two looks at whether a slot is free
-_ALONE = "workers have ended with it: it is taken once the other sessions of this worker have ended"
+_ALONE = "its workers have died: it is taken once the other sessions of this worker have ended"
 _PRIVATE = 0o700
 _LOCK = "lock"
 

@@ -4,9 +4,8 @@ The table of sessions is the queue. A session can be taken if it is queued and d
 before it is completed, and its pool's limits leave room; so can one whose lease has lapsed. The
 highest priority goes first, then the repository with the fewest sessions at work, then the oldest.
 
-A session with which workers have ended is taken alone, so that it ends none of the others' if it
-does so again. A worker that is busy keeps it for itself, lets its own sessions end, and takes it
-then.
+A session whose workers have died is taken alone: should it end another one, no other session is
+hit. A busy worker keeps it for itself, lets its own sessions end, and takes it then.
 """
 
 from __future__ import annotations
