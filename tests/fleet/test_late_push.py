@@ -143,9 +143,10 @@ def test_a_session_is_cancelled_while_its_remote_is_waited_for(fleet: Fleet, ses
         fleet.database.cancel(session, "not needed", ADA)
         cancelled = time.monotonic()
     assert time.monotonic() - cancelled < 15
-    states = [fleet.row(session).state, *(fleet.advance(session).state for _ in range(2))]
-    assert states == [State.QUEUED, State.QUEUED, State.ABORTED]
-    assert "ended, not in its journal" in fleet.told[-1]
+    assert fleet.row(session).state is State.QUEUED
+    aside.rename(fleet.origin.root)
+    assert fleet.advance(session).state is State.ABORTED
+    assert "not needed" in fleet.journal(session)
 
 
 # ── refused ─────────────────────────────────────────────────────────────────────────────────
@@ -167,7 +168,9 @@ def test_a_remote_that_refuses_frees_the_slot_and_is_quoted(fleet: Fleet, sessio
 def test_a_cancelled_session_ends_although_its_remote_refuses(fleet: Fleet, session: str) -> None:
     refuse(fleet, FROZEN)
     fleet.database.cancel(session, "not needed", ADA)
-    assert fleet.advance(session).state is State.ABORTED
+    rows = [fleet.advance(session) for _ in range(5)]
+    assert [row.state for row in rows] == [State.QUEUED] * 4 + [State.ABORTED]
+    assert all(row.due_at - row.changed_at < 7_000 for row in rows)
     assert "ended, not in its journal" in fleet.told[-1]
 
 

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 
 _CLAIMS = 3  # a former worker's last push may come before a claim
 _MOST_DEATHS = 5  # workers in a row that ended with the session in hand
-_MOST_FAILURES = 3  # in a row, until a cancelled session ends without its journal
 # No wait below ends with the lease, which is renewed for as long as the worker lives: each has a
 # limit of its own. A first try to push, and what is fetched before, have git's own limits
 # (`git_plumbing`): bytes may flow for long.
@@ -347,7 +346,7 @@ class _TakeUp:
         if needs:
             self._tell(f"left to a newer worker: {said}")
             self._persist(database.need, needs)
-        elif outcome.lasts(error) or self._is_over(error):
+        elif outcome.lasts(error):
             lacks = (
                 "on its branch" if error.code.startswith("PB-FLEET-BRANCH") else "in its journal"
             )
@@ -360,18 +359,11 @@ class _TakeUp:
                 self.clean_up()
                 self._worker.stopping.wait(_UNFIT)
 
-    def _is_over(self, error: PlaybookError) -> bool:
-        """True if the session is cancelled, and is not worth another take-up to write that down."""
-        failures = self._keeper.lease.row.failures + 1
-        often = error.code == "PB-FLEET-REFUSED" or failures >= _MOST_FAILURES
-        return bool(self._keeper.cancelled[0]) and often
-
     def _put_off(self, code: str, said: str, seconds: float | None = None) -> None:
         write, progressed = self._worker.database.put_off, self._cleared > 1
         state = self._persist(write, code, said, seconds=seconds, progressed=progressed)
-        became = (
-            state.value if isinstance(state, State) and state is not State.QUEUED else "put off"
-        )
+        ended = {State.STUCK: "stuck", State.ABORTED: "ended, not in its journal"}
+        became = ended.get(state, "put off") if isinstance(state, State) else "put off"
         self._tell(f"{became}: {said}" + (f" [{code}]" if code else ""))
 
     def _needs(self, error: PlaybookError) -> str:

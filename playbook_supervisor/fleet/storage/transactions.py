@@ -289,7 +289,8 @@ def put_off(
     again = code == row.error  # an outage before a refusal does not count against it
     if failures >= (_MOST_FAILURES.get(code, _FAILURES) if again else _FAILURES):
         return _stick(tx, row, told)
-    pause = _pause(failures) if seconds is None else seconds
+    soon = row.cancel and code in _MOST_FAILURES  # nothing is to be done any more
+    pause = _pause(1 if soon else failures) if seconds is None else seconds
     tx.queue(row, **told, **({"due_at": after(pause)} if pause > 0 else {}))
     return State.QUEUED
 
