@@ -219,7 +219,7 @@ class Rebuilt:
 
 
 def rebuild(database: FleetDatabase, mirror: Mirror, *, pool: str = "default") -> Rebuilt:
-    """Insert or update the row of each session of the repository; open ones get jobs.
+    """Insert or update the row of each session of the repository; open ones are queued.
 
     New rows get that pool; a row that is there keeps its pool, its priority and its answers.
     """

@@ -112,7 +112,7 @@ class FleetReader:
     def answer(
         self, seen: SessionOverview, gate: Gate, decided: Resolution, text: str, by: str
     ) -> None:
-        """Store the answer, with a job for the session: its worker journals it, if it counts then.
+        """Store the answer, and queue the session: its worker journals it, if it counts then.
 
         FleetError PB-FLEET-ANSWERED after another person's answer; the errors of policies.
         """
