@@ -110,7 +110,7 @@ class Connections:
         It is repeated if the connection had died before, such as with a restart of the server.
         FleetError as `translated`.
         """
-        with limited(), translated(self.address):
+        with _limited(), translated(self.address):
             while True:
                 held = self._got()
                 reused, held.used, held.committing = held.used, True, False
@@ -220,7 +220,7 @@ def _is_closed(held: Connection) -> bool:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def _limited() -> Iterator[None]:
     """Let this thread wait for the database no longer than a transaction may last."""
     outer = _deadline.until
     _deadline.until = min(outer, time.monotonic() + _WHOLE)
