@@ -97,10 +97,14 @@ class Happened:
     thaws: list[tuple[float, str]] = field(default_factory=list)
     """Of whole machines."""
     restores: list[tuple[float, float]] = field(default_factory=list)
-    """When the older copy of the database was made, and when it was put back."""
+    """When the older copy of the database was made, and when it had been rebuilt from git."""
     lasting: set[str] = field(default_factory=set)
     """The faults that have lasted for three leases."""
     unexpected: list[str] = field(default_factory=list)
+
+    def took_back(self, at: float) -> bool:
+        """Whether a restored database may have forgotten an answer given at this time."""
+        return any(taken - 5 < at < rebuilt + 5 for taken, rebuilt in self.restores)
 
     def told(self, act: Callable[[], None]) -> None:
         """Do something; what goes wrong with the tests themselves is told in the report."""
@@ -321,9 +325,9 @@ class Storm:
         copy, taken = self._site.server.dump(self._site.database), ledger.now()
         time.sleep(seconds)
         self._site.server.restore(self._site.database, copy)
-        self._happened.restores.append((taken, ledger.now()))
         repositories = [part for url in self._urls for part in ("--repo", url)]
         rebuilt = self._desk.playbook("fleet", "rebuild", *repositories)
+        self._happened.restores.append((taken, ledger.now()))
         if rebuilt.code:
             self._happened.unexpected.append(f"fleet rebuild: {rebuilt.err}")
 

@@ -123,9 +123,7 @@ class Crowd:
 
     def _unanswered(self, asked: Asked) -> bool:
         """Whether a gate that waits must be answered: also if the database has forgotten it."""
-        if any(
-            taken - 5 < asked.answered < restored + 5 for taken, restored in self._happened.restores
-        ):
+        if self._happened.took_back(asked.answered):
             asked.taken_back += asked.answers
             asked.answers = []
         return not asked.answers

@@ -99,7 +99,7 @@ def _answers(chaos: Chaos, found: dict[str, chains.Chain]) -> list[str]:
             if asked.cancelled:  # at a gate, it is the answer
                 may_count.append(Answer(GATE, CANCELLED))
             wrong += chains.answers_unasked(chain, may_count)
-            if not asked.cancelled:
+            if not asked.cancelled and not chaos.happened.took_back(asked.answered):
                 wrong += chains.answers_lost(chain, asked.answers)
     return wrong
 
