@@ -60,7 +60,8 @@ class CliExecutor:
         stdin, env = task.stdin or task.options.get("stdin", ""), _variables(task)
         admit_program(context.config, task.words, context.cwd, env=env)
         try:
-            done = context.run(task.words, stdin=stdin.encode("utf-8", "replace"), env=env)
+            given = stdin.encode("utf-8", "replace")
+            done = context.run(task.words, stdin=given, env=env, worded=True)
         except StorageError as error:
             return of_error(error)
         if done.returncode == 0:

@@ -213,13 +213,15 @@ class Context:
         quiet: bool = False,
         on_line: Callable[[str], None] | None = None,
         timeout: float | None = None,
+        worded: bool = False,
     ) -> Completed:
         """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
 
         To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
         take the lines of its stdout with `on_line`, in this thread; they are not said then.
         It inherits our environment, and `env` is added to it, or removed where it is None; `cwd` is
-        the step's by default.
+        the step's by default. Git and gh have keys to push with, but for a command that the
+        playbook has `worded`, in a session of the fleet.
         After `timeout` seconds it is ended (`timed_out`). All that it started ends with it. At most
         `cap` bytes of each output are returned, as they were printed: secrets are not removed. Exit
         statuses raise nothing; a signal's is negative.
@@ -227,7 +229,6 @@ class Context:
         PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
         """
         place, folder = self.place, cwd or self.cwd
-        isolated = isolation.of_ours if argv[0] in _OURS else isolation.of_step
         asked = {**os.environ, **place.env, **(env or {})}
         ours = argv[0] in _OURS  # `cli git` is admitted by its own executor
         admit_program(place.config, argv, folder, by="us" if ours else "playbook", env=asked)
@@ -241,7 +242,9 @@ class Context:
                 stdin=stdin,
                 worker_file=place.worker_file,
                 outlives=place.outlives,
-                isolation=isolated(place.config, place.root, place.outputs),
+                isolation=isolation.of_ours(place.config, place.root, place.outputs, worded=worded)
+                if ours
+                else isolation.of_step(place.config, place.root, place.outputs),
                 wall=timeout,
                 idle=place.idle,
                 cap=place.cap,

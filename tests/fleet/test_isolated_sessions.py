@@ -10,12 +10,13 @@ from support.bubblewrap import needs_bubblewrap
 from support.controlled_time import eventually
 from support.scratch_project import Project
 
-from fleet.local_fleet import ADA, WORKS, Fleet
+from fleet.local_fleet import ADA, THREE, WORKS, Fleet
 from playbook_supervisor.fleet.storage.rows import State
 
 pytestmark = [needs_bubblewrap, pytest.mark.measured]
 FILE, COMMITTED, VARIABLE = "secret.txt", "committed-7bd1", "variable-90ac"
 TOKEN = "TOKEN_OF_THE_OTHER"
+KEY, KEYS = "key-15c8\n", (".git-credentials", ".config/gh/hosts.yml", ".ssh/id")
 SLEEPS = WORKS.replace("say: planned,", "say: planned, seconds: 60,")
 ATTACK = """\
 #!/bin/sh
@@ -23,6 +24,7 @@ ATTACK = """\
 exec 2>/dev/null
 {{
   echo "environment $TOKEN_OF_THE_OTHER"
+  for each in ~/.git-credentials ~/.config/gh/hosts.yml ~/.ssh/id; do echo "home $(cat $each)"; done
   for each in /proc/[0-9]*/environ; do echo "process $(tr '\\0' ' ' <"$each")"; done
   find '{top}' -path "$PWD" -prune -o -name {file} -exec sed 's/^/clone /' {{}} +
   find '{top}' -name HEAD | while read -r head; do
@@ -53,12 +55,16 @@ def looted(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: 
     """What an agent of the first repository finds while a session of the second is at work. The
     settings of the first ask for all that the worker keeps to be shown."""
     top = fleet.folder = tmp_path / "state/playbook/fleet"
-    fleet.project.write(".playbooks/config.yaml", f"isolation: {{mode: none, show: ['{top}']}}\n")
+    asked = [str(top), "~/.git-credentials", "~/.config", "~/.ssh/id"]
+    fleet.project.write(".playbooks/config.yaml", f"isolation: {{mode: none, show: {asked}}}\n")
     fleet.project.commit("Ask for all")
     fleet.project.git("push", "-q", "origin", "HEAD")
     program = tmp_path / "attack"
     program.write_text(ATTACK.format(top=top, file=FILE))
     program.chmod(0o755)
+    for name in KEYS:
+        (fleet.project.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (fleet.project.home / name).write_text(KEY)
     monkeypatch.setenv(TOKEN, VARIABLE)
     other = other_repository(fleet)
     url = f"file://{other.git('remote', 'get-url', 'origin')}"
@@ -80,6 +86,7 @@ def test_without_isolation_a_session_finds_the_secrets_of_another_repository(
     found = {line.partition(" ")[0] for line in loot.splitlines() if COMMITTED in line}
     assert found == {"clone", "objects"}
     assert any(line.startswith("process") and VARIABLE in line for line in loot.splitlines())
+    assert loot.count(f"home {KEY}") == len(KEYS)
     assert "environment \n" in loot
 
 
@@ -90,6 +97,7 @@ def test_in_isolation_a_session_sees_nothing_of_another_repository(
     assert "environment" in loot
     assert COMMITTED not in loot
     assert VARIABLE not in loot
+    assert KEY not in loot
 
 
 def test_hooks_of_git_are_isolated_also_when_a_session_is_only_aborted(
@@ -111,3 +119,26 @@ def test_hooks_of_git_are_isolated_also_when_a_session_is_only_aborted(
     fleet.database.cancel(session, "not needed", ADA)
     assert fleet.advance(session).state is State.ABORTED
     assert fleet.kept(session, "hook.txt").splitlines()[1:] == ["by bwrap"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "command", "ended"),
+    [
+        ("none", "cli git hash-object {key}", State.COMPLETED),
+        ("required", "cli git hash-object {key}", State.FAILED),
+        ("required", "cli git status", State.COMPLETED),
+    ],
+)
+def test_the_git_of_a_playbook_has_no_keys_in_isolation(
+    fleet: Fleet, tmp_path: Path, mode: str, command: str, ended: State
+) -> None:
+    fleet.folder = tmp_path / "state/playbook/fleet"
+    key = fleet.project.home / KEYS[0]
+    key.write_text(KEY)
+    step = f"  - {{id: read, command: {command.format(key=key)}}}\n"
+    own = THREE[: THREE.index("  - ")].replace("name: three", "name: own") + step
+    fleet.project.write(".playbooks/playbooks/own.yaml", own)
+    fleet.project.commit("Add a playbook")
+    fleet.project.git("push", "-q", "origin", "HEAD")
+    fleet.settle(isolation=mode)
+    assert fleet.advance(fleet.submit("own")).state is ended

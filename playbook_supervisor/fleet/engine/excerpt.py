@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,21 +27,24 @@ from playbook_supervisor.fleet.engine.session_tip import HEADS
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.config import Config
-from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.disk.files import (
+    ensure_folder,
+    read_bytes,
+    remove,
+    write_atomically,
+)
 from playbook_supervisor.system.git.git_plumbing import Plumbing, checked, git
 from playbook_supervisor.system.git.git_process import SESSIONS_FOLDER
 
 _ORIGIN = "refs/remotes/origin/"
 _FILTER = "--filter=blob:none"
 _SPECS = Config().specs
-_TOP = ("/*", "!/*/", "/.*/", f"/{_SPECS}/", ".gitattributes", ".gitignore")
-"""The files of the root, all folders there whose names begin with a dot, and the rules of git."""
 _OWN = ".playbooks"
 _LARGEST = 1 << 20  # bytes of a file in which names of others are looked for
-_MOST = 2_000  # files that are worth choosing
+_MOST = 2_000  # files that are worth fetching because others name them
 _WORD = r"[^\s'\"`,;:()\[\]{}<>|=]+"
 _SPECIAL = r"([\\*?\[])"
-_LINK = "120000"
+_ATTRIBUTES = "/.gitattributes\0"
 _CONVERTED = (
     ":(exclude,attr:!filter !ident !working-tree-encoding !eol)",
     ":(exclude,attr:!filter !ident !working-tree-encoding)",
@@ -50,6 +54,12 @@ _CONVERTED = (
 have none of the first kind, which are all of the others and those with `eol=lf`."""
 _SHA1 = 40  # digits
 _SPARSE = "info/sparse-checkout"
+_CONE = tuple(
+    word
+    for name in ("core.sparseCheckout", "core.sparseCheckoutCone", "index.sparse")
+    for word in ("-c", f"{name}=true")
+)
+"""So the index has one entry for each folder that is not here, where git knows how."""
 _LINE_ENDS = r"^core\.(autocrlf|eol)$"
 
 
@@ -106,28 +116,49 @@ class Excerpt(Mirror):
 class NarrowClone(SessionClone):
     """A clone with a few files of its commit; the others are marked in the index, as unchanged."""
 
-    def narrow(self, patterns: Sequence[str]) -> None:
-        """Have the files of HEAD that match these patterns of gitignore, and no others. Only before
-        anything has changed."""
+    def __init__(self, mirror: Mirror, path: Path) -> None:
+        super().__init__(mirror, path)
+        self._own = Plumbing(self._own.git_dir, path, _CONE)
+
+    def narrow(self, wholly: Collection[str], directly: Collection[str] = ()) -> None:
+        """Have these folders of HEAD: the first `wholly`, of the others and of all that they are in
+        the files directly in them, and no other files. Only before anything has changed."""
         ensure_folder(self._own.git_dir / "info")
-        lines = "".join(f"{pattern}\n" for pattern in patterns)
+        lines = "".join(f"{pattern}\n" for pattern in _cone(wholly, directly))
         write_atomically(self._own.git_dir / _SPARSE, os.fsencode(lines), durable=False)
-        how = ("-c", "core.sparseCheckout=true", "read-tree", "-u", "--reset", self.here().head)
+        remove(self._own.git_dir / "index")  # git 2.39 cannot widen one that is sparse
+        how = ("read-tree", "-u", "--reset", self.here().head)
         self._own.ask(*how, **self._mirror.remote.options)
         self._share_index()
 
-    def listed(self) -> dict[str, tuple[bool, str]]:
-        """Path → whether it is here, and mode, of all that the next snapshot has unchanged."""
-        entries = self._own.ask("ls-files", "-t", "--stage", "-z").split("\0")[:-1]
-        split = (entry.partition("\t") for entry in entries)
-        return {path: (about[0] != "S", about[2:8]) for about, _, path in split}
+    @cached_property
+    def folders(self) -> list[str]:
+        """The folders at the top of HEAD."""
+        listing = ("ls-tree", "-d", "-z", "--name-only", self.here().head)
+        return self._own.ask(*listing).split("\0")[:-1]
+
+    @cached_property
+    def names(self) -> str:
+        """The paths of all files of HEAD, with a NUL before and after each: it is quicker to look
+        for a few of them in one text than to take it apart."""
+        listing = ("ls-tree", "-r", "-z", "--name-only", self.here().head)
+        return "\0" + self._own.ask(*listing)
+
+    def has_file(self, path: str) -> bool:
+        return f"\0{path}\0" in self.names
+
+    def has_folder(self, path: str) -> bool:
+        return f"\0{path}/" in self.names
 
     def lacks(self, path: str) -> bool:
         """True if that file or folder is not here, although the commit has it."""
         place = os.path.normpath(path)
-        if not path or os.path.lexists(self.path / place):
-            return False
-        return any(f"{each}/".startswith(f"{place}/") for each in self.listed())
+        known = self.has_file(place) or self.has_folder(place)
+        return bool(path) and known and not os.path.lexists(self.path / place)
+
+    def _staged(self, tree: str) -> list[str]:
+        del tree
+        return []  # no agent has been here
 
     def converts(self) -> bool:
         """True if git may write a file in another way than it is in the commit."""
@@ -176,25 +207,22 @@ def choose(clone: NarrowClone, words: Sequence[str]) -> bool:
 class _Choice:
     def __init__(self, clone: NarrowClone, words: Sequence[str]) -> None:
         self._clone, self._words = clone, words
-        self._listed: dict[str, tuple[bool, str]] = {}
-        self._folders: set[str] = set()
 
     def made(self) -> bool:
-        self._clone.narrow(_TOP)
-        if self._clone.converts():
-            return False  # the work tree would differ from the commit
-        self._listed = self._clone.listed()
-        for path in self._listed:
-            while (path := path.rpartition("/")[0]) and path not in self._folders:
-                self._folders.add(path)
-        more = [f"{each}/" for each in self._features() if each in self._folders]
-        more = [path for path in (*more, *self._named()) if not _is_at_top(path)]
-        if len(more) > _MOST:
+        clone = self._clone
+        own = {path for path in clone.folders if path.startswith(".") or path == _SPECS}
+        clone.narrow(own)
+        wholly = own | {path for path in self._features() if clone.has_folder(path)}
+        named = self._named(own)
+        directly = {*map(self._folder_of, named), *self._folders_with_rules()} - {""}
+        directly = {path for path in directly if not _is_within(path, wholly)}
+        if directly and self._files_in(directly) > _MOST:
             return False
-        if more:
-            self._clone.narrow((*_TOP, *(f"/{_escaped(path)}" for path in more)))
-            self._listed = self._clone.listed()
-        return not any(map(self._leads_out, self._links()))
+        if directly or wholly > own:
+            clone.narrow(wholly, directly)
+        if clone.converts():
+            return False  # the work tree would differ from the commit
+        return not any(map(self._leads_out, self._links(named, wholly)))
 
     def _features(self) -> Iterator[str]:
         """The folders of features, which the settings name. Errors as `config.load`."""
@@ -202,47 +230,77 @@ class _Choice:
             settings = config.load(self._clone.path)
             yield from (settings.specs, settings.agreements, settings.qa)
 
-    def _named(self) -> list[str]:
-        """The files that the words name, or the files of playbooks and settings; of a folder, the
-        files directly in it, and one at least."""
-        texts = [*self._words, *self._texts()]
-        found = dict[str, None]()
-        folders = set[str]()
-        for text in texts:
-            for word in re.findall(_WORD, text):
-                path = os.path.normpath(word).rstrip("/.")
-                if path in self._listed:
-                    found[path] = None
-                elif path in self._folders:
-                    folders.add(path)
-        inner = [path for path in self._listed if path.rpartition("/")[0] in folders]
-        found |= dict.fromkeys(inner)
-        for folder in folders - {path.rpartition("/")[0] for path in inner}:
-            found[next(path for path in self._listed if path.startswith(f"{folder}/"))] = None
-        return list(found)
+    def _named(self, own: Collection[str]) -> set[str]:
+        """The files and folders that the words, or the files of playbooks and settings, name."""
+        known = {*self._clone.folders} - {*own}
+        found = set[str]()
+        for text in (*self._words, *self._texts()):
+            paths = (os.path.normpath(word).rstrip("/.") for word in re.findall(_WORD, text))
+            found |= {path for path in paths if path.partition("/")[0] in known}
+        return {
+            path for path in found if self._clone.has_file(path) or self._clone.has_folder(path)
+        }
 
     def _texts(self) -> Iterator[str]:
-        for path in self._listed:
-            if path.startswith(f"{_OWN}/") and not path.startswith(f"{SESSIONS_FOLDER}/"):
+        for path in re.findall(rf"\0({re.escape(_OWN)}/[^\0]+)", self._clone.names):
+            if not path.startswith(f"{SESSIONS_FOLDER}/"):
                 with suppress(OSError, PlaybookError):  # a link
                     file = self._clone.path / path
                     if not file.is_symlink():
                         yield read_bytes(file, limit=_LARGEST).decode("utf-8", "replace")
 
-    def _links(self) -> Iterator[str]:
-        return (path for path, (here, mode) in self._listed.items() if here and mode == _LINK)
+    def _folder_of(self, path: str) -> str:
+        """That of a file; of a folder without files, the first one in it that has some."""
+        if self._clone.has_file(path):
+            return _parent(path)
+        inside = re.escape(path)
+        first = re.search(rf"\0({inside})/[^/\0]+\0", self._clone.names)
+        found = first or re.search(rf"\0({inside}/[^\0]*)/[^/\0]+\0", self._clone.names)
+        return found[1] if found else ""
+
+    def _folders_with_rules(self) -> Iterator[str]:
+        for before in self._clone.names.split(_ATTRIBUTES)[:-1]:
+            yield before.rpartition("\0")[2]
+
+    def _files_in(self, folders: Collection[str]) -> int:
+        return sum(_parent(path) in folders for path in self._clone.names.split("\0"))
+
+    def _links(self, named: Collection[str], wholly: Collection[str]) -> Iterator[str]:
+        """The links here that may be followed: at the top, where everything is looked at, and those
+        that are named, also by their folder."""
+        for folder, folders, files in os.walk(self._clone.path):
+            up = os.path.relpath(folder, self._clone.path)
+            for name in (*folders, *files):
+                path = os.path.normpath(f"{up}/{name}")
+                looked_at = up == "." or up in named or path in named or _is_within(up, wholly)
+                if looked_at and (self._clone.path / path).is_symlink():
+                    yield path
 
     def _leads_out(self, path: str) -> bool:
         """True if the target of a link is in the commit, and may not be here as a whole."""
         root = os.path.realpath(self._clone.path)
         target = os.path.relpath(os.path.realpath(self._clone.path / path), root)
-        if target in self._listed:
-            return not os.path.lexists(self._clone.path / target)
-        return not target.startswith(".") and target in self._folders
+        if self._clone.has_folder(target):
+            return not target.startswith(".")
+        return self._clone.lacks(target)
 
 
-def _is_at_top(path: str) -> bool:
-    return "/" not in path or path.startswith((".", f"{_SPECS}/"))
+def _cone(wholly: Collection[str], directly: Collection[str]) -> Iterator[str]:
+    """The patterns that git's cone mode has for these folders; it knows no patterns of files."""
+    wholly = {path for path in wholly if not _is_within(_parent(path), wholly)}
+    above = {*directly, *(str(up) for path in (*wholly, *directly) for up in Path(path).parents)}
+    yield from ("/*", "!/*/")
+    for path in sorted(above - {"", "."}):
+        yield from (f"/{_escaped(path)}/", f"!/{_escaped(path)}/*/")
+    yield from (f"/{_escaped(path)}/" for path in sorted(wholly))
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _is_within(path: str, folders: Collection[str]) -> bool:
+    return any(f"{path}/".startswith(f"{each}/") for each in folders)
 
 
 def _escaped(path: str) -> str:

@@ -172,10 +172,11 @@ class Mirror:
 
     def default_branch(self, *, ask: bool = False) -> str:
         """The remote's default branch as last seen, or, with `ask`, as it is now; maybe empty."""
-        if ask and (now := self.remote.default_branch()):
-            self.git.ask("symbolic-ref", "HEAD", f"{HEADS}{now}")
+        if ask and is_branch(now := self.remote.default_branch()):
+            write_atomically(self.folder / "HEAD", f"ref: {HEADS}{now}\n".encode())
             return now
-        return self.git("symbolic-ref", "--quiet", "HEAD").stdout.strip().removeprefix(HEADS)
+        named = read_bytes(self.folder / "HEAD").decode("utf-8", "replace")
+        return named.strip().partition(f"ref: {HEADS}")[2]
 
     # ── work trees ──────────────────────────────────────────────────────────────────────────
 
@@ -386,7 +387,7 @@ class SessionClone:
         """Let HEAD be that branch, at that commit."""
         require_branch(branch)
         ref = HEADS + branch
-        self._its_git.ask("symbolic-ref", "HEAD", ref)
+        write_atomically(self._git_dir / "HEAD", f"ref: {ref}\n".encode(), durable=False)
         self._its_git.ask("update-ref", *((ref, commit) if commit else ("-d", ref)))
 
     def _link(self) -> None:

@@ -31,14 +31,18 @@ def of_step(config: Config, root: Path, outputs: Iterable[str] = ()) -> Sandbox 
     return _sandbox(config, profiles.of_agent(here, _wishes(config), outputs))
 
 
-def of_ours(config: Config, root: Path, outputs: Iterable[str] = ()) -> Sandbox | None:
+def of_ours(
+    config: Config, root: Path, outputs: Iterable[str] = (), *, worded: bool = False
+) -> Sandbox | None:
     """The isolation of `git` and `gh` that we run for a step: the hooks of the repository run in
-    it. Keys are there unless such a hook is, which an agent may have written or may steer."""
+    it. Keys are there unless such a hook is, which an agent may have written or may steer; nor are
+    they in a session of the fleet if the playbook has `worded` the command."""
     if config.isolation.mode == "none":
         return None
     here = checkout.find(root)
     profile = replace(profiles.of_agent(here, _wishes(config), outputs), network="as_is")
-    return _sandbox(config, profile if _has_hooks(here) else profiles.with_keys(profile))
+    kept = _has_hooks(here) or (worded and profiles.is_of_fleet(here.root))
+    return _sandbox(config, profile if kept else profiles.with_keys(profile))
 
 
 def of_check(

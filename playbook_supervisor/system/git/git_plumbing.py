@@ -71,13 +71,15 @@ def git(cwd: Path, *arguments: str, **options: Unpack[Options]) -> Completed:
 
 
 class Plumbing:
-    """Git in one git directory, bare or with a work tree elsewhere."""
+    """Git in one git directory, bare or with a work tree elsewhere, with these options of git."""
 
-    def __init__(self, git_dir: Path, work_tree: Path | None = None) -> None:
+    def __init__(
+        self, git_dir: Path, work_tree: Path | None = None, options: Sequence[str] = ()
+    ) -> None:
         self.git_dir = git_dir
         self._cwd = work_tree or git_dir
         tree = (f"--work-tree={work_tree}",) if work_tree else ()
-        self._where = (f"--git-dir={git_dir}", *tree)
+        self._where = (f"--git-dir={git_dir}", *tree, *options)
 
     def __call__(self, *arguments: str, **options: Unpack[Options]) -> Completed:
         return git(self._cwd, *self._where, *arguments, **options)

@@ -150,7 +150,8 @@ def commits_between(root: Path, since: str) -> tuple[str, ...]:
 def is_ignored(root: Path, path: str) -> bool:
     """True if git ignores the path, which need not exist; False if git fails."""
     try:
-        ask(root, "check-ignore", "--quiet", "--", path)
+        for rules in (["--no-index"], []):  # the index takes long, and only makes exceptions
+            ask(root, "check-ignore", "--quiet", *rules, "--", path)
     except PlaybookError:  # so it says that it does not
         return False
     return True

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 HIDDEN = (".ssh", ".aws", ".gnupg", ".azure", ".kube", ".docker", ".pgpass", ".config/gcloud")
 """In the home: keys, and what leads to other machines. `gh` and git's own remain, to push."""
 
+PUSHING = (".config/gh", ".git-credentials", ".config/git/credentials", ".netrc")
+"""In the home: what `gh` and git keep for pushing. A worker of the fleet pushes itself, and what it
+has may open other repositories, so the agents of its sessions do not see it."""
+
 CACHES = (
     *(".cache", ".npm", ".yarn/berry", ".bun/install/cache", ".cargo/registry", ".cargo/git"),
     *("go/pkg", ".gradle/caches", ".m2/repository", ".nuget/packages", ".ivy2/cache"),
@@ -140,7 +144,7 @@ def of_agent(here: Checkout, wishes: Wishes, outputs: Iterable[str] = ()) -> Pro
             ),
             protected=(*protected, here.root / _PLAYBOOKS, Path(sys.prefix)),
             made=(*(here.common_dir / name for name in _MADE), *written),
-            hidden=(*_hidden_in_home(), *_keys_of_others(), *TEMPORARY),
+            hidden=(*_hidden_in_home(here.root), *_keys_of_others(), *TEMPORARY),
             shown=(*_programs(), *_named_files(), *_borrowed_objects(here), *_in_home(BROWSERS)),
             private=tuple(_caches("agents", here)),
             copied=(home() / ".claude.json", _client_folder() / ".claude.json"),
@@ -188,7 +192,7 @@ def _outputs(root: Path, outputs: Iterable[str]) -> Iterator[Path]:
 
 def with_keys(profile: Profile) -> Profile:
     """The profile with the keys of the home, and the agent that holds them."""
-    keys = (*_in_home(HIDDEN), *map(Path, filter(None, [os.environ.get("SSH_AUTH_SOCK")])))
+    keys = tuple(_keys())
     hidden = tuple(each for each in profile.hidden if each not in keys)
     return replace(profile, hidden=hidden, shown=(*profile.shown, *keys))
 
@@ -280,9 +284,21 @@ def _client_folder() -> Path:
     return Path(named) if named.startswith("/") else home() / ".claude"
 
 
-def _hidden_in_home() -> Iterator[Path]:
+def is_of_fleet(root: Path) -> bool:
+    """True if a worker of the fleet has made that checkout: nothing in it, which an agent could
+    change, says so, but its place."""
+    return inside(real(root), [real(user_state.path("fleet"))])
+
+
+def _keys() -> Iterator[Path]:
+    yield from _in_home((*HIDDEN, *PUSHING))
+    if agent := os.environ.get("SSH_AUTH_SOCK"):
+        yield Path(agent)
+
+
+def _hidden_in_home(root: Path) -> Iterator[Path]:
     top = home()
-    yield from _in_home(HIDDEN)
+    yield from _in_home((*HIDDEN, *(PUSHING if is_of_fleet(root) else ())))
     yield user_state.path("")
     yield user_state.cached("")
     base = os.environ.get("XDG_CONFIG_HOME", "")
@@ -314,7 +330,7 @@ def _caches(whose: str, here: Checkout) -> Iterator[tuple[Path, Path]]:
 def _repository(here: Checkout) -> str:
     """A short id of the repository, the same for all clones in which the fleet works for it: each
     is there for minutes, and caches are to serve the next one."""
-    if (here.git_dir / _SNAPSHOTS).is_dir():
+    if is_of_fleet(here.root):
         for objects in _borrowed_objects(here):
             return digest(os.fsencode(os.path.realpath(objects)))[: len(here.key)]
     return here.key
@@ -355,8 +371,10 @@ def wished(root: Path, words: Iterable[str]) -> tuple[Path, ...]:
 
 
 def _allowed(root: Path, words: Iterable[str]) -> Iterator[Path]:
-    """The same without what is ours: a repository's settings do not show the clones of others."""
+    """The same without what is ours: a repository's settings show neither the clones of others nor,
+    in a session of the fleet, keys, which open more than this repository."""
     ours = [real(each) for each in (user_state.path(""), user_state.cached(""))]
+    ours += map(real, _keys()) if is_of_fleet(root) else ()
     for path in wished(root, words):
         if not inside(real(path), ours) or inside(real(path), [real(root)]):
             yield path
