@@ -75,6 +75,18 @@ def test_the_first_snapshot_has_every_file_although_few_were_fetched(
     assert not opening.mirrors().exists()
 
 
+def test_a_repository_without_any_folder_of_ours_gets_its_session(
+    large: Fleet, whole: list[str]
+) -> None:
+    large.project.git("rm", "-rq", ".playbooks", ".claude", "specs")
+    large.project.write("play.yaml", steps("  - {id: do, command: cli true}\n"))
+    publish(large)
+    assert large.project.git("ls-tree", "-d", "--name-only", "HEAD").splitlines() == ["src"]
+    session = large.submit("play.yaml", "steps: {}")
+    assert large.kept(session, f".playbooks/sessions/{session}/session.yaml")
+    assert whole == []
+
+
 def test_a_server_without_filters_and_a_mirror_that_is_there_do_as_well(
     large: Fleet, whole: list[str]
 ) -> None:

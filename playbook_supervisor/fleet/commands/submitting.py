@@ -199,13 +199,13 @@ class _Beginning:
                             continue
                         clone.head(branch, self.commit)
                     request = self._created(clone)
+                    if self._looks_beyond(request, clone):
+                        return None
+                    return clone.create(self._session), request
                 except PlaybookError as error:
                     if isinstance(error, FleetError) or error.code in _CERTAIN:
                         raise
                     return None
-                if self._looks_beyond(request, clone):
-                    return None
-                return clone.create(self._session), request
         return None
 
     def wholly(self) -> tuple[Tip, RunRequest]:

@@ -38,8 +38,9 @@ from playbook_supervisor.system.git.git_process import SESSIONS_FOLDER
 
 _ORIGIN = "refs/remotes/origin/"
 _FILTER = "--filter=blob:none"
-_SPECS = Config().specs
 _OWN = ".playbooks"
+_PLACES = (_OWN, ".specify", Config().specs)
+"""Folders in which a session is created: git adds nothing where all is absent."""
 _LARGEST = 1 << 20  # bytes of a file in which names of others are looked for
 _MOST = 2_000  # files that are worth fetching because others name them
 _WORD = r"[^\s'\"`,;:()\[\]{}<>|=]+"
@@ -210,7 +211,7 @@ class _Choice:
 
     def made(self) -> bool:
         clone = self._clone
-        own = {path for path in clone.folders if path.startswith(".") or path == _SPECS}
+        own = {*_PLACES, *(path for path in clone.folders if path.startswith("."))}
         clone.narrow(own)
         wholly = own | {path for path in self._features() if clone.has_folder(path)}
         named = self._named(own)
