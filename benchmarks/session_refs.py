@@ -33,7 +33,6 @@ from playbook_supervisor.fleet.engine.session_ref import Mirror, SessionClone
 from playbook_supervisor.sessions.files.manifest import REF
 
 FILES, SESSIONS, ROUNDS = 50_000, 500, 7
-ID = "20261125-abc"
 IDENTITY = ("-c", "user.name=x", "-c", "user.email=x@x")
 PLAYBOOK = """\
 name: one
@@ -117,12 +116,12 @@ def measured(folder: Path, files: int, mib: int, rounds: int) -> dict[str, float
         measure("reading", partial(read, folder, url, f"read-{number}"))
         measure("submit", partial(submit, database, Submission("one", repository=url), cwd=bare))
     refs = git(bare, "for-each-ref", "--format=%(refname)", "refs/playbook").split()
-    git(bare, "update-ref", REF.format(id=ID), first(bare, refs[0]))
+    session = refs[0].rpartition("/")[2]
     mirror = Mirror(folder / "mirror.git", url, ["file"])
     measure("mirror", mirror.base)
     for number in range(rounds):
-        take_up_and_step(folder, mirror, number, times)
-    add_sessions(bare)
+        take_up_and_step(folder, mirror, session, number, times)
+    add_sessions(bare, session)
     fresh = Mirror(folder / "fresh.git", url, ["file"])
     fresh.base()
     measure("tips_first", fresh.tips)
@@ -145,23 +144,17 @@ def read(folder: Path, url: str, name: str) -> None:
     git(folder, "clone", "-q", "--depth=1", "--filter=blob:none", "--sparse", url, name)
 
 
-def first(bare: Path, ref: str) -> str:
-    """The first snapshot of a session, as the one of another id."""
-    message = git(bare, "log", "-1", "--format=%B", ref).replace(ref.rpartition("/")[2], ID)
-    return git(bare, "commit-tree", f"{ref}^{{tree}}", "-p", "main", stdin=message)
-
-
-def take_up_and_step(folder: Path, mirror: Mirror, number: int, times: Times) -> None:
+def take_up_and_step(folder: Path, mirror: Mirror, session: str, number: int, times: Times) -> None:
     measure = partial(measured_in, times)
-    mirror.tip(ID)
+    mirror.tip(session)
     tree = folder / f"tree-{number}"
-    adding = ("worktree", "add", "-q", "--detach", str(tree), REF.format(id=ID))
+    adding = ("worktree", "add", "-q", "--detach", str(tree), REF.format(id=session))
     measure("worktree_add", partial(git, mirror.folder, *adding))
     git(mirror.folder, "worktree", "remove", "--force", str(tree))
     clone = SessionClone(mirror, folder / f"clone-{number}")
-    measure("take_up", partial(take_up, mirror, number + 1, clone.path))
+    measure("take_up", partial(take_up, mirror, session, number + 1, clone.path))
     clone.remove()
-    tip = mirror.tip(ID)
+    tip = mirror.tip(session)
     clone = mirror.checkout(tip, clone.path)
     tip = clone.snapshot(tip)  # the first one reads files again that are as young as the index
     for turn in range(2):
@@ -177,8 +170,8 @@ def take_up_and_step(folder: Path, mirror: Mirror, number: int, times: Times) ->
     clone.remove()
 
 
-def take_up(mirror: Mirror, epoch: int, path: Path) -> None:
-    mirror.checkout(mirror.claim(mirror.tip(ID), epoch, "worker"), path)
+def take_up(mirror: Mirror, session: str, epoch: int, path: Path) -> None:
+    mirror.checkout(mirror.claim(mirror.tip(session), epoch, "worker"), path)
 
 
 @contextmanager
@@ -200,12 +193,12 @@ def timed_pushes(times: list[float]) -> Iterator[None]:
         RemoteRefs.move = move  # type: ignore[method-assign]
 
 
-def add_sessions(bare: Path) -> None:
+def add_sessions(bare: Path, like: str) -> None:
     """500 sessions, each at a commit of its own."""
-    message = git(bare, "log", "-1", "--format=%B", REF.format(id=ID))
+    message = git(bare, "log", "-1", "--format=%B", REF.format(id=like))
     for number in range(SESSIONS):
         session = f"20261124-{number:03}"
-        text = message.replace(ID, session)
+        text = message.replace(like, session)
         made = git(bare, "commit-tree", "main^{tree}", "-p", "main", stdin=text)
         git(bare, "update-ref", REF.format(id=session), made)
 

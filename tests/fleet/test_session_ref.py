@@ -244,6 +244,24 @@ def test_an_added_file_that_git_ignores_travels_whenever_it_is_there(submitted: 
     assert travels()
 
 
+@pytest.mark.parametrize("damage", [None, b"", b"DIRC" + bytes(60)])
+def test_an_index_of_ours_that_an_agent_has_damaged_costs_no_file(
+    submitted: Site, damage: bytes | None
+) -> None:
+    tip, clone = submitted.claimed("there")
+    write(clone.path, ".gitignore", "*.log\n")
+    write(clone.path, "kept.log", "committed")
+    git(clone.path, "add", "-f", "kept.log")
+    git(clone.path, "commit", "-q", "-m", "A log")
+    tip = clone.snapshot(tip)
+    before = files(clone.path)
+    index = clone.path / ".git/playbook-snapshots/index"
+    index.unlink() if damage is None else index.write_bytes(damage)
+    clone.snapshot(tip)
+    _, other = submitted.claimed("other")
+    assert files(other.path) == before
+
+
 def test_an_empty_work_tree_and_a_branch_without_a_commit_travel(site: Site) -> None:
     clone = site.begun()
     git(clone.path, "switch", "-q", "--orphan", "fresh")

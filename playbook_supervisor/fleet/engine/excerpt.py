@@ -157,10 +157,6 @@ class NarrowClone(SessionClone):
         known = self.has_file(place) or self.has_folder(place)
         return bool(path) and known and not os.path.lexists(self.path / place)
 
-    def _staged(self, tree: str) -> list[str]:
-        del tree
-        return []  # no agent has been here
-
     def converts(self) -> bool:
         """True if git may write a file in another way than it is in the commit."""
         line_ends = self._its_git("config", "--get-regexp", _LINE_ENDS).stdout

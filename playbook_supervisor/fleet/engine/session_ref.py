@@ -13,6 +13,7 @@ and no setting of the clone is read, which an agent may have changed.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,12 +29,12 @@ from playbook_supervisor.errors import (
     StateError,
     StorageError,
 )
-from playbook_supervisor.fleet.engine import session_tip
+from playbook_supervisor.fleet.engine import session_tip, snapshot_tree
 from playbook_supervisor.fleet.engine.remote_refs import RefusedError, RemoteRefs
 from playbook_supervisor.fleet.engine.remotes import mirror_name, normalised
 from playbook_supervisor.fleet.engine.session_tip import HEADS, Unpushed, is_branch
 from playbook_supervisor.fleet.engine.session_tip import Tip as Tip
-from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.files.manifest import (
     FALLBACK_REF,
@@ -53,7 +54,7 @@ from playbook_supervisor.system.disk.files import (
     write_atomically,
 )
 from playbook_supervisor.system.git import checkout, git_process
-from playbook_supervisor.system.git.git_plumbing import LOCAL, Plumbing, checked, git
+from playbook_supervisor.system.git.git_plumbing import Plumbing, checked, git
 from playbook_supervisor.system.git.git_unattended import dates
 
 SECONDS, FIRST = 600.0, 3600.0
@@ -74,23 +75,14 @@ _ATTRIBUTES = b"* -text -ident !working-tree-encoding\n"
 
 _SESSIONS = ".playbooks/sessions"
 _OWN = "playbook-snapshots"  # our git directory inside the clone's
-_UNFINISHED = (  # what is being written, files and folders
-    f":(exclude,top,glob)**/{TEMPORARY}*",
-    f":(exclude,top,glob)**/{TEMPORARY}*/**",
-)
 _RULES = {"info/attributes": _ATTRIBUTES, "info/exclude": f"{TEMPORARY}*\n".encode()}
 """Files of the mirror that hold for all snapshots. As patterns for `git add`, what is unfinished
 would be compared with the path of every file."""
 _SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # of the clone, from now on
 _REBASES = ("rebase-merge/head-name", "rebase-apply/head-name")
 _ORIGIN_HEAD = "refs/remotes/origin/HEAD"
-_EVERYTHING = ("add", "--all", "--ignore-errors")
-_STAGED = (
-    *("diff-index", "--cached", "--name-only", "--diff-filter=AU", "--no-renames"),
-    *("--ita-visible-in-index", "-z"),
-)
+_NOT_RACY = 5.0  # seconds: git reads each file again that is as young as the index that it reads
 _SMALL = 1 << 12
-_AT_ONCE = 500  # paths in an argument list
 _WRITABLE = 0o700
 
 
@@ -222,6 +214,8 @@ class Mirror:
             clone._own.ask("read-tree", "-u", "--reset", tip.commit)
             clone.head(tip.branch, tip.head)
             clone._share_index()
+            later = time.time() + _NOT_RACY
+            os.utime(clone._git_dir / "index", (later, later))
             clone._its_git.ask("read-tree", *(("--reset", "HEAD") if tip.head else ("--empty",)))
         return clone
 
@@ -415,7 +409,7 @@ class SessionClone:
         heads = self._heads("")
         if heads.head and not self._mirror.commit(heads.head):
             self._bring(heads)
-        tree = self._tree((session_id,))
+        tree = self._tree((session_id,), "")
         for form in (REF, FALLBACK_REF):
             ref = form.format(id=session_id)
             made = self._mirror.add(
@@ -452,7 +446,7 @@ class SessionClone:
         parents = [tip.commit]
         if heads.head != tip.head or heads.published != tip.head:
             parents += self._bring(heads, tip.head)
-        tree = self._tree((tip.session, *children))
+        tree = self._tree((tip.session, *children), tip.commit)
         new = replace(tip, kind="snapshot", branch=heads.branch, head=heads.head)
         new = replace(new, commit="", version=__version__)
         made = self._mirror.add(new, tree, *parents, at=self._now())
@@ -536,44 +530,12 @@ class SessionClone:
             return None
         return heads.branch, heads.published
 
-    def _tree(self, sessions: Sequence[str]) -> str:
-        """The tree of all files that travel. GitError if a file of the sessions cannot be read."""
+    def _tree(self, sessions: Sequence[str], before: str) -> str:
+        """Write the tree of all files that travel. Errors as `snapshot_tree.write`."""
         self._link()
         folders = [f"{_SESSIONS}/{each}" for each in sessions if SESSION_ID.match(each)]
-        folders = [folder for folder in folders if _has_files(self.path / folder)]
-        done = self._own(*_EVERYTHING)
-        if done.returncode not in (0, 1):  # an agent may have damaged our index
-            remove(self._own.git_dir / "index")
-            done = self._own(*_EVERYTHING)
-        if done.returncode not in (0, 1) or done.timed_out:
-            checked(self.path, _EVERYTHING, done)
-        said = printable(done.stderr, keep_newlines=True) if done.returncode else ""
-        self.notices = tuple(
-            f"not in the snapshot: {first_line(line.removeprefix('error: '))}"
-            for line in said.splitlines()
-            if line.startswith("error: ")
-        )
-        if folders:
-            self._own.ask("add", "--all", "--force", "--", *folders, *_UNFINISHED)
-        tree = self._own.ask("write-tree").strip()
-        staged = self._staged(tree)
-        for first in range(0, len(staged), _AT_ONCE):
-            paths = staged[first : first + _AT_ONCE]
-            self._own("--literal-pathspecs", "add", "--force", "--ignore-errors", "--", *paths)
-        return self._own.ask("write-tree").strip() if staged else tree
-
-    def _staged(self, tree: str) -> list[str]:
-        """Files that the tree lacks because git ignores them, but that an agent has added to the
-        index all the same."""
-        listed = ""
-        with suppress(GitError):  # an agent may have damaged the index
-            listed = git_process.ask(self.path, *_STAGED, tree, seconds=LOCAL)
-        return [path for path in dict.fromkeys(listed.split("\0")[:-1]) if self._is_file(path)]
-
-    def _is_file(self, path: str) -> bool:
-        """True if git can add it: it is there, and in no folder that is a symbolic link."""
-        file = Path(os.path.realpath(self.path), path)
-        return os.path.lexists(file) and os.path.realpath(file.parent) == str(file.parent)
+        tree, self.notices = snapshot_tree.write(self._own, self.path, folders, before)
+        return tree
 
 
 @contextmanager
@@ -586,10 +548,6 @@ def making(clone: SessionClone) -> Iterator[SessionClone]:
     except BaseException:
         clone.remove()
         raise
-
-
-def _has_files(folder: Path) -> bool:
-    return any(names for _, _, names in os.walk(folder))
 
 
 def require_branch(name: str) -> None:
