@@ -12,6 +12,10 @@ from support.scratch_project import Project
 
 from fleet.local_fleet import ADA, THREE, WORKS, Fleet
 from playbook_supervisor.fleet.storage.rows import State
+from playbook_supervisor.project.settings import isolation
+from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.system.isolation import hints
+from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 pytestmark = [needs_bubblewrap, pytest.mark.measured]
 FILE, COMMITTED, VARIABLE = "secret.txt", "committed-7bd1", "variable-90ac"
@@ -142,3 +146,24 @@ def test_the_git_of_a_playbook_has_no_keys_in_isolation(
     fleet.project.git("push", "-q", "origin", "HEAD")
     fleet.settle(isolation=mode)
     assert fleet.advance(fleet.submit("own")).state is ended
+
+
+def test_git_and_gh_of_our_own_steps_have_what_they_push_with(fleet: Fleet, tmp_path: Path) -> None:
+    config = Config().isolated("required")
+    clone = tmp_path / "state/playbook/fleet/workers/one/clone"
+    subprocess.run(["git", "init", "-q", str(clone)], check=True)
+    key = fleet.project.home / KEYS[1]
+
+    def sees(sandbox: Sandbox | None) -> bool:
+        assert sandbox
+        return hints.hidden(sandbox.profile, key) is None
+
+    for root in (clone, fleet.project.root):
+        within = root == clone
+        assert sees(isolation.of_ours(config, root))
+        assert sees(isolation.of_ours(config, root, worded=True)) is not within
+        assert sees(isolation.of_step(config, root)) is not within
+    hook = clone / ".git/hooks/pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    assert not sees(isolation.of_ours(config, clone))
