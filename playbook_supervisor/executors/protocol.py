@@ -27,6 +27,7 @@ from playbook_supervisor.project.settings.bounds import admit_program
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.project.settings.secrets import forms
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.isolation.sandbox import Sandbox
 from playbook_supervisor.system.process.capture import capped, harmless, redact
 from playbook_supervisor.system.process.leash import abandoned
 from playbook_supervisor.system.process.processes import Completed, Worker
@@ -242,9 +243,7 @@ class Context:
                 stdin=stdin,
                 worker_file=place.worker_file,
                 outlives=place.outlives,
-                isolation=isolation.of_ours(place.config, place.root, place.outputs, worded=worded)
-                if ours
-                else isolation.of_step(place.config, place.root, place.outputs),
+                isolation=self._isolation(argv, worded=worded),
                 wall=timeout,
                 idle=place.idle,
                 cap=place.cap,
@@ -273,6 +272,12 @@ class Context:
             truncated=worker.truncated,
             hint=hint,
         )
+
+    def _isolation(self, argv: Sequence[str], *, worded: bool) -> Sandbox | None:
+        place = self.place
+        if argv[0] not in _OURS:
+            return isolation.of_step(place.config, place.root, place.outputs)
+        return isolation.of_ours(place.config, place.root, argv, place.outputs, worded=worded)
 
     def _say(self, text: str) -> None:
         with self._saying:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from playbook_supervisor.fleet.storage.rows import State
 from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.config import Config
 from playbook_supervisor.system.isolation import hints
-from playbook_supervisor.system.isolation.sandbox import Sandbox
 
 pytestmark = [needs_bubblewrap, pytest.mark.measured]
 FILE, COMMITTED, VARIABLE = "secret.txt", "committed-7bd1", "variable-90ac"
@@ -152,18 +152,29 @@ def test_git_and_gh_of_our_own_steps_have_what_they_push_with(fleet: Fleet, tmp_
     config = Config().isolated("required")
     clone = tmp_path / "state/playbook/fleet/workers/one/clone"
     subprocess.run(["git", "init", "-q", str(clone)], check=True)
-    key = fleet.project.home / KEYS[1]
+    push, commit = ("git", "-c", "x.y=commit", "push", "commit"), ("git", "commit", "-m", "push")
 
-    def sees(sandbox: Sandbox | None) -> bool:
+    def sees(root: Path, argv: Sequence[str] = (), *, worded: bool = False) -> bool:
+        sandbox = isolation.of_step(config, root)
+        if argv:
+            sandbox = isolation.of_ours(config, root, argv, worded=worded)
         assert sandbox
-        return hints.hidden(sandbox.profile, key) is None
+        return hints.hidden(sandbox.profile, fleet.project.home / KEYS[1]) is None
 
     for root in (clone, fleet.project.root):
-        within = root == clone
-        assert sees(isolation.of_ours(config, root))
-        assert sees(isolation.of_ours(config, root, worded=True)) is not within
-        assert sees(isolation.of_step(config, root)) is not within
-    hook = clone / ".git/hooks/pre-push"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\n")
-    assert not sees(isolation.of_ours(config, clone))
+        assert sees(root, push)
+        assert sees(root, commit)
+        assert sees(root, push, worded=True) is not (root == clone)
+        assert sees(root) is not (root == clone)
+
+    def add_hook(name: str) -> None:
+        (clone / "hooks").mkdir(exist_ok=True)
+        (clone / "hooks" / name).write_text("#!/bin/sh\n")
+
+    subprocess.run(["git", "config", "core.hooksPath", "hooks"], cwd=clone, check=True)
+    add_hook("pre-commit")
+    assert sees(clone, push)
+    assert sees(clone, ("gh", "pr", "create"))
+    assert not sees(clone, commit)
+    add_hook("pre-push")
+    assert not sees(clone, push)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playbook_supervisor.errors import ArgumentError, PlaybookError, PolicyError
+from playbook_supervisor.errors import ArgumentError, PolicyError
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.git import checkout, git_process
 from playbook_supervisor.system.isolation import profiles, sandbox
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.settings.config import CheckSpec, Config, Network
     from playbook_supervisor.system.git.checkout import Checkout
     from playbook_supervisor.system.isolation.profiles import Profile
+
+
+_US = "command"  # the scope of the hooksPath with which we ask
+_HOOKS_PATH = ("config", "--null", "--show-scope", "--type=path", "--get-all", "core.hooksPath")
+_TALKS = frozenset({"gh", "push", "fetch", "ls-remote"})
+_OF_REMOTES = frozenset({"pre-push", "reference-transaction", "post-checkout", "post-merge"})
+"""The hooks that these may run."""
 
 
 def of_step(config: Config, root: Path, outputs: Iterable[str] = ()) -> Sandbox | None:
@@ -32,16 +39,23 @@ def of_step(config: Config, root: Path, outputs: Iterable[str] = ()) -> Sandbox 
 
 
 def of_ours(
-    config: Config, root: Path, outputs: Iterable[str] = (), *, worded: bool = False
+    config: Config,
+    root: Path,
+    argv: Sequence[str],
+    outputs: Iterable[str] = (),
+    *,
+    worded: bool = False,
 ) -> Sandbox | None:
-    """The isolation of `git` and `gh` that we run for a step: the hooks of the repository run in
-    it. Keys are there unless such a hook is, which an agent may have written or may steer; nor are
-    they in a session of the fleet if the playbook has `worded` the command."""
+    """The isolation of `git` and `gh` that we run for a step: hooks of the repository run in it.
+
+    Keys are there unless it may run a hook, which an agent may have written or may steer; nor are
+    they in a session of the fleet if the playbook has `worded` the command.
+    """
     if config.isolation.mode == "none":
         return None
     here = checkout.find(root)
     profile = replace(profiles.of_agent(here, _wishes(config), outputs), network="as_is")
-    kept = _has_hooks(here) or (worded and profiles.is_of_fleet(here.root))
+    kept = _runs_hooks(here, argv) or (worded and profiles.is_of_fleet(here.root))
     return _sandbox(config, profile if kept else profiles.with_keys(profile))
 
 
@@ -96,14 +110,18 @@ def _wishes(config: Config, network: Network | None = None) -> profiles.Wishes:
     return profiles.Wishes(asked.write, asked.show, asked.hide, reached, asked.hosts)
 
 
-def _has_hooks(here: Checkout) -> bool:
-    folder = here.common_dir / "hooks"
+def _runs_hooks(here: Checkout, argv: Sequence[str]) -> bool:
+    """True if the command of git or gh may run a hook that is there."""
+    told = git_process.ask(here.root, *_HOOKS_PATH).split("\0")  # a scope, and a path
+    set_by_files = [
+        path for scope, path in zip(told[::2], told[1::2], strict=False) if scope != _US
+    ]
+    folder = here.root / set_by_files[-1] if set_by_files else here.common_dir / "hooks"
     try:
-        told = git_process.ask(here.root, "config", "--type=path", "core.hooksPath").strip()
-        folder = here.root / told
-    except PlaybookError:  # it is not set
-        pass
-    try:
-        return any(each.suffix != ".sample" for each in folder.iterdir())
+        hooks = {each.name for each in folder.iterdir() if not each.suffix}
     except OSError:
         return False
+    words = iter(argv[1:])
+    verb = next((word for word in words if not (word == "-c" and next(words, ""))), "")
+    verb = verb if argv[0] == "git" else argv[0]
+    return bool(hooks & _OF_REMOTES if verb in _TALKS else hooks)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.files.local_state import Launch
     from playbook_supervisor.sessions.publication.session_commits import Commit, SessionInGit
     from playbook_supervisor.sessions.store.disk_store import DiskStore
+    from playbook_supervisor.system.process.processes import Isolation
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _SUBJECT = 72  # characters of a commit's first line
@@ -85,13 +86,15 @@ def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     top, *children = _tree(snapshot)
     store = snapshot.store
     now = store.clock() if store.clock.ahead else None
-    isolated = None
+    isolation = None
     if snapshot.config.isolation.mode != "none":
         from playbook_supervisor.project.settings.isolation import of_ours
 
-        isolated = of_ours(snapshot.config, store.checkout.root)
+        def isolation(argv: Sequence[str]) -> Isolation | None:
+            return of_ours(snapshot.config, store.checkout.root, argv)
+
     folder = SessionInGit(
-        store.checkout, top, timeout=timeout, children=children, now=now, isolation=isolated
+        store.checkout, top, timeout=timeout, children=children, now=now, isolation=isolation
     )
     launches, notices, what = snapshot.launches, [], "committed"
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +78,8 @@ class _Seen(Record):
 class SessionInGit:
     """The folder of one session in one worktree, with the folders of its `children`. Everything
     together may take `timeout` seconds from now on, and hardly longer. `now` is the session's time,
-    in ms, if the machine's clock shows another one: no journal is from after its commit."""
+    in ms, if the machine's clock shows another one: no journal is from after its commit.
+    `isolation` is that of a command which may run hooks."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class SessionInGit:
         timeout: float,
         children: Sequence[str] = (),
         now: int | None = None,
-        isolation: Isolation | None = None,
+        isolation: Callable[[Sequence[str]], Isolation | None] | None = None,
     ) -> None:
         self._at, self._session, self._isolation = at, session, isolation
         self._dates = {} if now is None else dates(now)
@@ -281,13 +282,15 @@ class SessionInGit:
         runs: Runs = Runs.NOTHING,
         settings: Sequence[str] = (),
     ) -> Completed:
+        argv = [*command(self._at.root, runs), *settings, *arguments]
+        isolation = None if runs is Runs.NOTHING else self._isolation
         return run(
-            [*command(self._at.root, runs), *settings, *arguments],
+            argv,
             cwd=self._at.root,
             env={**environment(runs), **self._dates, **(env or {})},
             stdin=stdin,
             timeout=max(self._until - time.monotonic(), _LEAST),
-            isolation=None if runs is Runs.NOTHING else self._isolation,
+            isolation=isolation(argv) if isolation else None,
         )
 
     def _refused(self, code: str, command: str, done: Completed) -> GitError:
