@@ -61,7 +61,7 @@ class CliExecutor:
         admit_program(context.config, task.words, context.cwd, env=env)
         try:
             given = stdin.encode("utf-8", "replace")
-            done = context.run(task.words, stdin=given, env=env, worded=True)
+            done = context.run(task.words, stdin=given, env=env, of_playbook=True)
         except StorageError as error:
             return of_error(error)
         if done.returncode == 0:

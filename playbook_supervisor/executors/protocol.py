@@ -214,15 +214,15 @@ class Context:
         quiet: bool = False,
         on_line: Callable[[str], None] | None = None,
         timeout: float | None = None,
-        worded: bool = False,
+        of_playbook: bool = False,
     ) -> Completed:
         """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
 
         To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
         take the lines of its stdout with `on_line`, in this thread; they are not said then.
         It inherits our environment, and `env` is added to it, or removed where it is None; `cwd` is
-        the step's by default. Git and gh have keys to push with, but for a command that the
-        playbook has `worded`, in a session of the fleet.
+        the step's by default. Isolation lets git and gh have keys to push with, but in a session
+        of the fleet not if the command is the playbook's own (`of_playbook`).
         After `timeout` seconds it is ended (`timed_out`). All that it started ends with it. At most
         `cap` bytes of each output are returned, as they were printed: secrets are not removed. Exit
         statuses raise nothing; a signal's is negative.
@@ -243,7 +243,7 @@ class Context:
                 stdin=stdin,
                 worker_file=place.worker_file,
                 outlives=place.outlives,
-                isolation=self._isolation(argv, worded=worded),
+                isolation=self._isolation(argv, of_playbook=of_playbook),
                 wall=timeout,
                 idle=place.idle,
                 cap=place.cap,
@@ -273,11 +273,13 @@ class Context:
             hint=hint,
         )
 
-    def _isolation(self, argv: Sequence[str], *, worded: bool) -> Sandbox | None:
+    def _isolation(self, argv: Sequence[str], *, of_playbook: bool) -> Sandbox | None:
         place = self.place
         if argv[0] not in _OURS:
             return isolation.of_step(place.config, place.root, place.outputs)
-        return isolation.of_ours(place.config, place.root, argv, place.outputs, worded=worded)
+        return isolation.of_ours(
+            place.config, place.root, argv, place.outputs, of_playbook=of_playbook
+        )
 
     def _say(self, text: str) -> None:
         with self._saying:

@@ -154,17 +154,17 @@ def test_git_and_gh_of_our_own_steps_have_what_they_push_with(fleet: Fleet, tmp_
     subprocess.run(["git", "init", "-q", str(clone)], check=True)
     push, commit = ("git", "-c", "x.y=commit", "push", "commit"), ("git", "commit", "-m", "push")
 
-    def sees(root: Path, argv: Sequence[str] = (), *, worded: bool = False) -> bool:
+    def sees(root: Path, argv: Sequence[str] = (), *, of_playbook: bool = False) -> bool:
         sandbox = isolation.of_step(config, root)
         if argv:
-            sandbox = isolation.of_ours(config, root, argv, worded=worded)
+            sandbox = isolation.of_ours(config, root, argv, of_playbook=of_playbook)
         assert sandbox
         return hints.hidden(sandbox.profile, fleet.project.home / KEYS[1]) is None
 
     for root in (clone, fleet.project.root):
         assert sees(root, push)
         assert sees(root, commit)
-        assert sees(root, push, worded=True) is not (root == clone)
+        assert sees(root, push, of_playbook=True) is not (root == clone)
         assert sees(root) is not (root == clone)
 
     def add_hook(name: str) -> None:

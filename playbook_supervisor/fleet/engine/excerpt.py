@@ -40,7 +40,7 @@ _ORIGIN = "refs/remotes/origin/"
 _FILTER = "--filter=blob:none"
 _OWN = ".playbooks"
 _PLACES = (_OWN, ".specify", Config().specs)
-"""Folders in which a session is created: git adds nothing where all is absent."""
+"""Folders in which a session is created: git adds no file in a folder that was left out."""
 _LARGEST = 1 << 20  # bytes of a file in which names of others are looked for
 _MOST = 2_000  # files that are worth fetching because others name them
 _WORD = r"[^\s'\"`,;:()\[\]{}<>|=]+"
@@ -60,7 +60,7 @@ _CONE = tuple(
     for name in ("core.sparseCheckout", "core.sparseCheckoutCone", "index.sparse")
     for word in ("-c", f"{name}=true")
 )
-"""So the index has one entry for each folder that is not here, where git knows how."""
+"""The index then has one entry for each folder that was left out, if git supports it."""
 _LINE_ENDS = r"^core\.(autocrlf|eol)$"
 
 
@@ -122,8 +122,8 @@ class NarrowClone(SessionClone):
         self._own = Plumbing(self._own.git_dir, path, _CONE)
 
     def narrow(self, wholly: Collection[str], directly: Collection[str] = ()) -> None:
-        """Have these folders of HEAD: the first `wholly`, of the others and of all that they are in
-        the files directly in them, and no other files. Only before anything has changed."""
+        """Check out folders of HEAD, before anything has changed: with all that is in them, or with
+        their own files alone, as all folders above them."""
         ensure_folder(self._own.git_dir / "info")
         lines = "".join(f"{pattern}\n" for pattern in _cone(wholly, directly))
         write_atomically(self._own.git_dir / _SPARSE, os.fsencode(lines), durable=False)

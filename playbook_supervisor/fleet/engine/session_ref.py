@@ -165,7 +165,7 @@ class Mirror:
     def default_branch(self, *, ask: bool = False) -> str:
         """The remote's default branch as last seen, or, with `ask`, as it is now; maybe empty."""
         if ask and is_branch(now := self.remote.default_branch()):
-            write_atomically(self.folder / "HEAD", f"ref: {HEADS}{now}\n".encode())
+            write_atomically(self.folder / "HEAD", f"ref: {HEADS}{now}\n".encode(), durable=False)
             return now
         named = read_bytes(self.folder / "HEAD").decode("utf-8", "replace")
         return named.strip().partition(f"ref: {HEADS}")[2]

@@ -45,7 +45,7 @@ def write(
     """
     index = git.git_dir / "index"
     if not (kept := index.exists()):
-        before = git_process.empty_tree(path)
+        before = git.ask("hash-object", "-t", "tree", os.devnull).strip()  # nothing
     inside = {folder: names for folder in folders if (names := _files(path, folder))}
     found: list[tuple[bool, list[str]]] = []
     beside = Thread(target=lambda: found.append(_ignored(git, path, inside, before)))

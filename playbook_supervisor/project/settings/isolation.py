@@ -44,18 +44,18 @@ def of_ours(
     argv: Sequence[str],
     outputs: Iterable[str] = (),
     *,
-    worded: bool = False,
+    of_playbook: bool = False,
 ) -> Sandbox | None:
     """The isolation of `git` and `gh` that we run for a step: hooks of the repository run in it.
 
-    Keys are there unless it may run a hook, which an agent may have written or may steer; nor are
-    they in a session of the fleet if the playbook has `worded` the command.
+    Keys are there unless the command may run a hook, which an agent may have written or may steer.
+    In a session of the fleet, a command `of_playbook` has none either.
     """
     if config.isolation.mode == "none":
         return None
     here = checkout.find(root)
     profile = replace(profiles.of_agent(here, _wishes(config), outputs), network="as_is")
-    kept = _runs_hooks(here, argv) or (worded and profiles.is_of_fleet(here.root))
+    kept = _runs_hooks(here, argv) or (of_playbook and profiles.is_of_fleet(here.root))
     return _sandbox(config, profile if kept else profiles.with_keys(profile))
 
 
@@ -119,8 +119,10 @@ def _runs_hooks(here: Checkout, argv: Sequence[str]) -> bool:
     folder = here.root / set_by_files[-1] if set_by_files else here.common_dir / "hooks"
     try:
         hooks = {each.name for each in folder.iterdir() if not each.suffix}
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True  # what cannot be seen may be there
     words = iter(argv[1:])
     verb = next((word for word in words if not (word == "-c" and next(words, ""))), "")
     verb = verb if argv[0] == "git" else argv[0]

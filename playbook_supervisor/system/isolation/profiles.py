@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 HIDDEN = (".ssh", ".aws", ".gnupg", ".azure", ".kube", ".docker", ".pgpass", ".config/gcloud")
 """In the home: keys, and what leads to other machines. `gh` and git's own remain, to push."""
 
-PUSHING = (".config/gh", ".git-credentials", ".config/git/credentials", ".netrc")
+_PUSHING = (
+    *(".git-credentials", ".git-credential-cache", ".netrc"),
+    *(".config/gh", ".config/git/credentials"),
+)
 """In the home: what `gh` and git keep for pushing. A worker of the fleet pushes itself, and what it
 has may open other repositories, so the agents of its sessions do not see it."""
 
@@ -290,19 +293,32 @@ def is_of_fleet(root: Path) -> bool:
     return inside(real(root), [real(user_state.path("fleet"))])
 
 
+def _settings() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(base) if base.startswith("/") else home() / ".config"
+
+
+def _for_pushing() -> Iterator[Path]:
+    yield from _in_home(_PUSHING)
+    yield from (_settings() / "gh", _settings() / "git/credentials")
+    if (folder := os.environ.get("GH_CONFIG_DIR", "")).startswith("/"):
+        yield Path(folder)
+
+
 def _keys() -> Iterator[Path]:
-    yield from _in_home((*HIDDEN, *PUSHING))
+    yield from _in_home(HIDDEN)
+    yield from _for_pushing()
     if agent := os.environ.get("SSH_AUTH_SOCK"):
         yield Path(agent)
 
 
 def _hidden_in_home(root: Path) -> Iterator[Path]:
-    top = home()
-    yield from _in_home((*HIDDEN, *(PUSHING if is_of_fleet(root) else ())))
+    yield from _in_home(HIDDEN)
+    if is_of_fleet(root):
+        yield from _for_pushing()
     yield user_state.path("")
     yield user_state.cached("")
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    yield (Path(base) if base.startswith("/") else top / ".config") / "playbook" / "fleet"
+    yield _settings() / "playbook" / "fleet"
 
 
 def _keys_of_others() -> Iterator[Path]:
