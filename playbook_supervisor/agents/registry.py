@@ -27,6 +27,7 @@ BUILT_IN: dict[str, str] = {
 }
 """Name → its factory, imported when it is chosen."""
 
+_WITH_ARGUMENT = ("exec", "script")
 DEFAULT = "claude"  # the agent that is tried first where none is named
 
 
@@ -55,6 +56,17 @@ def known(config: Config) -> tuple[str, ...]:
     """The values that `--agent` accepts here."""
     others = sorted({*config.agents_exec, *plugins.offered(plugins.AGENTS)})
     return ("claude", "exec:PROGRAM", "script:FILE.yaml", *others)
+
+
+def names(config: Config) -> tuple[str, ...]:
+    """The names by which a step can name its agent here."""
+    built_in = (name for name in BUILT_IN if name not in _WITH_ARGUMENT)
+    return (*built_in, *sorted({*config.agents_exec, *plugins.offered(plugins.AGENTS)}))
+
+
+def kind(spec: str, config: Config) -> str:
+    """The kind of the agent that a name or a value of `--agent` stands for, such as `exec`."""
+    return "exec" if spec in config.agents_exec else spec.partition(":")[0]
 
 
 def is_default(spec: str) -> bool:
