@@ -142,6 +142,22 @@ def unknown(name: str, config: Config) -> ArgumentError | None:
     )
 
 
+def require_known(request: RunRequest, spec: str) -> None:
+    """ArgumentError PB-ARG-AGENT for a step whose agent no machine can have with these settings."""
+    for name, playbooks in shares_of(request, spec).items():
+        wrong = unknown(name, request.config) if name and is_known(name) else None
+        if wrong:
+            raise _of_step(wrong, playbooks)
+
+
+def _of_step(error: PlaybookError, playbooks: Sequence[Playbook]) -> PlaybookError:
+    said = f"step {playbooks[0].steps[0].id}: {error.message}"
+    cure = error.guidance
+    if error.code == "PB-AGENT-NONE":
+        cure = "Install it, or give the step another agent."
+    return type(error)(error.code, said, guidance=cure, details=error.details)
+
+
 def chosen(found: Shares, spec: str, config: Config, root: Path) -> Agents:
     """All of these agents. Errors as `Agents.named`; those of a name say which step has it."""
     agents = Agents(spec, root, config)
@@ -153,11 +169,7 @@ def chosen(found: Shares, spec: str, config: Config, root: Path) -> Agents:
         except PlaybookError as error:
             if not name:
                 raise
-            cure = error.guidance
-            if error.code == "PB-AGENT-NONE":
-                cure = "Install it, or give the step another agent."
-            said = f"step {playbooks[0].steps[0].id}: {error.message}"
-            raise type(error)(error.code, said, guidance=cure, details=error.details) from error
+            raise _of_step(error, playbooks) from error
     return agents
 
 

@@ -171,6 +171,13 @@ def test_an_agent_that_cannot_work_is_refused_before_anything_is_created(
     assert said in planned.out + planned.err
 
 
+def test_a_worktree_is_not_made_for_an_agent_that_is_not_known(shared: Project) -> None:
+    shared.commit("Share the work")
+    refused = shared.playbook("start", "both", "reviewer=chekcer", "--branch", "other")
+    assert "step review: there is no agent of the name 'chekcer'" in refused.err
+    assert "other" not in shared.git("branch", "--list")
+
+
 def test_each_agent_keeps_the_limits_of_its_own_steps(shared: Project) -> None:
     lines = "  - {id: a, command: prompt, agent: AGENT, max_turns: 3, with: {text: A}}\n"
     written(shared, lines.replace("AGENT", "checker"))
@@ -212,6 +219,11 @@ def test_check_knows_the_agents_of_the_settings_and_of_this_machine(shared: Proj
     ((severity, code, message),) = problems(shared)
     assert (severity, code) == ("warning", "PB-CHECK-MACHINE")
     assert "the agent absent cannot be used" in message
+
+
+def test_doctor_names_the_step_whose_agent_is_not_here(shared: Project) -> None:
+    written(shared, "  - {id: a, command: prompt, agent: absent, with: {text: A}}\n")
+    assert "both, step a: the agent absent cannot be used" in shared.playbook("doctor").out
 
 
 @pytest.mark.parametrize(
@@ -310,6 +322,28 @@ def test_in_a_client_such_an_agent_asks_at_a_gate_and_goes_on_in_the_same_attemp
     (entry,) = shared.journal()
     assert (entry["status"], entry["agent"]["name"]) == ("done", "script")
     assert entry["gates"][0]["resolution"] == "allow"
+
+
+def test_in_a_client_the_others_of_a_group_work_on_while_one_asks(
+    shared: Project, conversation: Conversation
+) -> None:
+    shared.write("asks.yaml", "steps: {build: {ask: {question: {question: Which?}}}}\n")
+    shared.write("wait", "#!/bin/sh\nuntil [ -e go ]; do sleep 0.1; done\n").chmod(0o755)
+    written(
+        shared,
+        """\
+  - {id: build, command: prompt, agent: asker, parallel_group: g, with: {text: Build}}
+  - {id: slow, command: cli ./wait, parallel_group: g}
+""",
+    )
+    conversation.types("run", "both")
+    gate = directive(conversation.runs("next", "--wait").out)
+    assert (gate["directive"], gate["gate"]["id"]) == ("ask", "build#1?1")
+    conversation.hook("UserPromptSubmit", prompt="answer: that one")
+    shared.write("go", "")
+    assert directive(conversation.runs("next", "--wait").out)["directive"] == "finish"
+    assert [each["status"] for each in shared.journal()] == ["done", "done"]
+    assert [each.get("attempt", 1) for each in shared.journal()] == [1, 1]
 
 
 @pytest.mark.parametrize("reviewer", ["absent", "chekcer"])
