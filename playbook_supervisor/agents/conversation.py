@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import Any
 
@@ -24,12 +26,15 @@ from playbook_supervisor.agents.process import (
     put_off,
     whole_output,
 )
+from playbook_supervisor.agents.profiles import Profile
 from playbook_supervisor.agents.protocol import Call, Message, Running
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.verdicts import Verdict, timestamp
 from playbook_supervisor.errors import PlaybookError, PolicyError
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.project.settings.config import AgentSettings
 from playbook_supervisor.records import replace
+from playbook_supervisor.system.disk.files import ensure_folder
 from playbook_supervisor.system.isolation.sandbox import Sandbox
 from playbook_supervisor.system.process.processes import Worker
 
@@ -39,6 +44,13 @@ _CAP = 16_000_000  # bytes of one line of a stream: a tool's result may hold pic
 _FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
 _NEXT_WAIT = 60.0  # and before each further one
 _INTERRUPTED = 5.0  # seconds in which an agent that was put off ends by itself
+_GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."
+_DECIDED = """\
+You were interrupted because calls of tools needed a person's decision; none was carried out.
+The person has now decided. Make each of these calls again, with exactly the same input: the
+decision is applied to it. A subagent that waited has ended: start it again, with the same prompt.
+Then continue where you stopped."""
+_MODELS_OF_CLAUDE = frozenset({"", "default", "opus", "sonnet", "haiku", "opusplan"})
 _CLOCK_INTERVAL = 30.0  # seconds between two looks at the clock: a suspended machine loses time
 
 
@@ -48,10 +60,13 @@ class Exchange(ABC):
     `tool_calls` are those that it has begun. `silent`: neither has the model said anything nor
     called a tool. `said` are its last words. `over`: its work is done, and its input is closed;
     after `lingers` seconds more it is ended. `failure` was found while it runs: it is ended.
-    `conversation` is the id by which it can be continued, if that is known.
+    `conversation` is the id by which it can be continued, if that is known. While it runs, `end`
+    ends it, from any thread; afterwards, `errors` is what it wrote to its standard error.
     """
 
     lingers: float | None = None
+    end: Callable[[], None] = staticmethod(lambda: None)
+    errors = ""
 
     def __init__(self, argv: Sequence[str], stdin: bytes | InputPipe = b"") -> None:
         self.argv, self.stdin = argv, stdin
@@ -73,6 +88,39 @@ class Exchange(ABC):
         return
 
 
+@dataclass(slots=True)
+class Usage:
+    """What an agent tells of its work; None or empty if it does not tell."""
+
+    model: str = ""
+    version: str = ""
+    cost_usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    turns: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    def add(self, other: Usage) -> None:
+        """Count the use of a further process, too."""
+        self.model, self.version = other.model or self.model, other.version or self.version
+        for name in ("cost_usd", "input_tokens", "output_tokens", "turns"):
+            if (more := getattr(other, name)) is not None:
+                setattr(self, name, (getattr(self, name) or 0) + more)
+
+    def as_journaled(self, name: str, conversation: str, retries: int) -> dict[str, Any]:
+        """The journal's `agent`, without what is not known."""
+        known = {
+            "name": name,
+            "id": conversation,
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+            "retries": retries or None,
+        }
+        return {key: value for key, value in known.items() if value not in (None, "")}
+
+
 class Client(ABC):
     """An agent's program, for one call: what its processes are started with, and what they use."""
 
@@ -88,6 +136,34 @@ class Client(ABC):
     @abstractmethod
     def usage(self, retries: int) -> dict[str, Any]:
         """The journal's `agent`, over all processes; without what is not known."""
+
+
+def isolated(call: Call, profile: Profile) -> Sandbox | None:
+    """The call's isolation, in which the agent reaches its hosts and keeps its conversations."""
+    if call.isolation is None:
+        return None
+    folders = [Path.home() / each for each in profile.state]
+    for folder in folders:
+        ensure_folder(folder)
+    return call.isolation.reaching(profile.hosts).keeping(folders)
+
+
+def model_of(call: Call, settings: AgentSettings) -> str:
+    """The model for an agent other than Claude Code; empty for its own default.
+
+    A step's `opus` is Claude's name for a model, and no other agent's.
+    """
+    return settings.model if call.model in _MODELS_OF_CLAUDE else call.model
+
+
+def prompt_of(call: Call, conversation: str) -> str:
+    """What is said first in that conversation: the call's prompt, or that it goes on."""
+    if not conversation:
+        return call.prompt
+    if conversation != call.conversation:
+        return _GO_ON
+    told = [reply.text for reply in call.replies.values() if reply.text]
+    return "\n\n".join((_DECIDED, *(f"The person said: {words}" for words in told)))
 
 
 def conversing(call: Call, client: Client) -> Running:
@@ -185,6 +261,7 @@ class Conversation:
                     idle=self._call.idle,
                     cap=_CAP,
                 )
+                exchange.end = self._worker.stop
             except PlaybookError as error:
                 return not_started(error, name).error
             finally:
@@ -217,6 +294,7 @@ class Conversation:
                     _stop_in(exchange.lingers, worker)
         _close(exchange)
         output.log(worker.stderr)
+        exchange.errors = worker.stderr
         yield from left_behind(worker)
         return self._verdict(exchange, worker)
 

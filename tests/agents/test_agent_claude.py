@@ -21,7 +21,7 @@ import pytest
 from support.scratch_project import Project
 
 from playbook_supervisor.agents import conversation
-from playbook_supervisor.agents.claude import TESTED
+from playbook_supervisor.agents.claude.headless import TESTED
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands.driving import driving

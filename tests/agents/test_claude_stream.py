@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.agents.claude_stream import Account, Denial, Stream, Usage
-from playbook_supervisor.agents.claude_verdict import (
+from playbook_supervisor.agents.claude.stream import Account, Denial, Stream, Usage
+from playbook_supervisor.agents.claude.verdict import (
     exhausted,
     is_project_rule,
     judge,

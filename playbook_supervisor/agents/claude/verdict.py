@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from playbook_supervisor.agents.claude_stream import Denial, Stream
+from playbook_supervisor.agents.claude.stream import Denial, Stream
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.agents.verdicts import (

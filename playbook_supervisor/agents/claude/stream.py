@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import replace
 

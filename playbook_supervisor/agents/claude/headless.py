@@ -12,16 +12,16 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from playbook_supervisor.agents.claude_control import OPTIONS, Dialogue, prompted
-from playbook_supervisor.agents.claude_stream import Account, Stream
-from playbook_supervisor.agents.claude_transcripts import conversation_file, ending, subagent_file
-from playbook_supervisor.agents.claude_verdict import (
+from playbook_supervisor.agents.claude.control import OPTIONS, Dialogue, prompted
+from playbook_supervisor.agents.claude.stream import Account, Stream
+from playbook_supervisor.agents.claude.transcripts import conversation_file, ending, subagent_file
+from playbook_supervisor.agents.claude.verdict import (
     budget_failure,
     exhausted,
     judge,
     unknown_command,
 )
-from playbook_supervisor.agents.conversation import Client, Exchange, conversing
+from playbook_supervisor.agents.conversation import Client, Exchange, conversing, prompt_of
 from playbook_supervisor.agents.process import InputPipe, environment
 from playbook_supervisor.agents.protocol import Budget, Call, Running
 from playbook_supervisor.agents.requests import Asker
@@ -37,12 +37,6 @@ TESTED = ("2.1.329", "2.1.332")
 _HOSTS = ("api.anthropic.com", "platform.claude.com")
 """Of the model, and of the login of a subscription."""
 _ADDRESS = "ANTHROPIC_BASE_URL"
-_GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."
-_DECIDED = """\
-You were interrupted because calls of tools needed a person's decision; none was carried out.
-The person has now decided. Make each of these calls again, with exactly the same input: the
-decision is applied to it. A subagent that waited has ended: start it again, with the same prompt.
-Then continue where you stopped."""
 _MCP = "mcp__"  # the beginning of the name of an MCP server's tool
 _SET_BY_CLIENT = """
 AI_AGENT CLAUDECODE CLAUDE_CODE_CHILD_NOTES_DIR CLAUDE_CODE_CHILD_SESSION CLAUDE_CODE_ENTRYPOINT
@@ -113,16 +107,7 @@ def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]
     given += _restriction(call.tools)
     if call.ask is not None:
         return [NAME, "-p", "--verbose", *given, *OPTIONS]
-    return [NAME, "-p", "--verbose", *given, "--", _prompt(call, session)]
-
-
-def _prompt(call: Call, session: str) -> str:
-    if not session:
-        return call.prompt
-    if session != call.conversation:
-        return _GO_ON
-    told = [reply.text for reply in call.replies.values() if reply.text]
-    return "\n\n".join((_DECIDED, *(f"The person said: {words}" for words in told)))
+    return [NAME, "-p", "--verbose", *given, "--", prompt_of(call, session)]
 
 
 def _restriction(tools: tuple[str, ...] | None) -> list[str]:
@@ -158,7 +143,7 @@ class _Client(Client):
             ensure_folder(conversation_file(self.env, self._call.cwd, "").parent)
         argv = _argv(self._call, self._config, budget, conversation)
         asks = self._call.ask is not None
-        pipe = prompted(_prompt(self._call, conversation)) if asks else None
+        pipe = prompted(prompt_of(self._call, conversation)) if asks else None
         made = _Exchange(argv, pipe, asker, self._call, self._config, self._account, self.env)
         self._account.streams.append(made.stream)
         return made

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.process import InputPipe
 from playbook_supervisor.agents.protocol import Call, Reply
 from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, permission, question
 from playbook_supervisor.agents.tool_calls import rules_for
+from playbook_supervisor.formats.fields import json_object
 
 OPTIONS = ("--input-format=stream-json", "--permission-prompt-tool=stdio")
 """The options that make a client speak this protocol."""
