@@ -466,7 +466,7 @@ class _Child:
         playbook = snapshot.state.playbook
         named = run_agents.shares(playbook, manifest.driver.agent, children, manifest.args)
         for name in ("", *named):
-            kind = registry.kind(name or spec, config)
+            kind = registry.kind_of(name or spec, config)
             if not self._worker.settings.admits_agent(kind):
                 raise FleetError(
                     "PB-FLEET-SETTINGS",
