@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from queue import Empty
 
-from playbook_supervisor.agents.protocol import Request
 from playbook_supervisor.drivers import budget, driver_lock
 from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.headless import Asking
 from playbook_supervisor.drivers.jobs import Assignment, can_continue, job_of
 from playbook_supervisor.drivers.observers import LiveOutput, showing_check
 from playbook_supervisor.drivers.run_agents import Agents
@@ -30,7 +30,6 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Run
 from playbook_supervisor.kernel.model import NO_LIMITS
-from playbook_supervisor.kernel.vocabulary import GateReason
 from playbook_supervisor.sessions.engine.session_engine import EngineOptions
 from playbook_supervisor.sessions.steps.attempt_log import secret_values
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -117,10 +116,12 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
 def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
     """Carry out the steps and what follows, until the client's agent or a person is due."""
     pool, output = WorkerPool(), LiveOutput(tree.private)
+    asking = Asking(tree, output, pool)
     choose = Agents("", tree.root, snapshot.config).of
     begun: set[str] = set()
     try:
         while (due := _due(snapshot)) or pool.active:
+            asking.deliver(snapshot)
             if isinstance(snapshot.directive, Check):
                 if tree.delay(snapshot):
                     break  # `next --wait` waits for the time of a retry
@@ -128,7 +129,6 @@ def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
             elif due_children(snapshot):
                 snapshot = tree.advance()
             else:
-                begun.intersection_update(pool.active)  # who asked goes on with the answer
                 for attempt in due:
                     if attempt.id in begun:
                         continue
@@ -142,7 +142,7 @@ def _carry_out_steps(tree: SessionTree, snapshot: Snapshot) -> None:
                     job = job_of(assignment, choose, budget.NO_LIMITS, continues=continues)
                     pool.launch(attempt, job, tree.log_file(attempt))
                 else:
-                    snapshot = _next(tree, pool, output, snapshot)
+                    snapshot = _next(tree, pool, asking, snapshot)
     finally:
         stopped = [attempt for attempt in _due(snapshot) if attempt.id in pool.active]
         for attempt, outcome in pool.stop():
@@ -171,41 +171,29 @@ def _left_behind(tree: SessionTree, attempt: Attempt) -> bool:
     return False
 
 
-def _next(tree: SessionTree, pool: WorkerPool, output: LiveOutput, snapshot: Snapshot) -> Snapshot:
+def _next(tree: SessionTree, pool: WorkerPool, asking: Asking, snapshot: Snapshot) -> Snapshot:
     """Wait for the next event; Interrupted if the work is not wanted any more."""
     try:
         event = pool.events.get(timeout=_GLANCE)
     except Empty:
         if cancel_requested():
             raise Interrupted from None
-        if not tree.changed():
+        if not asking.waiting and not tree.changed():
             return snapshot
         snapshot = tree.look()
-        working = {each for each in pool.active if not pool.puts_off(each)}
-        if not working <= {attempt.id for attempt in running(snapshot)}:
+        asking.deliver(snapshot)
+        if not {*pool.active} - asking.waiting <= {attempt.id for attempt in running(snapshot)}:
             raise Interrupted from None
         return snapshot
     if event.attempt is None:
         return snapshot
     if event.asked is not None:
-        return _asked(tree, pool, event.attempt, event.asked)
+        return asking.journal(event.attempt, event.asked)
     if event.outcome is None and not event.put_off:
-        output.on_output(event.attempt, event.line or event.notice)
+        asking.observer.on_output(event.attempt, event.line or event.notice)
         return snapshot
     pool.returned(event.attempt)
     return snapshot if event.outcome is None else tree.report(event.attempt.id, event.outcome)
-
-
-def _asked(tree: SessionTree, pool: WorkerPool, attempt: Attempt, request: Request) -> Snapshot:
-    """Open the gate for what an agent asks, and end it until a person has answered."""
-    try:
-        snapshot = tree.asked(attempt.id, GateReason(request.kind), request.shape)
-    except StateError as error:
-        if error.code != "PB-STATE-REFUSED":
-            raise
-        snapshot = tree.advance()  # the session was ended meanwhile
-    pool.reply(attempt.id, None)
-    return snapshot
 
 
 def _take_environment(bound: binding.Binding | None) -> None:

@@ -79,6 +79,11 @@ class Asking:
 
     # ── requests of agents ──────────────────────────────────────────────────────────────────
 
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The attempts whose agents wait for a reply."""
+        return frozenset(self._waiting)
+
     def journal(self, attempt: Attempt, request: agents.Request) -> Snapshot:
         """Open the gate for a request of the attempt's agent; its worker waits."""
         try:

@@ -129,10 +129,6 @@ class WorkerPool:
         """The reply to the worker's request; None puts it off, and the worker ends."""
         self._workers[attempt_id].reply(reply)
 
-    def puts_off(self, attempt_id: str) -> bool:
-        """True if the worker ends because its request is put off."""
-        return self._workers[attempt_id].put_off
-
     def returned(self, attempt: Attempt) -> None:
         """Its outcome has been taken from the queue."""
         del self._workers[attempt.id]

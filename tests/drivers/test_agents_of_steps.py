@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,11 @@ import pytest
 from support import directive_lines
 from support.bound_session import Conversation
 from support.scratch_project import Project
+
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.sessions.store.disk_store import DiskStore
+from playbook_supervisor.system.git import checkout
+from playbook_supervisor.system.process.process_groups import until
 
 # Writes who it is and what it works on; the first attempt of a step called `flaky` fails.
 AGENT = """\
@@ -46,6 +52,13 @@ def create(argument, config, root):
     agent = script(str(root / "asks.yaml"), config, root)
     agent.name = "asker"
     return agent
+"""
+
+
+DECIDES = """\
+{python} -m playbook_supervisor abort > said.txt 2>&1
+{python} -m playbook_supervisor resume --retry >> said.txt 2>&1
+echo tried
 """
 
 
@@ -157,6 +170,7 @@ def test_groups_loops_retries_and_children_have_several_agents(shared: Project) 
         ("chekcer", "step review: there is no agent of the name 'chekcer'; did you mean checker?"),
         ("exec:./agents/writer", "step review: there is no agent of the name 'exec:./agents/wr"),
         ("script", "step review: there is no agent of the name 'script'"),
+        ("acp:./agents/writer", "step review: there is no agent of the name 'acp:./agents/wri"),
         ("absent", "step review: the agent absent cannot be used"),
     ],
 )
@@ -263,7 +277,7 @@ def directive(said: str) -> Any:
 
 
 @pytest.fixture
-def conversation(shared: Project, tmp_path: Path) -> Iterator[Conversation]:
+def asking(shared: Project, tmp_path: Path) -> Project:
     metadata = tmp_path / "site" / "asker-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: asker\nVersion: 1.0\n")
@@ -271,8 +285,22 @@ def conversation(shared: Project, tmp_path: Path) -> Iterator[Conversation]:
     (metadata / "entry_points.txt").write_text(group)
     (tmp_path / "site" / "asker.py").write_text(PLUGIN)
     shared.env["PYTHONPATH"] = str(tmp_path / "site")
-    with Conversation(shared) as conversation:
+    return shared
+
+
+@pytest.fixture
+def conversation(asking: Project) -> Iterator[Conversation]:
+    with Conversation(asking) as conversation:
         yield conversation
+
+
+def test_an_agent_of_a_step_that_asked_goes_on_itself(asking: Project) -> None:
+    asking.write("asks.yaml", "steps: {build: {ask: {question: {question: Which?}}}}\n")
+    written(asking, "  - {id: build, command: prompt, agent: asker, with: {text: Build}}\n")
+    assert asking.process("run", "both").code == 4
+    assert asking.process("answer", "answer: that one").code == 0
+    assert asking.process("resume").code == 0
+    assert [each["status"] for each in asking.journal()] == ["done"]
 
 
 def test_in_a_client_the_step_of_another_agent_is_carried_out_beside_it(
@@ -322,6 +350,45 @@ def test_in_a_client_such_an_agent_asks_at_a_gate_and_goes_on_in_the_same_attemp
     (entry,) = shared.journal()
     assert (entry["status"], entry["agent"]["name"]) == ("done", "script")
     assert entry["gates"][0]["resolution"] == "allow"
+
+
+def test_without_its_client_such_an_agent_goes_on_in_the_next_one(
+    shared: Project, conversation: Conversation
+) -> None:
+    shared.write("asks.yaml", "steps: {build: {ask: {question: {question: Which?}}}}\n")
+    written(shared, "  - {id: build, command: prompt, agent: asker, with: {text: Build}}\n")
+    conversation.types("run", "both")
+    conversation.runs("next", "--wait")
+    private = DiskStore(checkout.find(shared.root)).runtime(shared.session.name)
+    assert driver_lock.detached_works(private)
+    conversation.dies()
+    assert until(lambda: not driver_lock.detached_works(private), 30)
+    with Conversation(shared, "another") as later:
+        later.types("resume")
+        told = later.hook("UserPromptSubmit", prompt="answer: that one")
+        assert directive_lines.told(told)["directive"] == "wait"
+        assert directive(later.runs("next", "--wait").out)["directive"] == "finish"
+    assert [each["status"] for each in shared.journal()] == ["done"]
+    assert shared.playbook("audit").code == 0
+
+
+def test_in_a_client_such_an_agent_decides_nothing(
+    shared: Project, conversation: Conversation
+) -> None:
+    shared.write("agents/checker", "#!/bin/sh\n" + DECIDES.format(python=sys.executable))
+    written(
+        shared,
+        """\
+  - {id: gate, command: prompt, parallel_group: g, agent: checker, with: {text: Look}}
+  - {id: ask, command: cli true, parallel_group: g, autonomy: gate_always}
+""",
+    )
+    conversation.types("run", "both")
+    conversation.hook("UserPromptSubmit", prompt="continue")
+    conversation.runs("next", "--wait")
+    said = shared.read("said.txt")
+    assert said.count("[PB-STATE-HUMAN-ONLY]") == 2
+    assert shared.journal()[0]["status"] == "done"
 
 
 def test_in_a_client_the_others_of_a_group_work_on_while_one_asks(
