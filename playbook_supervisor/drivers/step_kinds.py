@@ -156,7 +156,8 @@ def findings(playbook: Playbook, site: Site | None) -> Iterator[Finding]:
         error = CheckError(LACK, lack.message, guidance=lack.guidance)
         yield Finding(("steps", lack.index, "command"), error, certain=False, fatal=lack.fatal)
     agents = Agents("", site.root, site.config)
-    for name, playbooks in shares(playbook, "", NO_CHILDREN, {}).items():
+    defaults = {arg.name: arg.default or "" for arg in playbook.args}
+    for name, playbooks in shares(playbook, "", NO_CHILDREN, defaults).items():
         yield from _of_agent(name, playbooks, agents, playbook)
 
 
@@ -164,6 +165,8 @@ def _of_agent(
     name: str, playbooks: tuple[Playbook, ...], agents: Agents, whole: Playbook
 ) -> Iterator[Finding]:
     path: tuple[str | int, ...] = ("steps",)
+    if not is_known(name):
+        return
     if name:
         ids = [step.id for step in whole.steps]
         path = ("steps", ids.index(playbooks[0].steps[0].id), "agent")

@@ -229,7 +229,9 @@ def test_check_knows_the_agents_of_the_settings_and_of_this_machine(shared: Proj
     ((severity, code, message),) = problems(shared)
     assert (severity, code) == ("error", "PB-CHECK-AGENT")
     assert "did you mean checker" in message
-    written(shared, "  - {id: a, command: prompt, agent: absent, with: {text: A}}\n")
+    written(shared, "  - {id: a, command: prompt, agent: '{{reviewer}}', with: {text: A}}\n")
+    file = shared.root / ".playbooks/playbooks/both.yaml"
+    file.write_text(file.read_text().replace("required: false", "required: false, default: absent"))
     ((severity, code, message),) = problems(shared)
     assert (severity, code) == ("warning", "PB-CHECK-MACHINE")
     assert "the agent absent cannot be used" in message
