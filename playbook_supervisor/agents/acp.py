@@ -51,10 +51,10 @@ from playbook_supervisor.agents.tool_calls import described
 from playbook_supervisor.agents.verdicts import (
     NOT_LOGGED_IN,
     Verdict,
-    empty,
     failure,
     named_status,
     of_words,
+    with_reason,
 )
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import json_object
@@ -67,6 +67,7 @@ VERSION = 1
 SILENCE = 1800.0
 """Seconds after which an agent that says nothing is ended, unless the step sets another limit: some
 never end by themselves when the model's answer breaks off."""
+_EMPTY = "Its model may have failed, which not every agent tells: try it by hand, in its terminal."
 _ADVERTISING = 20.0  # seconds in which an agent names its commands
 _MORE = 3.0  # and in which it names more of them
 _LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
@@ -444,7 +445,8 @@ class AcpExchange(RpcExchange):
         if self._profile.tells_usage and not self._told_tokens:
             return of_words(self._name, reason or f"{self._name} used no tokens")
         if self.silent and not self._told_tokens:
-            return empty(self._name, reason)
+            message = f"{self._name} ended its turn without a word, a tool call or a token"
+            return Verdict(failure("PB-AGENT-EMPTY", with_reason(message, reason), guidance=_EMPTY))
         return Verdict()
 
 
