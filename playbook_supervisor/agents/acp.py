@@ -12,7 +12,9 @@ import os
 import re
 import shlex
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -51,8 +53,7 @@ from playbook_supervisor.agents.verdicts import (
     empty,
     failure,
     named_status,
-    of_status,
-    usage_limit,
+    of_words,
 )
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
@@ -83,8 +84,10 @@ _ENDS = {
 }
 _PATHS = ("file_path", "filePath", "path", "fileName", "abs_path")
 _STATUS_KEYS = ("statusCode", "status", "httpStatusCode", "http_status", "code")
-_USAGE_LIMIT = r"usage.?limit|quota|insufficient.?(?:funds|balance|credits)"
 _MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
+_SHOWN = "shown"  # among what is known of a call
+_PAUSE = 0.5  # seconds before an answer that begins anew
+_MOST_BREAKS = 3
 _CONTENT = 2_000  # characters of a change that a person is shown
 
 
@@ -190,6 +193,9 @@ class AcpExchange(RpcExchange):
         self._commands: list[str] | None = None
         self._calls: dict[str, dict[str, Any]] = {}
         self._message = self._line = ""  # that is being said, and its unfinished line
+        self._remark = ""  # of an error, if the model has said nothing since
+        self._answer = _Answer()
+        self._told_tokens = False
         self._result: Object = {}
 
     # ── what we ask ─────────────────────────────────────────────────────────────────────────
@@ -264,13 +270,13 @@ class AcpExchange(RpcExchange):
         offered = [text(each, "id") or text(each, key) for each in group]
         values = [text(each, "value") for each in _values(option)]
         at = {"sessionId": self.conversation}
-        if wanted in offered:
+        if wanted in offered or not (offered or values):
             yield Ask(f"session/set_{what}", {**at, key: wanted})
         elif wanted in values:
             config = {"configId": option.get("id"), "value": wanted}
             yield Ask("session/set_config_option", {**at, **config})
         else:
-            there = some([*offered, *values], 12, 300) or "none"
+            there = some([*offered, *values], 12, 300)
             message = f"{self._name} has no {what} {first_line(wanted, 100)}; it has {there}"
             self._fail("PB-AGENT-FAILED", message)
             raise RpcError(0, message)
@@ -337,22 +343,37 @@ class AcpExchange(RpcExchange):
             yield from self._said()
         match kind:
             case "agent_message_chunk":
-                words = text(update, "content", "text")
-                self._message, self._line = self._message + words, self._line + words
-                self.silent = self.silent and not words.strip()
-                *whole, self._line = self._line.split("\n")
-                yield from filter(str.strip, whole)
+                yield from self._hear_words(text(update, "content", "text"), update)
             case "available_commands_update":
                 names = (text(each, "name") for each in objects(update, "availableCommands"))
                 self._commands = [name for name in names if name]
             case "tool_call" | "tool_call_update":
-                known = text(update, "toolCallId") in self._calls
-                call = self._merged(update)
-                if not known:
-                    self.tool_calls, self.silent = self.tool_calls + 1, False
-                    yield described(*_as_tool(call), str(self._call.cwd))
+                yield from self._hear_call(update)
             case "usage_update":
                 self._take_cost(mapping(update, "cost"))
+
+    def _hear_words(self, words: str, update: Object) -> Iterator[str]:
+        if self._profile.remark and re.match(self._profile.remark, words):
+            self._remark = words if words.startswith("Error") else self._remark
+            yield from filter(str.strip, words.splitlines())
+            return
+        if self._answer.broke_off(text(update, "messageId"), words):
+            message = f"{self._name} repeats an answer that breaks off: the model's server fails"
+            self._fail("PB-AGENT-API", message)
+        self._message, self._line = self._message + words, self._line + words
+        if words.strip():
+            self.silent, self._remark = False, ""
+        *whole, self._line = self._line.split("\n")
+        yield from filter(str.strip, whole)
+
+    def _hear_call(self, update: Object) -> Iterator[str]:
+        known = text(update, "toolCallId") in self._calls
+        call = self._merged(update)
+        if not known:
+            self.tool_calls, self.silent = self.tool_calls + 1, False
+        if text(call, "status") != "pending" and not call.get(_SHOWN):
+            call[_SHOWN] = True  # before, its input may not be known
+            yield described(*_as_tool(call), str(self._call.cwd))
 
     def _said(self) -> Iterator[str]:
         """Its message has ended: the last line of it, if that is not shown yet."""
@@ -379,10 +400,11 @@ class AcpExchange(RpcExchange):
 
     def _take_tokens(self, usage: Object) -> None:
         counts = {key: value for key, value in usage.items() if type(value) is int and value >= 0}
-        read = [key for key in ("inputTokens", "cachedReadTokens") if key in counts]
-        if read or "outputTokens" in counts:
-            self.usage.input_tokens = sum(counts[key] for key in read)
-            self.usage.output_tokens = counts.get("outputTokens", 0)
+        read = sum(counts.get(key, 0) for key in ("inputTokens", "cachedReadTokens"))
+        written = counts.get("outputTokens", 0)
+        self._told_tokens = bool(read or written)
+        if self._told_tokens and self._profile.usage != "last":
+            self.usage.input_tokens, self.usage.output_tokens = read, written
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────
 
@@ -403,25 +425,47 @@ class AcpExchange(RpcExchange):
         if stop != "end_turn":
             message = f"{self._name} ended before its work was done ({first_line(stop, 60)})"
             return Verdict(failure("PB-AGENT-ENDED", message))
-        reason = one_line(printable(self.errors), 400)
-        if self._profile.tells_usage and not self.usage.tokens:
-            status = named_status(reason)
-            return of_status(self._name, status, reason or f"{self._name} used no tokens")
-        if self.silent and not self.usage.tokens:
+        if self._remark:
+            return of_words(self._name, _words(self._remark))
+        reason = _words(self.errors)
+        if self._profile.tells_usage and not self._told_tokens:
+            return of_words(self._name, reason or f"{self._name} used no tokens")
+        if self.silent and not self._told_tokens:
             return empty(self._name, reason)
         return Verdict()
 
 
+@dataclass(slots=True)
+class _Answer:
+    """An answer of the model. Some agents repeat one that breaks off, again and again."""
+
+    id: str = ""
+    first: str = ""
+    again: int = 0
+    heard: float = 0.0
+
+    def broke_off(self, id_: str, words: str) -> bool:
+        """Take the next words; true if they have begun anew too often, each time after a pause."""
+        now = time.monotonic()
+        if not id_ or id_ != self.id:
+            self.id, self.first, self.again = id_, words, 0
+        elif words == self.first and now - self.heard > _PAUSE:
+            self.again += 1
+        self.heard = now
+        return self.again >= _MOST_BREAKS
+
+
 def of_error(name: str, error: RpcError) -> Verdict:
     """The verdict on an error with which a request of ours was answered."""
-    whole = json.dumps(error.data, ensure_ascii=False) if error.data else error.message
-    status = _status(error.data) or named_status(whole)
-    words = one_line(printable(_innermost(error.data) or error.message), 400)
+    status = _status(error.data) or named_status(error.message)
     if not status and error.code == _AUTH_REQUIRED:
         status = min(NOT_LOGGED_IN)
-    if re.search(_USAGE_LIMIT, whole, re.IGNORECASE):
-        return usage_limit(name, 0, words)
-    return of_status(name, status, words)
+    words = error.message.removeprefix("Internal error").lstrip(": ")
+    return of_words(name, _words(_innermost(error.data) or words or error.message), status)
+
+
+def _words(text: str) -> str:
+    return one_line(printable(text), 400)
 
 
 def _status(data: object) -> int:
@@ -457,6 +501,8 @@ def _as_tool(call: Object) -> tuple[str, dict[str, Any]]:
     """
     tool = _TOOLS.get(text(call, "kind"), "")
     raw, title = mapping(call, "rawInput"), text(call, "title")
+    if not tool and objects(call, "locations"):
+        tool = "Read"  # of a place that needs a permission of its own
     if tool == "Bash":
         return tool, {"command": _command(raw) or title.strip("`")}
     changes = [each for each in objects(call, "content") if each.get("type") == "diff"]
