@@ -47,8 +47,10 @@ _OPENCODE = (
 PROFILES: Mapping[str, Profile] = {
     "codex": Profile(
         program="codex",
-        made_by="playbook_supervisor.agents.codex:CodexAgent",
+        made_by="playbook_supervisor.agents.codex.app_server:CodexAgent",
         layout="codex",
+        asks="outside",
+        hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
         install="npm install -g @openai/codex",
     ),
     "gemini": Profile(
