@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support import directive_lines
+from support import acp_agent, directive_lines
 from support.bound_session import Conversation
 from support.scratch_project import Project
 
@@ -30,7 +29,9 @@ agents:
   writer: {exec: [./agents/writer]}
   checker: {exec: [./agents/checker]}
   absent: {exec: [./agents/absent]}
+  helper: {acp: [PYTHON, PROGRAM]}
 """
+ASKS = "  - {id: build, command: /asks, agent: helper}\n"
 HEAD = """\
 name: both
 description: Two agents share the work
@@ -44,17 +45,6 @@ BOOK = """\
   - {id: review, command: prompt, agent: "{{reviewer}}", with: {text: Review}}
   - {id: sign, command: /qa.run, agent: checker}
 """
-# An agent of a package, which asks before it goes on, and can be continued.
-PLUGIN = """\
-from playbook_supervisor.agents.script import create as script
-
-def create(argument, config, root):
-    agent = script(str(root / "asks.yaml"), config, root)
-    agent.name = "asker"
-    return agent
-"""
-
-
 DECIDES = """\
 {python} -m playbook_supervisor abort > said.txt 2>&1
 {python} -m playbook_supervisor resume --retry >> said.txt 2>&1
@@ -66,7 +56,8 @@ echo tried
 def shared(project: Project) -> Project:
     for name in ("writer", "checker"):
         project.write(f"agents/{name}", AGENT.replace("NAME", name)).chmod(0o755)
-    project.write(".playbooks/config.yaml", CONFIG)
+    config = CONFIG.replace("PYTHON", sys.executable).replace("PROGRAM", acp_agent.__file__)
+    project.write(".playbooks/config.yaml", config)
     written(project, BOOK)
     return project
 
@@ -279,30 +270,17 @@ def directive(said: str) -> Any:
 
 
 @pytest.fixture
-def asking(shared: Project, tmp_path: Path) -> Project:
-    metadata = tmp_path / "site" / "asker-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: asker\nVersion: 1.0\n")
-    group = "[playbook_supervisor.agents]\nasker = asker:create\n"
-    (metadata / "entry_points.txt").write_text(group)
-    (tmp_path / "site" / "asker.py").write_text(PLUGIN)
-    shared.env["PYTHONPATH"] = str(tmp_path / "site")
-    return shared
-
-
-@pytest.fixture
-def conversation(asking: Project) -> Iterator[Conversation]:
-    with Conversation(asking) as conversation:
+def conversation(shared: Project) -> Iterator[Conversation]:
+    with Conversation(shared) as conversation:
         yield conversation
 
 
-def test_an_agent_of_a_step_that_asked_goes_on_itself(asking: Project) -> None:
-    asking.write("asks.yaml", "steps: {build: {ask: {question: {question: Which?}}}}\n")
-    written(asking, "  - {id: build, command: prompt, agent: asker, with: {text: Build}}\n")
-    assert asking.process("run", "both").code == 4
-    assert asking.process("answer", "answer: that one").code == 0
-    assert asking.process("resume").code == 0
-    assert [each["status"] for each in asking.journal()] == ["done"]
+def test_an_agent_of_a_step_that_asked_goes_on_itself(shared: Project) -> None:
+    written(shared, ASKS)
+    assert shared.playbook("run", "both").code == 4
+    assert shared.playbook("answer", "allow").code == 0
+    assert shared.playbook("resume").code == 0
+    assert [each["status"] for each in shared.journal()] == ["done"]
 
 
 def test_in_a_client_the_step_of_another_agent_is_carried_out_beside_it(
@@ -339,9 +317,7 @@ def test_in_a_client_the_step_of_another_agent_is_carried_out_beside_it(
 def test_in_a_client_such_an_agent_asks_at_a_gate_and_goes_on_in_the_same_attempt(
     shared: Project, conversation: Conversation
 ) -> None:
-    asked = "{permission: {tool: Bash, input: {command: npm test}}}"
-    shared.write("asks.yaml", f"steps: {{build: {{ask: {asked}, say: went on}}}}\n")
-    written(shared, "  - {id: build, command: prompt, agent: asker, with: {text: Build}}\n")
+    written(shared, ASKS)
     conversation.types("run", "both")
     gate = directive(conversation.runs("next", "--wait").out)
     assert (gate["directive"], gate["gate"]["id"]) == ("ask", "build#1?1")
@@ -350,15 +326,14 @@ def test_in_a_client_such_an_agent_asks_at_a_gate_and_goes_on_in_the_same_attemp
     assert (told["directive"], told["steps"]) == ("wait", ["build#1"])
     assert directive(conversation.runs("next", "--wait").out)["directive"] == "finish"
     (entry,) = shared.journal()
-    assert (entry["status"], entry["agent"]["name"]) == ("done", "script")
+    assert (entry["status"], entry["agent"]["name"]) == ("done", "helper")
     assert entry["gates"][0]["resolution"] == "allow"
 
 
 def test_without_its_client_such_an_agent_goes_on_in_the_next_one(
     shared: Project, conversation: Conversation
 ) -> None:
-    shared.write("asks.yaml", "steps: {build: {ask: {question: {question: Which?}}}}\n")
-    written(shared, "  - {id: build, command: prompt, agent: asker, with: {text: Build}}\n")
+    written(shared, ASKS)
     conversation.types("run", "both")
     conversation.runs("next", "--wait")
     private = DiskStore(checkout.find(shared.root)).runtime(shared.session.name)
@@ -367,7 +342,7 @@ def test_without_its_client_such_an_agent_goes_on_in_the_next_one(
     assert until(lambda: not driver_lock.detached_works(private), 30)
     with Conversation(shared, "another") as later:
         later.types("resume")
-        told = later.hook("UserPromptSubmit", prompt="answer: that one")
+        told = later.hook("UserPromptSubmit", prompt="allow")
         assert directive_lines.told(told)["directive"] == "wait"
         assert directive(later.runs("next", "--wait").out)["directive"] == "finish"
     assert [each["status"] for each in shared.journal()] == ["done"]
@@ -396,19 +371,18 @@ def test_in_a_client_such_an_agent_decides_nothing(
 def test_in_a_client_the_others_of_a_group_work_on_while_one_asks(
     shared: Project, conversation: Conversation
 ) -> None:
-    shared.write("asks.yaml", "steps: {build: {ask: {question: {question: Which?}}}}\n")
     shared.write("wait", "#!/bin/sh\nuntil [ -e go ]; do sleep 0.1; done\n").chmod(0o755)
     written(
         shared,
         """\
-  - {id: build, command: prompt, agent: asker, parallel_group: g, with: {text: Build}}
+  - {id: build, command: /asks, agent: helper, parallel_group: g}
   - {id: slow, command: cli ./wait, parallel_group: g}
 """,
     )
     conversation.types("run", "both")
     gate = directive(conversation.runs("next", "--wait").out)
     assert (gate["directive"], gate["gate"]["id"]) == ("ask", "build#1?1")
-    conversation.hook("UserPromptSubmit", prompt="answer: that one")
+    conversation.hook("UserPromptSubmit", prompt="allow")
     shared.write("go", "")
     assert directive(conversation.runs("next", "--wait").out)["directive"] == "finish"
     assert [each["status"] for each in shared.journal()] == ["done", "done"]
