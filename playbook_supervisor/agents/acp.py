@@ -33,6 +33,7 @@ from playbook_supervisor.agents.conversation import (
 from playbook_supervisor.agents.decisions import Decisions
 from playbook_supervisor.agents.json_rpc import (
     Ask,
+    NotYet,
     Object,
     Part,
     RpcError,
@@ -187,6 +188,7 @@ class AcpExchange(RpcExchange):
         self._message = self._line = ""  # that is being said, and its unfinished line
         self._remark = ""  # of an error, if the model has said nothing since
         self._answer = _Answer()
+        self._undescribed: threading.Timer | None = None
         self._told_tokens = self._untrusted = False
         self._result: Object = {}
 
@@ -310,6 +312,12 @@ class AcpExchange(RpcExchange):
         if method != "session/request_permission":
             raise unsupported(method)
         told = mapping(params, "toolCall")
+        if text(told, "toolCallId") not in self._calls and not text(told, "kind"):
+            self._undescribed = self._undescribed or _in(_MORE, self._not_described)
+            raise NotYet  # the call itself follows
+        if self._undescribed is not None:
+            self._undescribed.cancel()
+            self._undescribed = None
         call = self._merged(told)
         call[_ASKED] = True
         options = objects(params, "options")
@@ -336,6 +344,11 @@ class AcpExchange(RpcExchange):
             return CANCELLED
         named = [each for each in options if allows(each) and text(each, "name") == answer]
         return chosen(named or options, "allow_once" if named else "reject_once")
+
+    def _not_described(self) -> None:
+        message = f"{self._name} asked for a permission without saying for what"
+        self._fail("PB-AGENT-PERMISSION", message)
+        self.end()
 
     @property
     def _resumable(self) -> str:

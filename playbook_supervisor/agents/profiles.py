@@ -18,9 +18,9 @@ class Profile:
     which calls it puts to a person; its own settings decide the others. `usage` is what its tokens
     count: all that it used, its last request, or that is not known; `tells_usage`: an end without
     them is a failure. `remark` is the pattern of a message, or of a call's title, that is the
-    agent's own and not the model's; one that begins with `Error` says that the model has failed. `install` says how to get
-    it. `hosts` are those that it has to reach, and `state` the folders of the home in which it
-    keeps its conversations.
+    agent's own and not the model's; one that begins with `Error` says that the model has failed.
+    `install` says how to get it. `hosts` are those that it has to reach, and `state` the folders of
+    the home in which it keeps its conversations.
     """
 
     program: str
@@ -49,7 +49,7 @@ PROFILES: Mapping[str, Profile] = {
         program="codex",
         made_by="playbook_supervisor.agents.codex.app_server:CodexAgent",
         layout="codex",
-        asks="outside",
+        asks="commands",
         hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
         install="npm install -g @openai/codex",
     ),
