@@ -29,6 +29,7 @@ BUILT_IN: dict[str, str] = {
 }
 """Name → its factory, imported when it is chosen."""
 
+_WITH_ARGUMENT = ("acp", "exec", "script")
 DEFAULT = "claude"  # the agent that is tried first where none is named
 
 
@@ -65,6 +66,13 @@ def kind_of(spec: str, config: Config) -> str:
     if settings.exec or settings.acp:
         return "exec" if settings.exec else "acp"
     return settings.profile or spec.partition(":")[0]
+
+
+def names(config: Config) -> tuple[str, ...]:
+    """The names by which a step can name its agent here."""
+    built_in = (name for name in BUILT_IN if name not in _WITH_ARGUMENT)
+    others = {*PROFILES, *config.agents, *plugins.offered(plugins.AGENTS)}
+    return tuple(dict.fromkeys((*built_in, *sorted(others))))
 
 
 def is_default(spec: str) -> bool:

@@ -43,9 +43,9 @@ class RunRequest:
     """A run that a person asked for, checked: it can begin. `warnings` are sentences for them.
     `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what a
     session keeps of it. `policy` is what the project asks of its steps, None if it has no policies.
-    `missing` are its commands that are not installed here, `closed` those that do not run inside
-    the client, and `hidden` those that do not run headless. `children` are the playbooks that its
-    steps can reach, by name; their commands and policies count, too."""
+    Of the commands whose steps name no other agent, `missing` are not installed here, `closed` do
+    not run inside the client, and `hidden` do not run headless. `children` are the playbooks that
+    its steps can reach, by name; their commands and policies count, too."""
 
     playbook: Playbook
     source: str
@@ -127,7 +127,9 @@ def prepare(
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
     steps = [*playbook.steps, *(step for each in children.values() for step in each.playbook.steps)]
-    commands = _commands(steps, root)
+    below_steps = (step for each in children.values() for step in each.playbook.steps)
+    named = [*bound(playbook, args).steps, *below_steps]
+    commands = _commands([step for step in named if step.by_client], root)
     missing = tuple(name for name, found in commands.items() if found is None)
     warnings = []
     if missing:
