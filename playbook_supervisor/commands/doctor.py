@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -19,10 +20,12 @@ from typing import Literal
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude.headless import TESTED
+from playbook_supervisor.agents.protocol import asks
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update
-from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
+from playbook_supervisor.commands.install.command_forms import command_file
+from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.commands.isolation_report import SWITCH_ON
 from playbook_supervisor.drivers import url_notices
@@ -37,12 +40,14 @@ from playbook_supervisor.drivers.step_kinds import Site, findings
 from playbook_supervisor.errors import CODES, CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.formats.versions import is_newer
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.project.conditions.conditions import checks
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.playbooks import library
 from playbook_supervisor.project.playbooks.step_needs import running
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.checks import CLI
+from playbook_supervisor.project.slash_commands import index_of
 from playbook_supervisor.sessions.store import session_changes
 from playbook_supervisor.system.disk.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.system.git import checkout
@@ -89,9 +94,11 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _notify(here)
     yield from _checked("checks", _named_checks, here)
     yield from _checked("playbooks", _playbooks, here)
+    yield from _checked("slash commands", _slash_commands, here)
     yield from _checked("sessions", _sessions, here)
     yield from _checked("forge", _forge, here)
     yield from _checked("claude", _client, here)
+    yield from _checked("agents", _agents, here)
 
 
 def _checked(
@@ -164,6 +171,44 @@ def _lacks_shell_lines(root: Path) -> bool:
     return settings.holds_ours(data) and not any(
         settings.command_of(data, event) for event in settings.OPTIONAL
     )
+
+
+def _agents(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """The agents on this machine, the one that a run takes, and those that put nothing to you."""
+    project, there = config.load(here.root), registry.on_this_machine()
+    others = ", ".join(there) or "none"
+    try:
+        taken = registry.choose("", project, here.root)
+    except PlaybookError as error:
+        state: Literal["wrong", "advice"] = "wrong" if project.agent else "advice"
+        found = f"{error.message}; known ones that are here: {others}"
+        yield Diagnosis("agents", state, found, error.guidance)
+        return
+    ours = {project.agent or taken.name: taken}
+    for name in project.agents:
+        with suppress(PlaybookError):  # a run that needs it says why it cannot be used
+            ours.setdefault(name, registry.choose(name, project, here.root))
+    versions = [name + _version(here.root, name, project) for name in ours]
+    found = f"`playbook run` takes {versions[0]} if no other is named"
+    found += f"; in the settings: {', '.join(versions[1:])}" if versions[1:] else ""
+    found += f"; known ones that are here: {others}"
+    if silent := [name for name, agent in ours.items() if not asks(agent)]:
+        found += f"; {', '.join(silent)}: a call that needs a permission is not put to you"
+        cure = f"Allow in {config.FILE}, or in the agent's own settings, what its work needs."
+        yield Diagnosis("agents", "advice", found, cure)
+    else:
+        yield Diagnosis("agents", "fine", found)
+
+
+def _version(root: Path, name: str, project: config.Config) -> str:
+    """What a known agent's program says of itself, in brackets; an own line has Claude Code's."""
+    given = project.agents.get(name)
+    program = registry.on_this_machine().get(given.profile if given else name, "")
+    if not program or registry.is_default(name):
+        return ""
+    done = _completed(root, program, "--version")
+    said = first_line(done.stdout or done.stderr, 60) if done and not done.returncode else ""
+    return f" ({said or 'its version is not known'})"
 
 
 # ── what is installed here ──────────────────────────────────────────────────────────────────
@@ -385,6 +430,24 @@ def _playbooks(here: checkout.Checkout) -> Iterator[Diagnosis]:
             where = f"{each.name}, step {step}" if step else each.name
             state: Literal["wrong", "advice"] = "wrong" if one.fatal else "advice"
             yield Diagnosis("playbooks", state, f"{where}: {one.error.message}", one.error.guidance)
+
+
+def _slash_commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """The agent of a run has the slash commands of the playbooks."""
+    project = config.load(here.root)
+    agent = project.agent or registry.DEFAULT
+    index = index_of(
+        here.root, home=Path.home(), layout=registry.layout_of(agent, project, here.root)
+    )
+    missing: dict[str, str] = {}
+    for each in library.playbooks(here.root) if index else ():
+        for _, step in () if each.problem else running(each.playbook):
+            if step.namespace == SLASH and index and index.resolve(step.command) is None:
+                missing.setdefault(step.command, f"{step.command} (for {each.name})")
+    if missing and index:
+        found = f"{', '.join(missing.values())}: not found {index.looked}"
+        cure = f"Install them for {first_line(agent, 60)}, or run with another agent."
+        yield Diagnosis("slash commands", "advice", found, cure)
 
 
 def _demanded(root: Path) -> Iterator[tuple[str, str]]:

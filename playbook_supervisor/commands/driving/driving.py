@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
+from playbook_supervisor.agents.protocol import Agent, Budget, command_layout
 from playbook_supervisor.commands import locate, overview
 from playbook_supervisor.commands.driving import protocol
 from playbook_supervisor.commands.driving.preflight import preflight
@@ -34,6 +34,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import phases
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.playbooks.playbook_file import PlaybookFile
 from playbook_supervisor.project.settings import isolation
 from playbook_supervisor.project.settings.config import ISOLATION, Config
@@ -161,8 +162,8 @@ def run(
     if agent is not None:
         limits = drive.limits or budget.NO_LIMITS
         budget.require_enforceable(agent, limits, (request.tightened, *children.values()))
-        if reads_claude_commands(agent):
-            request.require_commands(root)
+        request.require_commands(root, layout=(layout := command_layout(agent)))
+        if layout == CLAUDE:
             permissions.require_allowed(request.all_playbooks, root, conversation=False)
     driver = driver_of(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.protocol import reads_claude_commands
+from playbook_supervisor.agents.protocol import command_layout
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.driving import DriveOptions, as_started
 from playbook_supervisor.commands.driving.preflight import preflight
@@ -20,6 +20,7 @@ from playbook_supervisor.kernel import tools
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
+from playbook_supervisor.project.command_layouts import CLAUDE
 from playbook_supervisor.project.conditions import conditions, features
 from playbook_supervisor.project.expressions.loop_items import with_references
 from playbook_supervisor.project.expressions.references import interpolate, shown
@@ -118,16 +119,15 @@ def plan(
     request = creation.prepare(store, reference, args, start=start)
     drive = as_started(drive, store, request)
     refusals: list[PlaybookError] = []
-    agent_name, reads_commands = _agent(drive, request, root, refusals)
+    agent_name, layout = _agent(drive, request, root, refusals)
     with _noting(refusals):
         isolation.admit(drive.isolation, request.config)
     with _noting(refusals):
         require_executable(request, root, start=start, machine=root)
-    if reads_commands:
-        with _noting(refusals):
-            request.require_commands(root)
+    with _noting(refusals):
+        request.require_commands(root, layout=layout)
     pending = _pending_session(store, request, refusals)
-    phases = _phases(store, request, start)
+    phases = _phases(store, request, start, layout or CLAUDE)
     needs = preflight(request.all_playbooks, root, request.config, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
@@ -157,18 +157,18 @@ def _noting(refusals: list[PlaybookError]) -> Iterator[None]:
 
 def _agent(
     drive: DriveOptions, request: RunRequest, root: Path, refusals: list[PlaybookError]
-) -> tuple[str, bool]:
-    """The agent's name, and whether it reads Claude Code's command files."""
+) -> tuple[str, str]:
+    """The agent's name, and whose command files it reads; empty if that is not known."""
     if not needs_agent(request.tightened, drive.agent, request.tightened_children):
-        return "", False
+        return "", ""
     name = drive.agent or request.config.agent
-    reads_commands = name == registry.DEFAULT
+    layout = registry.layout_of(name, request.config, root) if name else ""
     with _noting(refusals):
         agent = registry.choose(drive.agent, request.config, root)
-        name, reads_commands = agent.name, reads_claude_commands(agent)
+        name, layout = agent.name, command_layout(agent)
         playbooks = (request.tightened, *request.tightened_children.values())
         budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS, playbooks)
-    return name, reads_commands
+    return name, layout
 
 
 def _pending_session(store: DiskStore, request: RunRequest, refusals: list[PlaybookError]) -> str:
@@ -212,7 +212,7 @@ def _speckit_elsewhere(
 
 
 def _phases(
-    store: DiskStore, request: RunRequest, start: str
+    store: DiskStore, request: RunRequest, start: str, layout: str
 ) -> tuple[tuple[PlannedStep, ...], ...]:
     playbook, policy = request.tightened, request.policy or Policy()
     root = store.checkout.root
@@ -228,7 +228,7 @@ def _phases(
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     asks_for = tools.lacking_in(step for step in playbook.steps if runs.get(step.id))
-    index = CommandIndex(root, home=Path.home())
+    index = CommandIndex(root, home=Path.home(), layout=layout)
     values, children = playbook.values(request.args), request.tightened_children
 
     def planned(step: Step) -> PlannedStep:
