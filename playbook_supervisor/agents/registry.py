@@ -80,6 +80,12 @@ def is_default(spec: str) -> bool:
     return spec in ("", DEFAULT)
 
 
+def profile_of(spec: str, config: Config) -> Profile | None:
+    """That of a known agent, by what `--agent` takes; None for Claude Code and all others."""
+    settings = config.agents.get(spec)
+    return PROFILES.get(settings.profile if settings else spec.removeprefix("acp:"))
+
+
 def layout_of(spec: str, config: Config, root: Path) -> str:
     """The `command_layout` of the agent that a value of `--agent` means, available or not.
 
@@ -87,11 +93,9 @@ def layout_of(spec: str, config: Config, root: Path) -> str:
     """
     if is_default(spec):
         return CLAUDE
-    settings = config.agents.get(spec)
-    known_one = PROFILES.get(settings.profile if settings else spec.removeprefix("acp:"))
-    if known_one or settings:
-        return known_one.layout if known_one else ""
-    if spec.partition(":")[0] not in plugins.offered(plugins.AGENTS):
+    if profile := profile_of(spec, config):
+        return profile.layout
+    if spec in config.agents or spec.partition(":")[0] not in plugins.offered(plugins.AGENTS):
         return ""
     try:
         return command_layout(_create(spec, config, root))

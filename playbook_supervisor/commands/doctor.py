@@ -20,6 +20,7 @@ from typing import Literal
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.claude.headless import TESTED
+from playbook_supervisor.agents.profiles import Profile
 from playbook_supervisor.agents.protocol import asks
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
@@ -58,6 +59,14 @@ _TIMEOUT = 30.0  # seconds for each program that is run
 _INSTALL = "Install it: uv tool install playbook-supervisor."
 _NO_SHELL_LINES = "2.1.331"  # the last client without the event PreSkillShellCommand
 _UNSEEN = "no hook of ours sees the shell lines in a command's text"
+
+
+_UNASKED = {
+    "nothing": "asks no one: a call that needs a permission is not put to you",
+    "commands": "asks before commands alone: other calls are not put to you",
+    "outside": "asks before what its sandbox forbids: other calls are not put to you",
+}
+"""By what an agent's profile says that it asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +159,8 @@ def _program(root: Path) -> Diagnosis:
 
 def _client(here: checkout.Checkout) -> Iterator[Diagnosis]:
     path = which("claude")
+    if not path and not registry.is_default(config.load(here.root).agent):
+        return
     done = _completed(here.root, path, "--version") if path else None
     if done is None or done.returncode:
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
@@ -188,25 +199,30 @@ def _agents(here: checkout.Checkout) -> Iterator[Diagnosis]:
     for name in project.agents:
         with suppress(PlaybookError):  # a run that needs it says why it cannot be used
             ours.setdefault(name, registry.choose(name, project, here.root))
-    versions = [name + _version(here.root, name, project) for name in ours]
+    programs = {name: registry.profile_of(name, project) for name in ours}
+    versions = [name + _version(here.root, each) for name, each in programs.items()]
     found = f"`playbook run` takes {versions[0]} if no other is named"
     found += f"; in the settings: {', '.join(versions[1:])}" if versions[1:] else ""
     found += f"; known ones that are here: {others}"
-    if silent := [name for name, agent in ours.items() if not asks(agent)]:
-        found += f"; {', '.join(silent)}: a call that needs a permission is not put to you"
-        cure = f"Allow in {config.FILE}, or in the agent's own settings, what its work needs."
+    unasked = [
+        f"{name} {_UNASKED[profile.asks if profile else 'nothing']}"
+        for name, profile in programs.items()
+        if (profile.asks != "all" if profile else not asks(ours[name]))
+    ]
+    if unasked:
+        found = "; ".join([found, *unasked])
+        cure = "Isolate it or use another agent, if you want to be asked: see docs/agents.md."
         yield Diagnosis("agents", "advice", found, cure)
     else:
         yield Diagnosis("agents", "fine", found)
 
 
-def _version(root: Path, name: str, project: config.Config) -> str:
-    """What a known agent's program says of itself, in brackets; an own line has Claude Code's."""
-    given = project.agents.get(name)
-    program = registry.on_this_machine().get(given.profile if given else name, "")
-    if not program or registry.is_default(name):
+def _version(root: Path, profile: Profile | None) -> str:
+    """What a known agent's program says of itself, in brackets; Claude Code's has a line."""
+    path = which(profile.program) if profile else ""
+    if not path:
         return ""
-    done = _completed(root, program, "--version")
+    done = _completed(root, path, "--version")
     said = first_line(done.stdout or done.stderr, 60) if done and not done.returncode else ""
     return f" ({said or 'its version is not known'})"
 

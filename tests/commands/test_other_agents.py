@@ -132,7 +132,8 @@ class TestInit:
         assert newcomer.playbook("update").code == 0
         assert newcomer.read(QA) == edited
         (newcomer.root / QA).unlink()
-        assert newcomer.playbook("init", "--yes", "--agent", "codex", "--commands").code == 0
+        assert newcomer.playbook("init", "--yes", "--agent", "codex").code == 0
+        assert not (newcomer.root / QA).exists()
         assert newcomer.playbook("init", "--yes", "--restore", QA).code == 0
 
 
@@ -161,9 +162,9 @@ class TestWhatIsMissing:
         assert "not found where claude reads commands: .claude/skills, .claude/commands" in claude
         settle(newcomer, "codex")
         assert "PB-CHECK-COMMAND" not in newcomer.playbook("check").out
-        settle(newcomer, "gemini")
-        gemini = newcomer.playbook("check").out
-        assert "`/speckit.plan` was not found where gemini reads commands: .gemini/" in gemini
+        (newcomer.root / ".agents/skills/speckit-plan/SKILL.md").unlink()
+        codex = newcomer.playbook("check").out
+        assert "`/speckit.plan` was not found where codex reads commands: .agents/skills" in codex
 
     def test_nothing_is_known_to_be_missing_for_an_agent_of_another_kind(
         self, newcomer: Project
@@ -171,7 +172,7 @@ class TestWhatIsMissing:
         newcomer.playbook("init", "--yes", "--agent", "codex")
         newcomer.write(".playbooks/config.yaml", "agent: me\nagents: {me: {exec: [cat]}}\n")
         assert "PB-CHECK-COMMAND" not in newcomer.playbook("check").out
-        assert "slash commands" not in newcomer.playbook("doctor").out
+        assert "  slash commands: " not in newcomer.playbook("doctor").out
 
 
 class TestDoctor:
@@ -203,7 +204,7 @@ class TestDoctor:
         found = self.line(newcomer, "agents")
         assert "`playbook run` takes claude if no other is named" in found
         assert "in the settings: qwen (1.2.3), me; known ones that are here: claude, qwen" in found
-        assert found.endswith("; me: a call that needs a permission is not put to you")
+        assert found.endswith("; me asks no one: a call that needs a permission is not put to you")
 
     def test_says_that_the_agent_of_the_settings_cannot_be_used(self, newcomer: Project) -> None:
         newcomer.playbook("init", "--yes", "--agent", "codex")
