@@ -359,7 +359,7 @@ class AcpExchange(RpcExchange):
         kind = text(update, "sessionUpdate")
         if method != "session/update" or (self._replaying and kind != "available_commands_update"):
             return
-        if kind != "agent_message_chunk":
+        if kind.startswith("tool_call"):
             yield from self._said()
         match kind:
             case "agent_message_chunk":

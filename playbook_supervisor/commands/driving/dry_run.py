@@ -26,7 +26,7 @@ from playbook_supervisor.project.expressions.references import interpolate, show
 from playbook_supervisor.project.playbooks.child_playbooks import OutlinedStep, given, outline
 from playbook_supervisor.project.policies.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.settings import isolation
-from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
+from playbook_supervisor.project.slash_commands import InstalledCommand
 from playbook_supervisor.sessions.store import creation
 from playbook_supervisor.sessions.store.creation import RunRequest
 from playbook_supervisor.sessions.store.disk_store import DiskStore
@@ -129,13 +129,14 @@ def plan(
     own = ""
     if "" in shares:
         own = agents.named("").name if agents else drive.agent or request.config.agent
+    index = run_agents.Commands(shares, agents, drive.agent, request.config, root)
     with _noting(refusals):
         if agents is not None:
             run_agents.admit(agents, shares, request, root, drive.limits or budget.NO_LIMITS)
         elif own == registry.DEFAULT:
             request.require_commands(root)
     pending = _pending_session(store, request, refusals)
-    phases = _phases(store, request, start, drive.agent)
+    phases = _phases(store, request, start, index)
     needs = preflight(request.all_playbooks, root, request.config, start)
     held_up = _speckit_elsewhere(phases, root, request, refusals)
     return RunPlan(
@@ -218,7 +219,7 @@ def _speckit_elsewhere(
 
 
 def _phases(
-    store: DiskStore, request: RunRequest, start: str, spec: str
+    store: DiskStore, request: RunRequest, start: str, index: run_agents.Commands
 ) -> tuple[tuple[PlannedStep, ...], ...]:
     playbook, policy = request.tightened, request.policy or Policy()
     root = store.checkout.root
@@ -234,7 +235,6 @@ def _phases(
     now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     asks_for = tools.lacking_in(step for step in playbook.steps if runs.get(step.id))
-    index = CommandIndex(root, home=Path.home())
     values, children = playbook.values(request.args), request.tightened_children
 
     def planned(step: Step) -> PlannedStep:
@@ -247,9 +247,9 @@ def _phases(
         ]
         return PlannedStep(
             step=step,
-            agent=run_agents.name_of(step, spec),
+            agent=index.agent_of(step),
             command=shown(step.command, with_references(values, step)),
-            found=index.resolve(step.command),
+            found=index.resolve(step),
             args=_args(step, values),
             runs=goes,
             preconditions=tuple(
