@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,19 +26,23 @@ _ALIKE = (
 )
 """Tools that one kind of an agent's calls stands for, and that one rule covers."""
 _HARMLESS = r"[0-9]?>(?:&[0-9]|\s?/dev/null)(?=\s|$)"
-_OPAQUE = r"[`<>]|\$\("  # substitutions and redirections: no rule knows what they do
+_REDIRECTED = r"[0-9&]?(>>?|<)\s*([\w./-]+)(?=[\s;&|]|$)"
+_OPAQUE = r"[`<>]|\$\("  # what no rule knows: substitutions, and redirections that remain
 _LONGEST = 2_000  # characters of a command line that rules are applied to
 _NEVER = frozenset({".git"})
 """Folders that no agent may change without a decision: what is in them runs as programs."""
 
 
-def ruling(call: Call, allowed: Iterable[str], tool: str, given: Mapping[str, Any]) -> Ruling:
+def ruling(call: Call, allowed: Sequence[str], tool: str, given: Mapping[str, Any]) -> Ruling:
     """Whether the call may be made; `allowed` are the rules of the settings.
 
     What a step's `tools` leave out and what is forbidden is denied. Reading and editing in the
-    repository needs no rule, but for git's own files.
+    repository needs no rule, but for git's own files. `paths` are all those of a call with several.
     """
     root = str(call.cwd)
+    if several := given.get("paths"):
+        each = {ruling(call, allowed, tool, {"file_path": path}) for path in several}
+        return "deny" if "deny" in each else "allow" if each == {"allow"} else "ask"
     if call.tools is not None and not any(_is(_tool(rule), tool) for rule in call.tools):
         return "deny"
     if any(matches(rule, tool, given, root, any_part=True) for rule in call.forbidden_rules):
@@ -50,8 +54,17 @@ def ruling(call: Call, allowed: Iterable[str], tool: str, given: Mapping[str, An
         line = _text(given, "command")
         plain = [{"command": " ".join(words)} for words in simple_commands(line)]
         covered = (any(matches(rule, tool, each, root) for rule in rules) for each in plain)
-        return "allow" if plain and _is_clear(line) and all(covered) else "ask"
+        files = (_redirection(call, allowed, *each) for each in re.findall(_REDIRECTED, line))
+        clear = _is_clear(re.sub(_REDIRECTED, "", re.sub(_HARMLESS, "", line)))
+        return "allow" if plain and clear and all(covered) and all(files) else "ask"
     return "allow" if _is_inside(tool, given, root) else "ask"
+
+
+def _redirection(call: Call, allowed: Sequence[str], sign: str, file: str) -> bool:
+    if file == "/dev/null":
+        return True
+    tool = "Read" if sign == "<" else "Write"
+    return ruling(call, allowed, tool, {"file_path": file}) == "allow"
 
 
 def matches(
@@ -91,11 +104,12 @@ def _is_clear(line: str) -> bool:
         shlex.split(line)
     except ValueError:  # an open quote
         return False
-    return len(line) <= _LONGEST and not re.search(_OPAQUE, re.sub(_HARMLESS, "", line))
+    return len(line) <= _LONGEST and not re.search(_OPAQUE, line)
 
 
 def _is_simple(line: str) -> bool:
-    return _is_clear(line) and len(list(simple_commands(line))) == 1
+    plain = re.sub(_HARMLESS, "", line)
+    return _is_clear(plain) and len(list(simple_commands(plain))) == 1
 
 
 def _fits(pattern: str, command: str) -> bool:
