@@ -109,21 +109,22 @@ def test_the_client_is_given_the_command_and_expands_it(
         "output_tokens": 40,
     }
     options = json.loads((call.cwd / "argv.json").read_text())
-    assert options[-1] == "--prompt=/speckit.plan\n\nIt failed."
+    assert options[-1] == "--prompt=/speckit-plan\n\nIt failed."
     assert "--approval-mode=auto_edit" in options
     assert "--model=large" in options
     (policy,) = (each.partition("=")[2] for each in options if each.startswith("--policy="))
     assert not Path(policy).parent.exists()
 
 
-def test_a_command_that_no_file_defines_is_never_sent(client: Path, tmp_path: Path) -> None:
+def test_a_command_is_sent_as_it_is_installed_or_not_at_all(tmp_path: Path) -> None:
     call = call_for("speckit.nothing", tmp_path)
     assert error_of(call).code == "PB-AGENT-COMMAND"
     assert not (call.cwd / "argv.json").exists()
-    for place in ("home/.gemini/extensions/x/commands/speckit", "home/.gemini/commands/speckit"):
-        (client / place).mkdir(parents=True)
-        (client / place / "nothing.toml").touch()
-        assert ended(replace(call, command="/speckit:nothing")).error is None
+    (call.cwd / ".gemini/commands").mkdir(parents=True)
+    (call.cwd / ".gemini/commands/speckit.nothing.toml").touch()
+    call = replace(call, command="/speckit-nothing", args="013")
+    assert ended(call).error is None
+    assert json.loads((call.cwd / "argv.json").read_text())[-1] == "--prompt=/speckit.nothing 013"
 
 
 @pytest.mark.parametrize(

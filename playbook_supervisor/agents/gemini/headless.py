@@ -27,7 +27,7 @@ from playbook_supervisor.agents.conversation import (
 from playbook_supervisor.agents.gemini.policy import as_tool, policy
 from playbook_supervisor.agents.json_rpc import Object, mapping, text
 from playbook_supervisor.agents.process import environment
-from playbook_supervisor.agents.profiles import Profile, means
+from playbook_supervisor.agents.profiles import Profile
 from playbook_supervisor.agents.protocol import Call, Running
 from playbook_supervisor.agents.requests import Asker
 from playbook_supervisor.agents.rulings import ruling
@@ -47,6 +47,7 @@ from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.project.settings.config import AgentSettings
+from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
 from playbook_supervisor.system.disk.files import write_atomically
 from playbook_supervisor.system.isolation.sandbox import Sandbox
@@ -117,19 +118,21 @@ class _Client(Client):
     def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
         del asker
         call, settings = self._call, self._settings
-        if not _has(call.command, call.cwd):
-            message = f"{self.name} has no command {first_line(call.command)} here"
-            where = "Install it as .gemini/commands/NAME.toml, or correct its name."
-            return failure("PB-AGENT-COMMAND", message, guidance=where)
+        prompt = prompt_of(call, conversation)
+        if call.command.startswith("/") and not conversation:
+            index = CommandIndex(call.cwd, home=Path.home(), layout=self._profile.layout)
+            if (installed := index.resolve(call.command)) is None:  # it would be sent as words
+                message = f"{self.name} has no command {first_line(call.command)} {index.looked}"
+                return failure("PB-AGENT-COMMAND", message)
+            prompt = f"{installed.name} {call.args}".rstrip()
         write_atomically(self._policy, policy(call, settings.allowed_tools).encode())
-        said = [prompt_of(call, conversation), *([] if conversation else [call.feedback])]
         options = {
             "output-format": "stream-json",
             "approval-mode": settings.mode or _MODE,
             "policy": str(self._policy),
             "model": model_of(call, settings),
             "resume": conversation,
-            "prompt": "\n\n".join(filter(None, said)),
+            "prompt": prompt if conversation else f"{prompt}\n\n{call.feedback}".rstrip(),
         }
         argv = [self._profile.program, "--skip-trust"]
         argv += [f"--{name}={value}" for name, value in options.items() if value]
@@ -238,16 +241,3 @@ class _Exchange(Exchange):
 def _meaning(said: str) -> str:
     found = (meaning for words, meaning in _FAULTS if re.search(words, said, re.IGNORECASE))
     return next(found, "")
-
-
-def _has(command: str, root: Path) -> bool:
-    """False if no file defines the command: the client would send it to the model as words."""
-    if not command.startswith("/"):
-        return True
-    home = Path.home() / ".gemini"
-    for folder in (root / ".gemini", home, *home.glob("extensions/*")):
-        for file in folder.glob("commands/**/*.toml"):
-            parts = file.relative_to(folder / "commands").with_suffix("").parts
-            if means(":".join(parts), command):
-                return True
-    return False
