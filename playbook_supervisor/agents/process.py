@@ -5,9 +5,12 @@ Shared by the agents that start a program. A zero exit status only means that th
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import Literal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any, Literal
 
 from playbook_supervisor.agents.protocol import Call, Message, Running, failed
 from playbook_supervisor.errors import PlaybookError, PolicyError
@@ -160,3 +163,36 @@ def badly_ended(worker: Worker, call: Call, name: str, output: str = "") -> Outc
     message, cause = bad_end(name, status, (worker.stderr, worker.stdout), call.secrets)
     hint = worker.hint
     return failed(code, message, name=name, guidance=hint, cause=cause, output=output)
+
+
+class InputPipe:
+    """The standard input of a process: lines of JSON, written by a thread of its own.
+
+    So a process that does not read blocks no reader. `descriptor` is what the process reads from;
+    `started` closes ours of it.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor, self._writing = os.pipe()
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def started(self) -> None:
+        """The process has its copy of the descriptor, or there is no process."""
+        os.close(self.descriptor)
+
+    def send(self, line: Mapping[str, Any]) -> None:
+        self._lines.put(json.dumps(line).encode() + b"\n")
+
+    def close(self) -> None:
+        """The process reads to the end of what was sent. May be called twice."""
+        self._lines.put(None)
+
+    def _write(self) -> None:
+        with os.fdopen(self._writing, "wb", 0) as pipe:
+            while (line := self._lines.get()) is not None:
+                try:
+                    while line:  # a pipe may take a part
+                        line = line[pipe.write(line) or 0 :]
+                except OSError:  # the process has ended
+                    return

@@ -8,20 +8,22 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from playbook_supervisor import plugins
 from playbook_supervisor.agents.exec import ExecAgent
+from playbook_supervisor.agents.profiles import PROFILES, Profile
 from playbook_supervisor.agents.protocol import Agent, Factory, resolve_path
 from playbook_supervisor.errors import AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
-from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.settings.config import AgentSettings, Config
 
 if TYPE_CHECKING:
     from playbook_supervisor.plugins import Offer
 
 BUILT_IN: dict[str, str] = {
-    "claude": "playbook_supervisor.agents.claude:create",
+    "acp": "playbook_supervisor.agents.acp:create",
+    "claude": "playbook_supervisor.agents.claude.headless:create",
     "exec": "playbook_supervisor.agents.exec:create",
     "script": "playbook_supervisor.agents.script:create",
 }
@@ -53,8 +55,16 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
 
 def known(config: Config) -> tuple[str, ...]:
     """The values that `--agent` accepts here."""
-    others = sorted({*config.agents_exec, *plugins.offered(plugins.AGENTS)})
-    return ("claude", "exec:PROGRAM", "script:FILE.yaml", *others)
+    others = sorted({*PROFILES, *config.agents, *plugins.offered(plugins.AGENTS)})
+    return ("claude", "acp:PROGRAM", "exec:PROGRAM", "script:FILE.yaml", *others)
+
+
+def kind_of(spec: str, config: Config) -> str:
+    """The kind of an agent that a worker of a fleet may admit: `claude`, `exec`, `acp`, `codex`."""
+    settings = config.agents.get(spec, AgentSettings())
+    if settings.exec or settings.acp:
+        return "exec" if settings.exec else "acp"
+    return settings.profile or spec.partition(":")[0]
 
 
 def is_default(spec: str) -> bool:
@@ -82,7 +92,7 @@ def _with_path(spec: str, change: Callable[[str], str]) -> str:
     name, _, argument = spec.strip().partition(":")
     if name == "script":
         return f"{name}:{change(argument)}"
-    if name == "exec":
+    if name in ("acp", "exec"):
         program, *others = shlex.split(argument)
         whole = change(program) if os.sep in program else program
         return f"{name}:{shlex.join([whole, *others])}"
@@ -92,13 +102,14 @@ def _with_path(spec: str, change: Callable[[str], str]) -> str:
 def _create(wanted: str, config: Config, root: Path) -> Agent:
     name, _, argument = wanted.partition(":")
     if name in BUILT_IN:
-        return _import(BUILT_IN[name])(argument, config, root)
-    if wanted in config.agents_exec:
-        return ExecAgent(wanted, config.agents_exec[wanted], root)
+        factory: Factory = _import(BUILT_IN[name])
+        return factory(argument, config, root)
+    if wanted in config.agents or wanted in PROFILES:
+        return _of_settings(wanted, config.agents.get(wanted, AgentSettings(profile=wanted)), root)
     offered = plugins.offered(plugins.AGENTS)
     if name in offered:
         return _load(offered[name])(argument, config, root)
-    near = suggestion(name, [*BUILT_IN, *config.agents_exec, *offered])
+    near = suggestion(name, [*BUILT_IN, *PROFILES, *config.agents, *offered])
     raise ArgumentError(
         "PB-ARG-AGENT",
         f"there is no agent {printable(name)}{near}; there are {', '.join(known(config))}",
@@ -106,12 +117,23 @@ def _create(wanted: str, config: Config, root: Path) -> Agent:
     )
 
 
+def _of_settings(name: str, settings: AgentSettings, root: Path) -> Agent:
+    """An agent of the settings, or a known one that they do not mention."""
+    if settings.exec:
+        return ExecAgent(name, settings.exec, root)
+    profile = PROFILES.get(settings.profile) or Profile(program=settings.acp[0], acp=())
+    made: Agent = _import(profile.made_by)(name, profile, settings, root)
+    return made
+
+
 def _first_available(config: Config, root: Path) -> Agent:
-    """Claude Code, else the first available agent of an installed package."""
+    """Claude Code, else the first available agent of an installed package, or a known one."""
     reasons = []
-    factories = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
+    factories: dict[str, Callable[[], Factory]] = {DEFAULT: partial(_import, BUILT_IN[DEFAULT])}
     for name, offer in plugins.offered(plugins.AGENTS).items():
         factories[name] = partial(_load, offer)
+    for name in PROFILES:
+        factories.setdefault(name, partial(_known, name))
     for name, load in factories.items():
         try:
             agent = load()("", config, root)
@@ -131,6 +153,13 @@ def _first_available(config: Config, root: Path) -> Agent:
     )
 
 
+def _known(name: str) -> Factory:
+    def made(_: str, config: Config, root: Path) -> Agent:
+        return _create(name, config, root)
+
+    return made
+
+
 def _load(offer: Offer) -> Factory:
     try:
         factory: Factory = offer.load()
@@ -146,6 +175,5 @@ def _load(offer: Offer) -> Factory:
     return factory
 
 
-def _import(place: str) -> Factory:
-    factory: Factory = resolve_name(place)
-    return factory
+def _import(place: str) -> Any:
+    return resolve_name(place)

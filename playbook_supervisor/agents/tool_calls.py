@@ -53,7 +53,7 @@ def rules_for(tool: str, given: Mapping[str, Any], root: str = "") -> Iterator[s
 
 def _shell_rules(command: str) -> Iterator[str]:
     """`Bash(npm test *)` for `npm test -- --watch`: the program and its subcommand."""
-    for words in _commands(command[:_MAX_COMMAND]):
+    for words in simple_commands(command[:_MAX_COMMAND]):
         if re.match(_ASSIGNMENT, words[0]):  # only a rule for the whole command matches
             yield f"Bash({first_line(command)})"
         else:
@@ -61,7 +61,7 @@ def _shell_rules(command: str) -> Iterator[str]:
             yield f"Bash({first_line(' '.join(named))} *)"
 
 
-def _commands(line: str) -> Iterator[list[str]]:
+def simple_commands(line: str) -> Iterator[list[str]]:
     """The simple commands of a command line, without redirections; quotes are respected."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=_SEPARATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""

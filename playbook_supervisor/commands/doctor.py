@@ -18,7 +18,7 @@ from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
-from playbook_supervisor.agents.claude import TESTED
+from playbook_supervisor.agents.claude.headless import TESTED
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving.preflight import asks_forge, without_forge
 from playbook_supervisor.commands.install import update

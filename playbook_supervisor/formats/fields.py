@@ -6,6 +6,7 @@ same. Unquoted text stays text, even if it looks like a number.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from playbook_supervisor.formats.timestamps import from_time
@@ -13,9 +14,18 @@ from playbook_supervisor.formats.timestamps import from_time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from enum import StrEnum
-    from typing import Self, TypeVar
+    from typing import Any, Self, TypeVar
 
     _Word = TypeVar("_Word", bound=StrEnum)
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """The object that a line is; empty if it is none."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
 
 
 class UnfitError(ValueError):

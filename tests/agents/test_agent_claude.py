@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from support.scratch_project import Project
 
-from playbook_supervisor.agents import claude as claude_agent
-from playbook_supervisor.agents.claude import TESTED
+from playbook_supervisor.agents import conversation
+from playbook_supervisor.agents.claude.headless import TESTED
 from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
 from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands.driving import driving
@@ -306,8 +306,8 @@ class Sleepless:
             time=lambda: real.time() + slept.seconds,
             monotonic=lambda: real.monotonic() + slept.seconds,
         )
-        patch.setattr(claude_agent, "time", clocks)
-        patch.setattr(claude_agent, "Event", Pausing)
+        patch.setattr(conversation, "time", clocks)
+        patch.setattr(conversation, "Event", Pausing)
 
 
 def test_waiting_for_a_limit_does_not_count_towards_the_deadline(

@@ -214,7 +214,7 @@ def test_put_off_it_is_interrupted_and_no_further_request_is_shown(
 def test_a_client_that_ignores_the_interruption_is_stopped(
     stand_in: StandIn, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.agents.claude._INTERRUPTED", 0.1)
+    monkeypatch.setattr("playbook_supervisor.agents.conversation._INTERRUPTED", 0.1)
     stand_in(permission("Bash", command="a"), replies=False, then="import time; time.sleep(600)")
     outcome = ended(call)
     assert outcome.error is not None

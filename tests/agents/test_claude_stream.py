@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.agents.claude_stream import Account, Denial, Stream, Usage
-from playbook_supervisor.agents.claude_verdict import (
-    Verdict,
+from playbook_supervisor.agents.claude.stream import Account, Denial, Stream, Usage
+from playbook_supervisor.agents.claude.verdict import (
     exhausted,
     is_project_rule,
     judge,
@@ -24,6 +23,7 @@ from playbook_supervisor.agents.claude_verdict import (
 )
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.agents.verdicts import Verdict
 from playbook_supervisor.kernel.directives import Failure
 
 STREAMS = Path(__file__).parents[1] / "streams"
@@ -519,8 +519,8 @@ def used(session: str, cost: float | None, turns: int = 1, tokens: int = 100) ->
 
 
 def test_usage_is_summed_over_conversations_not_processes() -> None:
-    account = Account([used("a", 0.1), used("b", 0.2), used("b", 0.5, turns=2)], retries=1)
-    assert account.as_journaled("claude") == {
+    account = Account([used("a", 0.1), used("b", 0.2), used("b", 0.5, turns=2)])
+    assert account.as_journaled("claude", retries=1) == {
         "name": "claude",
         "id": "b",
         "cost_usd": 0.6,

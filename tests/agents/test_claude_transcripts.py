@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from playbook_supervisor.agents.claude_transcripts import (
+from playbook_supervisor.agents.claude.transcripts import (
     Ending,
     conversation_file,
     ending,

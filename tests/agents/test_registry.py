@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor import testing
+from playbook_supervisor.agents.profiles import PROFILES
 from playbook_supervisor.agents.protocol import Agent, Call, Message, Running, carry_out, failed
 from playbook_supervisor.agents.registry import choose, known
 from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.project.settings.config import Config
+from playbook_supervisor.project.settings.config import AgentSettings, Config
 from playbook_supervisor.system.disk.files import locked
 from playbook_supervisor.testing import AgentCheck, ConformanceError, call_for
 
@@ -90,7 +91,7 @@ def test_the_command_line_overrides_the_config(tmp_path: Path) -> None:
 def test_the_config_gives_any_other_agent_a_name(tmp_path: Path) -> None:
     """Catalyst FR-5.7: the playbook names no provider, the project does."""
     program(tmp_path, "tools/my-agent")
-    config = Config(agent="mine", agents_exec={"mine": ("tools/my-agent", "--fast")})
+    config = Config(agent="mine", agents={"mine": AgentSettings(exec=("tools/my-agent", "--fast"))})
     assert choose("", config, tmp_path).name == "mine"
     assert choose("mine", config, tmp_path).name == "mine"
 
@@ -106,19 +107,23 @@ def test_without_any_agent_the_error_says_how_to_name_one(tmp_path: Path, nowher
     assert error.code == "PB-AGENT-NONE"
     assert "Install Claude Code" in error.guidance
     assert "--agent exec:PROGRAM" in error.guidance
-    assert error.details == ("claude: claude is not on PATH",)
+    assert error.details[0] == "claude: claude is not on PATH"
+    missing = "opencode: opencode is not on PATH; install it: npm install -g opencode-ai"
+    assert missing in error.details
+    assert len(error.details) == 1 + len(PROFILES)
 
 
 def test_an_unknown_agent_lists_the_known_ones(tmp_path: Path) -> None:
-    config = Config(agents_exec={"codex": ("codex", "exec", "-")})
+    config = Config(agents={"codex": AgentSettings(exec=("codex", "exec", "-"))})
     error = refused("codx", tmp_path, config)
     assert error.code == "PB-ARG-AGENT"
     assert "did you mean codex" in error.message
-    assert error.details == ("claude", "exec:PROGRAM", "script:FILE.yaml", "codex")
+    assert error.details[:4] == ("claude", "acp:PROGRAM", "exec:PROGRAM", "script:FILE.yaml")
+    assert error.details[4:] == tuple(sorted(PROFILES))
 
 
 def test_a_name_from_the_config_takes_no_argument(tmp_path: Path) -> None:
-    config = Config(agents_exec={"mine": ("sh",)})
+    config = Config(agents={"mine": AgentSettings(exec=("sh",))})
     assert refused("mine:--flag", tmp_path, config).code == "PB-ARG-AGENT"
 
 

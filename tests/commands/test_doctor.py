@@ -13,7 +13,7 @@ from support.git_repositories import put
 from support.scratch_project import Project
 
 from playbook_supervisor import __version__
-from playbook_supervisor.agents.claude import TESTED
+from playbook_supervisor.agents.claude.headless import TESTED
 from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.commands.install import init

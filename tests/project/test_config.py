@@ -16,6 +16,7 @@ from playbook_supervisor.formats.strict_yaml import load as load_yaml
 from playbook_supervisor.project.playbooks.schema import schema_text
 from playbook_supervisor.project.settings.config import (
     FILE,
+    AgentSettings,
     Bounds,
     CheckSpec,
     Claude,
@@ -31,6 +32,13 @@ agents:
   codex: {exec: [codex, exec, --full-auto, "-"]}
   my-agent_2:
     exec: ["./my agent"]
+  own:
+    acp: [own, --acp]
+    mode: careful
+    model: small
+    allowed_tools: ["Bash(npm test *)"]
+    wait_for_limit: true
+  reviewer: {profile: gemini}
   claude:
     permission_mode: plan
     allowed_tools: ["Bash(make test)", Edit]
@@ -126,7 +134,18 @@ def test_settings_in_a_yml_file_are_refused(tmp_path: Path) -> None:
 def test_every_setting_is_read(tmp_path: Path) -> None:
     assert settings(tmp_path, EVERYTHING) == Config(
         agent="codex",
-        agents_exec={"codex": ("codex", "exec", "--full-auto", "-"), "my-agent_2": ("./my agent",)},
+        agents={
+            "codex": AgentSettings(exec=("codex", "exec", "--full-auto", "-")),
+            "my-agent_2": AgentSettings(exec=("./my agent",)),
+            "own": AgentSettings(
+                acp=("own", "--acp"),
+                mode="careful",
+                model="small",
+                allowed_tools=("Bash(npm test *)",),
+                wait_for_limit=True,
+            ),
+            "reviewer": AgentSettings(profile="gemini"),
+        },
         claude=Claude("plan", ("Bash(make test)", "Edit"), wait_for_limit=True),
         secrets={"DEPLOY_TOKEN": ("pass", "show", "deploy")},
         commit_sessions="step",
@@ -290,8 +309,17 @@ FAULTY = [
         "dontAsk",
     ),
     (
-        "agents: {codex: {}}",
-        "1:17: agents.codex.exec: is missing: a list, the program first, then its arguments",
+        "agents: {mine: {}}",
+        "1:10: agents.mine: needs `exec` or `acp`, a program and its arguments, or `profile`, a "
+        "known agent. The known ones are codex, copilot, gemini, kimi, opencode, qwen, vibe.",
+    ),
+    (
+        "agents: {mine: {exec: [x], acp: [x]}}",
+        "1:28: agents.mine.acp: cannot stand beside `exec`",
+    ),
+    (
+        "agents: {mine: {exec: [x], mode: y}}",
+        "1:28: agents.mine.mode: has no effect on a program that reads a prompt",
     ),
     (
         "agents: {codex: {exec: []}}",
@@ -384,6 +412,9 @@ FAULTY = [
     ),
 ]
 BEYOND_A_SCHEMA = {
+    "agents: {mine: {}}",
+    "agents: {mine: {exec: [x], acp: [x]}}",
+    "agents: {mine: {exec: [x], mode: y}}",
     r'agent: "a\x07"',
     'agent: " "',
     "checks: {test: {run: [x], also_here: true}}",

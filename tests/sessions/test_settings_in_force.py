@@ -13,7 +13,14 @@ from support.scratch_project import FEATURE, Project
 from playbook_supervisor.commands.driving import driving
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project.settings import session_settings
-from playbook_supervisor.project.settings.config import Bounds, CheckSpec, Claude, Config, Inbox
+from playbook_supervisor.project.settings.config import (
+    AgentSettings,
+    Bounds,
+    CheckSpec,
+    Claude,
+    Config,
+    Inbox,
+)
 from playbook_supervisor.records import as_mapping, replace
 
 ONE = """\
@@ -202,7 +209,7 @@ bounds = st.builds(Bounds, cli=st.none() | lines, http=st.none() | lines, mcp=st
 configs = st.builds(
     Config,
     agent=texts,
-    agents_exec=st.dictionaries(texts, lines, max_size=2),
+    agents=st.dictionaries(texts, st.builds(AgentSettings, exec=lines, mode=texts), max_size=2),
     claude=st.builds(Claude, allowed_tools=lines, wait_for_limit=st.booleans()),
     secrets=st.dictionaries(texts, lines, max_size=2),
     push_sessions=st.booleans(),
@@ -231,7 +238,7 @@ def test_settings_that_differ_have_changes(one: Config, other: Config) -> None:
 
 def test_every_setting_is_named_as_in_the_file() -> None:
     other = Config(
-        agents_exec={"own": ("x",)},
+        agents={"own": AgentSettings(exec=("x",))},
         claude=Claude(permission_mode="plan"),
         specs="docs/specs",
         deny=Bounds(http=("*",)),

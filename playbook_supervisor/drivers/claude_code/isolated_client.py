@@ -19,7 +19,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from playbook_supervisor.agents.claude import hosts
+from playbook_supervisor.agents.claude.headless import hosts
 from playbook_supervisor.drivers.claude_code import settings as client_settings
 from playbook_supervisor.errors import PlaybookError, PolicyError, StorageError
 from playbook_supervisor.project.playbooks import library

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from playbook_supervisor.agents.claude_transcripts import json_object, tail
+from playbook_supervisor.agents.claude.transcripts import tail
+from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.records import Record
 
 NOTIFICATION = "<task-notification>"

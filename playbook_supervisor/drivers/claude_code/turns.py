@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.agents.claude_transcripts import Ending, ending, subagent_file
+from playbook_supervisor.agents.claude.transcripts import Ending, ending, subagent_file
 from playbook_supervisor.drivers.claude_code import gates, notices, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, goes_on
@@ -242,7 +242,7 @@ def _report(hook: HookContext, attempt: str, reason: str, text: str) -> Snapshot
     """
     bound = hook.bound
     worker = bound.workers[attempt]
-    from playbook_supervisor.agents.claude_verdict import stopped_by_hook, subagent_failure
+    from playbook_supervisor.agents.claude.verdict import stopped_by_hook, subagent_failure
     from playbook_supervisor.sessions.steps.attempt_log import keep_words, secret_values
 
     known = {"name": "claude-code", "id": worker.agent, "model": worker.model}

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playbook_supervisor import __version__
+from playbook_supervisor.agents import registry
 from playbook_supervisor.drivers import clearance, driver_lock, gate_answer
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.errors import (
@@ -460,7 +461,7 @@ class _Child:
     def _require_admitted(self, snapshot: Snapshot) -> None:
         config = snapshot.config
         spec = snapshot.manifest.driver.agent or config.agent or "claude"
-        kind = "exec" if spec in config.agents_exec else spec.partition(":")[0]
+        kind = registry.kind_of(spec, config)
         if not self._worker.settings.admits_agent(kind):
             raise FleetError(
                 "PB-FLEET-SETTINGS",

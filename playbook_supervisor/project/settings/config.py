@@ -76,6 +76,22 @@ class Claude(Record):
     wait_for_limit: bool = False
 
 
+class AgentSettings(Record):
+    """An agent other than Claude Code: a program that reads a prompt (`exec`), one that speaks the
+    Agent Client Protocol (`acp`), or a known one (`profile`). `mode` and `model` are set
+    before it works, by the names that the agent gives them. `allowed_tools` are rules for calls
+    that it may make without asking, in the syntax of Claude Code.
+    """
+
+    exec: tuple[str, ...] = ()
+    acp: tuple[str, ...] = ()
+    profile: str = ""
+    mode: str = ""
+    model: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    wait_for_limit: bool = False
+
+
 class Bounds(Record):
     """Patterns of programs, hosts and tools; None if the project gives none."""
 
@@ -135,8 +151,8 @@ class CheckSpec(Record):
 class Config(Record):
     """The settings of a project. The defaults apply without a file.
 
-    `agents_exec` and `secrets` map a name to an argv, `checks` to a check. `specs`,
-    `agreements` and `qa` are folders relative to the repository, without a trailing slash.
+    `agents` are those other than Claude Code. `secrets` map a name to an argv, `checks` to a check.
+    `specs`, `agreements` and `qa` are folders relative to the repository, without a trailing slash.
     `worktrees` is a path pattern with `{repo}` and `{session}`, relative to the main checkout.
     `orphans` says whether the agents of a runner that was killed are ended, or keep running and are
     waited for. `permissions` says whether a call that needs a permission, or a question, asks a
@@ -147,7 +163,7 @@ class Config(Record):
     """
 
     agent: str = ""
-    agents_exec: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agents: Mapping[str, AgentSettings] = field(default_factory=dict)
     claude: Claude = field(default_factory=Claude)
     secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     commit_sessions: Commits = "publish"
@@ -262,7 +278,10 @@ _CHECK_KEYS = (
     *("witnesses", "report", "tries", "also_here", "network"),
 )
 _BOUNDS = ("cli", "http", "mcp")
-_OWN_AGENTS = ("exec", "script")
+_OWN_AGENTS = ("acp", "exec", "script")
+_AGENT_KEYS = ("exec", "acp", "profile", "mode", "model", "allowed_tools", "wait_for_limit")
+KNOWN_AGENTS = ("codex", "copilot", "gemini", "kimi", "opencode", "qwen", "vibe")
+"""The agents beside Claude Code that need no `exec` or `acp`: `agents.profiles` describes them."""
 
 
 def _read(top: Section) -> Config:
@@ -270,7 +289,7 @@ def _read(top: Section) -> Config:
     agents = top.section("agents")
     claude = agents.section("claude", ("permission_mode", "allowed_tools", "wait_for_limit"))
     others = {
-        name: agents.section(name, ("exec",)).argv("exec", needed=True)
+        name: _agent(name, agents)
         for name in agents.names(_AGENT_NAME, "an agent name: lowercase letters, digits, - and _")
         if name != "claude"
     }
@@ -281,7 +300,7 @@ def _read(top: Section) -> Config:
     folders = top.section("artifacts", ("specs", "agreements", "qa"))
     return Config(
         agent=top.line("agent", default.agent),
-        agents_exec=others,
+        agents=others,
         claude=Claude(
             claude.choice("permission_mode", PERMISSION_MODES, default.claude.permission_mode),
             claude.lines("allowed_tools") or (),
@@ -309,6 +328,28 @@ def _read(top: Section) -> Config:
         patience=top.seconds("patience", default.patience),
         fleet=_fleet(top, default.fleet),
         isolation=_isolation(top),
+    )
+
+
+def _agent(name: str, agents: Section) -> AgentSettings:
+    section = agents.section(name, _AGENT_KEYS)
+    kinds = [key for key in ("exec", "acp", "profile") if key in section.keys]
+    if len(kinds) > 1:
+        section.report(kinds[1], f"cannot stand beside `{kinds[0]}`", at_key=True)
+    elif not kinds and name not in KNOWN_AGENTS:
+        text = "needs `exec` or `acp`, a program and its arguments, or `profile`, a known agent"
+        agents.report(name, text, f"The known ones are {', '.join(KNOWN_AGENTS)}.", at_key=True)
+    if kinds == ["exec"]:
+        for key in sorted(section.keys - {"exec"}):
+            section.report(key, "has no effect on a program that reads a prompt", at_key=True)
+    return AgentSettings(
+        section.argv("exec", needed=kinds == ["exec"]),
+        section.argv("acp", needed=kinds == ["acp"]),
+        section.choice("profile", KNOWN_AGENTS, "" if kinds or name not in KNOWN_AGENTS else name),
+        section.line("mode", ""),
+        section.line("model", ""),
+        section.lines("allowed_tools") or (),
+        section.switch("wait_for_limit", default=False),
     )
 
 

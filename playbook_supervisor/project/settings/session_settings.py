@@ -12,6 +12,7 @@ from pathlib import Path
 from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.project.settings import config
 from playbook_supervisor.project.settings.config import (
+    AgentSettings,
     Bounds,
     CheckSpec,
     Claude,
@@ -35,7 +36,6 @@ _NESTED = {
     "isolation": Isolation,
 }
 _KEYS = {
-    "agents_exec": "agents",
     "claude": "agents.claude",
     "specs": "artifacts.specs",
     "agreements": "artifacts.agreements",
@@ -66,7 +66,10 @@ def settings_to_json(settings: Config) -> dict[str, Any]:
         name: as_mapping(value) if isinstance(value, Record) else value
         for name, value in as_mapping(settings).items()
     }
-    return data | {"checks": [as_mapping(check) for check in settings.checks.values()]}
+    return data | {
+        "agents": {name: as_mapping(agent) for name, agent in settings.agents.items()},
+        "checks": [as_mapping(check) for check in settings.checks.values()],
+    }
 
 
 def settings_from_json(data: Mapping[str, Any]) -> Config:
@@ -74,6 +77,8 @@ def settings_from_json(data: Mapping[str, Any]) -> Config:
     values = {name: _tuples(value) for name, value in data.items()}
     checks = (CheckSpec(**check) for check in values.get("checks", ()))
     values["checks"] = {check.name: check for check in checks}
+    agents = values.get("agents", {})
+    values["agents"] = {name: AgentSettings(**each) for name, each in agents.items()}
     return Config(**values | {name: kind(**values.get(name, {})) for name, kind in _NESTED.items()})
 
 
@@ -93,6 +98,8 @@ def _flat(settings: Config) -> dict[str, object]:
             flat |= {
                 f"{key}.{check.name}": _as_written(check) for check in settings.checks.values()
             }
+        elif name == "agents":
+            flat |= {f"{key}.{each}": _said(agent) for each, agent in settings.agents.items()}
         elif isinstance(value, (Record, Mapping)):
             inner = as_mapping(value) if isinstance(value, Record) else value
             flat |= {f"{key}.{part}": each for part, each in inner.items()}
@@ -105,6 +112,11 @@ def _as_written(check: CheckSpec) -> dict[str, object]:
     usual = as_mapping(CheckSpec(check.name, check.argv))
     other = {key: value for key, value in as_mapping(check).items() if value != usual[key]}
     return {"run": check.argv, "timeout_seconds": check.timeout_seconds, **other}
+
+
+def _said(agent: AgentSettings) -> dict[str, object]:
+    usual = as_mapping(AgentSettings())
+    return {key: value for key, value in as_mapping(agent).items() if value != usual[key]}
 
 
 def _yaml(flat: Mapping[str, object], key: str) -> str:

@@ -64,6 +64,12 @@ class Sandbox:
         """The same, whose `network: proxy` lets these hosts through, too."""
         return replace(self, profile=replace(self.profile, hosts=(*self.profile.hosts, *hosts)))
 
+    def keeping(self, folders: Iterable[Path]) -> Sandbox:
+        """The same, in which the program may write these folders, where it keeps what it needs."""
+        return replace(
+            self, profile=replace(self.profile, writable=(*self.profile.writable, *folders))
+        )
+
     def command(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
     ) -> tuple[list[str], dict[str, str]]:

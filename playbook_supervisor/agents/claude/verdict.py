@@ -5,27 +5,31 @@ Pure. Causes are checked in order: first those that kept the model from working 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from playbook_supervisor.agents.claude_stream import Denial, Stream
+from playbook_supervisor.agents.claude.stream import Denial, Stream
 from playbook_supervisor.agents.protocol import Budget
-from playbook_supervisor.agents.tool_calls import described, rules_for
-from playbook_supervisor.errors import CODES, LASTING
+from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.agents.verdicts import (
+    NOT_LOGGED_IN,
+    RUN_AGAIN,
+    SERVER_ERROR,
+    TOO_MANY,
+    Verdict,
+    empty,
+    failure,
+    line_to_add,
+    named_status,
+    of_status,
+    usage_limit,
+    with_reason,
+)
 from playbook_supervisor.formats.sanitize import first_line, some
-from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.records import as_mapping
 
-_REQUEST = "Fix what the message names, then `playbook resume --retry`."
-_GUIDANCE = {
-    402: "Settle the payment with the model's provider, then `playbook resume --retry`.",
-    404: "Correct the step's `model:` in the playbook, then begin anew: a session keeps its copy.",
-}
-"""The cure where a retry does not help, by the HTTP status of the model's server."""
 _LIMITS = {
     "max_turns": ("turns", "--max-turns N"),
     "max_tool_calls": ("tool calls", "--max-tool-calls N"),
@@ -50,26 +54,6 @@ _STOPS = frozenset({"end_turn", "stop_sequence"})
 """The normal ends. A Stop hook may end a conversation whose work is done."""
 _OUTPUT_LIMIT = r"output token maximum|max_output_tokens"
 _CONTEXT_LIMIT = "context window limit"
-_STATUS = r"API Error: (\d{3})\b|\bHTTP (\d{3})\b"
-"""An HTTP status in a text of the client."""
-_SERVER_ERROR = 500
-_NOT_LOGGED_IN = frozenset({401, 403})
-_TOO_MANY = 429
-_TRANSIENT = frozenset({408, 409})
-"""HTTP statuses that may not recur, as all from 500 on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The result of a call; `failure` is None if it succeeded.
-
-    `transient`: the model's server failed, and a retry may succeed. `limit_ends` is when the usage
-    limit ends, in seconds since the epoch; 0 if there is none or its end is unknown.
-    """
-
-    failure: Failure | None = None
-    transient: bool = False
-    limit_ends: int = 0
 
 
 def exhausted(left: Budget) -> Failure | None:
@@ -91,7 +75,7 @@ def budget_failure(name: str, budget: Budget, spent: Mapping[str, float]) -> Fai
 def _over(name: str, message: str) -> Failure:
     option = _LIMITS[name][1]
     guidance = f"Raise the limit: `playbook resume --retry {option}`."
-    return _failure("PB-AGENT-BUDGET", message, guidance=guidance)
+    return failure("PB-AGENT-BUDGET", message, guidance=guidance)
 
 
 def unknown_command(stream: Stream, command: str) -> Failure | None:
@@ -100,7 +84,7 @@ def unknown_command(stream: Stream, command: str) -> Failure | None:
     if known is None or not command.startswith("/") or command.removeprefix("/") in known:
         return None
     message = f"Claude Code offers no command {command} here"
-    return _failure("PB-AGENT-COMMAND", f"{message}, or not to people (user-invocable: false)")
+    return failure("PB-AGENT-COMMAND", f"{message}, or not to people (user-invocable: false)")
 
 
 def judge(
@@ -118,7 +102,7 @@ def judge(
     if subtype in _BUDGET_SUBTYPES:
         return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype], budget, spent))
     if result.get("stop_reason") == "refusal":
-        return Verdict(_failure("PB-AGENT-REFUSED", "the model refused the request", text))
+        return Verdict(failure("PB-AGENT-REFUSED", "the model refused the request", text))
     if result.get("is_error") is not False or subtype != "success" or stream.fork_failed:
         return _error_verdict(stream, text)
     if stream.hook:
@@ -126,8 +110,7 @@ def judge(
     if end := _unusual_end(result):
         return Verdict(_ended(end, text))
     if not stream.has_worked:
-        reason = f": {text}" if text else ""
-        return Verdict(_failure("PB-AGENT-EMPTY", f"claude never asked the model{reason}"))
+        return empty("claude", text)
     denied = [denial for denial in stream.denials if not is_project_rule(denial)]
     return Verdict(permission_failure(denied, allowed, stream.root) if denied else None)
 
@@ -138,30 +121,25 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     disconnected = error == "connection_failed"
     limited = stream.limit_ends and status in (429, None) and not disconnected
     if error == "usage_limit_reached" or limited:
-        return _limit_verdict(stream, text)
+        return usage_limit("claude", stream.limit_ends, text)
     if limit := _output_limit(f"{error} {text}"):
         return Verdict(limit)
-    number = status if isinstance(status, int) else _named_status(text)
-    if number in _NOT_LOGGED_IN or stream.api_error == "authentication_failed":
-        return Verdict(_failure("PB-AGENT-LOGIN", f"claude is not logged in: {_sentence(text)}"))
-    if number == _TOO_MANY and not disconnected:
-        message = f"the model's server limits the rate of requests: {_sentence(text)}"
-        return Verdict(_failure("PB-AGENT-RATE", message), transient=True)
-    if (end := _unusual_end(result)) in _ENDS:
+    number = status if isinstance(status, int) else named_status(text)
+    if stream.api_error == "authentication_failed":
+        number = min(NOT_LOGGED_IN)
+    end = _unusual_end(result)
+    of_request = number in NOT_LOGGED_IN or (number == TOO_MANY and not disconnected)
+    if end in _ENDS and not of_request:
         return Verdict(_ended(end, text))
     if end == "api_error" or number:
-        transient = disconnected or number >= _SERVER_ERROR or number in _TRANSIENT
-        message = f"the model could not be reached: {_sentence(text)}"
-        guidance = "" if transient or not number else _GUIDANCE.get(number, _REQUEST)
-        failure = _failure("PB-AGENT-API", message, guidance=guidance, lasts=bool(guidance))
-        return Verdict(failure, transient=transient)
+        return of_status("claude", number, text, lost=disconnected)
     errors = result.get("errors")
     cause = "\n".join(str(each) for each in errors) if isinstance(errors, list) else ""
     reason = text or first_line(cause)
     if end:
         return Verdict(_ended(end, reason, cause))
     ended = f"claude ended with {first_line(str(result.get('subtype')))}"
-    return Verdict(_failure("PB-AGENT-FAILED", f"{ended}: {reason}" if reason else ended, cause))
+    return Verdict(failure("PB-AGENT-FAILED", f"{ended}: {reason}" if reason else ended, cause))
 
 
 def _output_limit(text: str) -> Failure | None:
@@ -173,18 +151,13 @@ def _output_limit(text: str) -> Failure | None:
 
 def subagent_failure(reason: str) -> Failure:
     """The failure of a subagent that, in the client's words, did not complete."""
-    code = "PB-AGENT-API" if _named_status(reason) >= _SERVER_ERROR else "PB-AGENT-FAILED"
-    return _output_limit(reason) or _failure(code, first_line(reason))
+    code = "PB-AGENT-API" if named_status(reason) >= SERVER_ERROR else "PB-AGENT-FAILED"
+    return _output_limit(reason) or failure(code, first_line(reason))
 
 
 def stopped_by_hook(hook: str) -> Failure:
     """The failure of an agent that this hook stopped; `hook` is its name and its reason."""
     return _ended("hook_stopped", hook)
-
-
-def _named_status(text: str) -> int:
-    found = re.search(_STATUS, text)
-    return int(found[1] or found[2]) if found else 0
 
 
 def _unusual_end(result: Mapping[str, object]) -> str:
@@ -200,29 +173,7 @@ def _unusual_end(result: Mapping[str, object]) -> str:
 def _ended(end: str, reason: str, cause: str = "") -> Failure:
     named = f"claude ended before its work was done ({first_line(end)})"
     code, message = _ENDS.get(end, ("PB-AGENT-ENDED", named))
-    return _failure(code, f"{message}: {_sentence(reason)}" if reason else message, cause)
-
-
-def _sentence(text: str) -> str:
-    return text.removesuffix(".")
-
-
-def _limit_verdict(stream: Stream, text: str) -> Verdict:
-    ends = stream.limit_ends
-    until = f", which ends at {timestamp(ends)}" if ends else "; its end is unknown"
-    message = f"claude has reached its usage limit{until}{f' ({text})' if text else ''}"
-    return Verdict(_failure("PB-AGENT-LIMIT", message), limit_ends=ends)
-
-
-def timestamp(seconds: int) -> str:
-    """`2026-02-19T10:20:26Z`"""
-    return to_time(seconds * 1000).replace(".000", "")
-
-
-def _failure(
-    code: str, message: str, cause: str = "", *, guidance: str = "", lasts: bool = False
-) -> Failure:
-    return Failure(code, message, guidance or CODES[code], cause, lasts or code in LASTING)
+    return failure(code, with_reason(message, reason), cause)
 
 
 # ── calls that the client denied ────────────────────────────────────────────────────────────
@@ -230,7 +181,6 @@ def _failure(
 # There is no person to ask, so a headless client denies what its rules do not allow.
 
 _MAX_CALLS = 3  # denied calls in a message
-_MAX_RULES = 6  # rules in the suggested line
 _REFUSAL = (
     r"\w+:\w+ hook error"
     r"|Permission to use (?s:.*) has been denied\.\Z"
@@ -241,10 +191,9 @@ _PROTECTED = "sensitive file"
 """The reason for files that no rule can open: the client's settings, and git's."""
 _PLAN_MODE = "while in plan mode"
 """The reason in plan mode, which forbids every change, even one that a rule allows."""
-_RUN_AGAIN = "then run the step again: `playbook resume --retry --accept-config`."
 _LEAVE_PLAN_MODE = (
     "In .playbooks/config.yaml, remove `permission_mode: plan`, which forbids every change; "
-    + _RUN_AGAIN
+    + RUN_AGAIN
 )
 _NO_RULE = "No rule of the config can allow this; change the step so that it does not need it."
 
@@ -261,17 +210,7 @@ def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: 
     cause = "\n".join(first_line(denial.reason) for denial in denials[:_MAX_CALLS])
     if any(_PLAN_MODE in denial.reason for denial in denials):
         guidance = _LEAVE_PLAN_MODE
-    elif rules := [
-        rule
-        for denial in denials
-        if _PROTECTED not in denial.reason
-        for rule in rules_for(denial.tool, denial.input, root)
-    ]:
-        line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _MAX_RULES]
-        guidance = (
-            "In .playbooks/config.yaml, under `agents:`, `claude:`, write "
-            f"`allowed_tools: {json.dumps(line, ensure_ascii=False)}`; {_RUN_AGAIN}"
-        )
     else:
-        guidance = _NO_RULE
+        open_ = [(each.tool, each.input) for each in denials if _PROTECTED not in each.reason]
+        guidance = line_to_add("claude", open_, allowed, root) or _NO_RULE
     return Failure("PB-AGENT-PERMISSION", message, guidance, cause, lasts=True)

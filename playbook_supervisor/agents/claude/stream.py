@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playbook_supervisor.agents.claude_transcripts import json_object
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import replace
 
@@ -213,13 +213,12 @@ class Stream:
 
 @dataclass(slots=True)
 class Account:
-    """The usage of a call over all its processes; `retries` counts those that started afresh.
+    """The usage of a call over all its processes.
 
     A resumed conversation reports its earlier usage again, so only its largest sum counts.
     """
 
     streams: list[Stream] = field(default_factory=list)
-    retries: int = 0
 
     @property
     def turns(self) -> int:
@@ -233,8 +232,13 @@ class Account:
     def weighed_tokens(self) -> int:
         return round(sum(self._largest("weighed_tokens").values()))
 
-    def as_journaled(self, name: str, *, weighed: bool = False) -> dict[str, str | int | float]:
-        """The journal's `agent`, without the unknown values; `weighed`: with the tokens' weight."""
+    def as_journaled(
+        self, name: str, *, retries: int = 0, weighed: bool = False
+    ) -> dict[str, str | int | float]:
+        """The journal's `agent`, without the unknown values.
+
+        `retries` counts the processes that started afresh; `weighed`: with the tokens' weight.
+        """
         last = self.streams[-1] if self.streams else Stream()
         costs = self._largest("cost_usd")
         usage: dict[str, str | int | float | None] = {
@@ -246,7 +250,7 @@ class Account:
             "output_tokens": sum(self._largest("output_tokens").values()) or None,
             "weighed_tokens": (weighed and self.weighed_tokens) or None,
             "turns": self.turns or None,
-            "retries": self.retries or None,
+            "retries": retries or None,
         }
         return {key: value for key, value in usage.items() if value is not None}
 

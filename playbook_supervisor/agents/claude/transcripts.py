@@ -6,11 +6,11 @@ differs between versions: what cannot be read is not known.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from playbook_supervisor.formats.fields import json_object
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 
@@ -58,15 +58,6 @@ def tail(file: str | Path, size: int = _TAIL) -> Iterator[str]:
             yield from transcript.read().decode("utf-8", "replace").split("\n")
     except OSError:
         return
-
-
-def json_object(line: str) -> dict[str, Any]:
-    """The object that a line is; empty if it is none."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
 
 
 def ending(file: Path) -> Ending:

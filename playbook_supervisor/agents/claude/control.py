@@ -7,17 +7,14 @@ and the model would go on without.
 
 from __future__ import annotations
 
-import json
-import os
-import threading
 from collections.abc import Mapping
-from queue import SimpleQueue
 from typing import Any
 
-from playbook_supervisor.agents.claude_transcripts import json_object
+from playbook_supervisor.agents.process import InputPipe
 from playbook_supervisor.agents.protocol import Call, Reply
 from playbook_supervisor.agents.requests import QUESTION_TOOL, Asker, answers, permission, question
 from playbook_supervisor.agents.tool_calls import rules_for
+from playbook_supervisor.formats.fields import json_object
 
 OPTIONS = ("--input-format=stream-json", "--permission-prompt-tool=stdio")
 """The options that make a client speak this protocol."""
@@ -31,51 +28,18 @@ _INTERRUPT = {
 }
 
 
-class ClientInput:
-    """The standard input of a client: lines of JSON, written by a thread of its own.
-
-    So a client that does not read blocks no reader. `descriptor` is what the client reads from;
-    `started` closes ours of it.
-    """
-
-    def __init__(self, prompt: str) -> None:
-        self.descriptor, self._writing = os.pipe()
-        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self.send(
-            {
-                "type": "user",
-                "message": {"role": "user", "content": prompt},
-                "parent_tool_use_id": None,
-                "session_id": "",
-            }
-        )
-        threading.Thread(target=self._write, daemon=True).start()
-
-    def started(self) -> None:
-        """The client has its copy of the descriptor, or there is no client."""
-        os.close(self.descriptor)
-
-    def send(self, line: Mapping[str, Any]) -> None:
-        self._lines.put(json.dumps(line).encode() + b"\n")
-
-    def close(self) -> None:
-        """The client reads to the end of what was sent. May be called twice."""
-        self._lines.put(None)
-
-    def _write(self) -> None:
-        with os.fdopen(self._writing, "wb", 0) as pipe:
-            while (line := self._lines.get()) is not None:
-                try:
-                    while line:  # a pipe may take a part
-                        line = line[pipe.write(line) or 0 :]
-                except OSError:  # the client has ended
-                    return
+def prompted(prompt: str) -> InputPipe:
+    """The input of a client that is given that prompt first."""
+    pipe = InputPipe()
+    message = {"role": "user", "content": prompt}
+    pipe.send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
+    return pipe
 
 
 class Dialogue:
     """Replies to what one client process asks; `denied` are the ids of calls that were denied."""
 
-    def __init__(self, call: Call, asker: Asker, client: ClientInput) -> None:
+    def __init__(self, call: Call, asker: Asker, client: InputPipe) -> None:
         self._call, self._asker, self._client = call, asker, client
         self.denied: set[str] = set()
 

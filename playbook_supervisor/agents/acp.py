@@ -1,0 +1,526 @@
+"""Any agent that speaks the Agent Client Protocol, version 1: `--agent acp:PROGRAM`.
+
+Its word that a turn has ended proves nothing: what it said, called and used is judged. Its requests
+for permission are decided by the rules of the settings, else by a person. What is peculiar to a
+known agent is data in `profiles`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from playbook_supervisor import __version__
+from playbook_supervisor.agents.conversation import (
+    Client,
+    Exchange,
+    Usage,
+    conversing,
+    isolated,
+    model_of,
+    prompt_of,
+)
+from playbook_supervisor.agents.decisions import Decisions
+from playbook_supervisor.agents.json_rpc import (
+    Ask,
+    Object,
+    Part,
+    RpcError,
+    RpcExchange,
+    Script,
+    mapping,
+    objects,
+    text,
+    unsupported,
+)
+from playbook_supervisor.agents.process import environment
+from playbook_supervisor.agents.profiles import PROFILES, Profile, means
+from playbook_supervisor.agents.protocol import Call, Running, resolve_path
+from playbook_supervisor.agents.requests import Asker
+from playbook_supervisor.agents.tool_calls import described
+from playbook_supervisor.agents.verdicts import (
+    NOT_LOGGED_IN,
+    Verdict,
+    empty,
+    failure,
+    named_status,
+    of_words,
+)
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.sanitize import first_line, one_line, printable, some
+from playbook_supervisor.kernel.directives import Failure
+from playbook_supervisor.project.settings.config import AgentSettings, Config
+from playbook_supervisor.records import replace
+
+VERSION = 1
+SILENCE = 1800.0
+"""Seconds after which an agent that says nothing is ended, unless the step sets another limit: some
+never end by themselves when the model's answer breaks off."""
+_ADVERTISING = 20.0  # seconds in which an agent names its commands
+_LINGERS = 3.0  # seconds in which it ends by itself, once its input is closed
+_AUTH_REQUIRED = -32000
+_TOOLS = {
+    "read": "Read",
+    "search": "Grep",
+    "edit": "Edit",
+    "delete": "Edit",
+    "move": "Edit",
+    "execute": "Bash",
+    "fetch": "WebFetch",
+}
+"""The kind of a call → the tool of Claude Code in whose terms rules speak of it."""
+_ENDS = {
+    "max_tokens": ("PB-AGENT-OUTPUT", "an answer of the model reached the limit on its length"),
+    "refusal": ("PB-AGENT-REFUSED", "the model refused the request"),
+}
+_PATHS = ("file_path", "filePath", "path", "fileName", "abs_path")
+_STATUS_KEYS = ("statusCode", "status", "httpStatusCode", "http_status", "code")
+_MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
+_SHOWN = "shown"  # among what is known of a call
+_PAUSE = 0.5  # seconds before an answer that begins anew
+_MOST_BREAKS = 3
+_CONTENT = 2_000  # characters of a change that a person is shown
+
+
+def create(argument: str, config: Config, root: Path) -> AcpAgent:
+    """`--agent acp:opencode`, or `"acp:./my-agent --flag"`, split by POSIX quoting.
+
+    ArgumentError PB-ARG-AGENT without a program.
+    """
+    if argument in PROFILES and PROFILES[argument].acp is not None:
+        settings = config.agents.get(argument, AgentSettings())
+        return AcpAgent(argument, PROFILES[argument], settings, root)
+    try:
+        argv = shlex.split(argument)
+    except ValueError as error:
+        message = f"cannot parse the command after acp: {error}"
+        raise ArgumentError("PB-ARG-AGENT", message) from error
+    if not argv or not argv[0]:
+        raise ArgumentError("PB-ARG-AGENT", "no program follows acp:")
+    if os.sep in argv[0]:
+        argv[0] = str(resolve_path(argv[0], root))
+    return AcpAgent("acp", Profile(program=argv[0], acp=()), AgentSettings(acp=tuple(argv)), root)
+
+
+class AcpAgent:
+    """A program that speaks the protocol; a relative path starts at the repository's top."""
+
+    asks = True
+
+    def __init__(self, name: str, profile: Profile, settings: AgentSettings, root: Path) -> None:
+        self.name, self.profile, self._settings = name, profile, settings
+        program, *others = settings.acp or (profile.program, *(profile.acp or ()))
+        self._argv = (str(root / program) if os.sep in program else program, *others)
+        self.command_layout = profile.layout
+
+    def available(self) -> str | None:
+        program = self._argv[0]
+        if which(program) is not None:
+            return None
+        wrong = "is not an executable file" if os.sep in program else "is not on PATH"
+        how = f"; install it: {self.profile.install}" if self.profile.install else ""
+        return f"{printable(program)} {wrong}{how}"
+
+    def can_continue(self, call: Call) -> bool:
+        """A request names its conversation only if the agent can load one."""
+        return bool(call.conversation)
+
+    def run(self, call: Call) -> Running:
+        call = call if call.idle else replace(call, idle=SILENCE)
+        return conversing(call, _Client(self.name, self._argv, self.profile, self._settings, call))
+
+
+class _Client(Client):
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        profile: Profile,
+        settings: AgentSettings,
+        call: Call,
+    ) -> None:
+        self.name, self._argv, self._profile = name, argv, profile
+        self._settings, self._call = settings, call
+        self.env = {**environment(call), **profile.env}
+        self.isolation = isolated(call, profile)
+        self.wait_for_limit = settings.wait_for_limit
+        self._exchanges: list[AcpExchange] = []
+
+    def exchange(self, conversation: str, asker: Asker) -> Exchange | Failure:
+        made = AcpExchange(self._argv, self._profile, self._settings, self._call, asker, self.name)
+        made.conversation = conversation
+        self._exchanges.append(made)
+        made.begin()
+        return made
+
+    def usage(self, retries: int) -> dict[str, Any]:
+        used = Usage()
+        for each in self._exchanges:
+            used.add(each.usage)
+        last = self._exchanges[-1].conversation if self._exchanges else ""
+        return used.as_journaled(self.name, last, retries)
+
+
+class AcpExchange(RpcExchange):
+    """One process of the agent, and one conversation with it."""
+
+    lingers = _LINGERS
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        profile: Profile,
+        settings: AgentSettings,
+        call: Call,
+        asker: Asker,
+        name: str,
+    ) -> None:
+        super().__init__(argv)
+        self._profile, self._settings, self._call, self._name = profile, settings, call, name
+        self.usage = Usage()
+        self._decisions = Decisions(call, settings.allowed_tools, asker, name)
+        self._asker = asker
+        self._loads = self._replaying = self._prompted = False
+        self._commands: list[str] | None = None
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._message = self._line = ""  # that is being said, and its unfinished line
+        self._remark = ""  # of an error, if the model has said nothing since
+        self._answer = _Answer()
+        self._told_tokens = False
+        self._result: Object = {}
+
+    # ── what we ask ─────────────────────────────────────────────────────────────────────────
+
+    def script(self) -> Script:
+        capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
+        ours = {"name": "playbook", "title": "playbook", "version": __version__}
+        hello = yield Ask(
+            "initialize",
+            {
+                "protocolVersion": VERSION,
+                "clientCapabilities": capabilities,
+                "clientInfo": ours,
+            },
+        )
+        self.usage.version = text(hello, "agentInfo", "version")
+        if mapping(hello).get("protocolVersion") != VERSION:
+            spoken = json.dumps(mapping(hello).get("protocolVersion"))
+            message = f"{self._name} speaks version {first_line(spoken, 20)} of the protocol"
+            self._fail("PB-AGENT-FAILED", f"{message}, and we speak version {VERSION}")
+            return
+        self._loads = mapping(hello, "agentCapabilities").get("loadSession") is True
+        session = yield from self._session()
+        yield from self._set("mode", self._settings.mode or self._profile.mode, session)
+        yield from self._set("model", model_of(self._call, self._settings), session)
+        prompt = prompt_of(self._call, self.conversation if self._continues else "")
+        if self._call.command.startswith("/") and not self._continues:
+            prompt = yield from self._as_advertised()
+        said = [prompt, *filter(None, [self._call.feedback if not self._continues else ""])]
+        while said:
+            self._prompted = True
+            blocks = [{"type": "text", "text": each} for each in said]
+            self._result = yield Ask(
+                "session/prompt", {"sessionId": self.conversation, "prompt": blocks}
+            )
+            said = [] if self._asker.put_off else self._decisions.words()
+
+    def _session(self) -> Part[Object]:
+        place = {"cwd": str(self._call.cwd), "mcpServers": []}
+        self._continues = bool(self.conversation) and self._loads
+        if self._continues:
+            self._replaying = True
+            try:
+                loaded = yield Ask("session/load", {"sessionId": self.conversation, **place})
+            except RpcError:  # it is not here: the step begins again
+                self._continues = False
+            else:
+                return mapping(loaded)
+            finally:
+                self._replaying = False
+        made = yield Ask("session/new", place)
+        self.conversation = text(made, "sessionId")
+        return mapping(made)
+
+    def _set(self, what: str, wanted: str, session: Object) -> Script:
+        """Set the mode or the model by the way that the agent offers; one that is not offered is a
+        failure, for the agent would go on in another."""
+        options = objects(session, "configOptions")
+        option = next(
+            (each for each in options if what in (each.get("category"), each.get("id"))), {}
+        )
+        key, listed, current = {
+            "mode": ("modeId", "availableModes", "currentModeId"),
+            "model": ("modelId", "availableModels", "currentModelId"),
+        }[what]
+        now = text(session, f"{what}s", current) or text(option, "currentValue")
+        if what == "model":
+            self.usage.model = wanted or now
+        if not wanted or wanted == now:
+            return
+        group = objects(mapping(session, f"{what}s"), listed)
+        offered = [text(each, "id") or text(each, key) for each in group]
+        values = [text(each, "value") for each in _values(option)]
+        at = {"sessionId": self.conversation}
+        if wanted in offered or not (offered or values):
+            yield Ask(f"session/set_{what}", {**at, key: wanted})
+        elif wanted in values:
+            config = {"configId": option.get("id"), "value": wanted}
+            yield Ask("session/set_config_option", {**at, **config})
+        else:
+            there = some([*offered, *values], 12, 300)
+            message = f"{self._name} has no {what} {first_line(wanted, 100)}; it has {there}"
+            self._fail("PB-AGENT-FAILED", message)
+            raise RpcError(0, message)
+
+    def _as_advertised(self) -> Part[str]:
+        """The prompt with the command as the agent names it; without it, the process is ended."""
+        command = self._call.command
+
+        def found() -> str:
+            names = self._commands or ()
+            return next((name for name in names if means(name, command)), "")
+
+        timer = threading.Timer(_ADVERTISING, lambda: self._missing(command))
+        timer.daemon = True
+        timer.start()
+        yield lambda: bool(found())
+        timer.cancel()
+        name = found()
+        typed = name if name.startswith(("/", "$")) else f"/{name}"
+        return f"{typed} {self._call.args}".rstrip()
+
+    def _missing(self, command: str) -> None:
+        known = f"; it offers {some(self._commands, 8, 300)}" if self._commands else ""
+        message = f"{self._name} offers no command {first_line(command)} here{known}"
+        self._fail("PB-AGENT-COMMAND", message)
+        self.end()
+
+    def cancel(self) -> None:
+        if self._prompted:
+            self.notify("session/cancel", {"sessionId": self.conversation})
+
+    # ── what it asks and tells ──────────────────────────────────────────────────────────────
+
+    def asked(self, method: str, params: Object) -> Any:
+        if method != "session/request_permission":
+            raise unsupported(method)
+        told = mapping(params, "toolCall")
+        call = self._merged(told)
+        options = objects(params, "options")
+        tool, given = _as_tool(call)
+        decided = self._decisions.allow(
+            tool, given, description=text(call, "title"), conversation=self._resumable
+        )
+        if decided is None:
+            self.cancel()
+            return {"outcome": {"outcome": "cancelled"}}
+        wanted = ("allow_once", "allow_always") if decided else ("reject_once", "reject_always")
+        for kind in wanted:
+            for option in options:
+                if option.get("kind") == kind:
+                    return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    @property
+    def _resumable(self) -> str:
+        return self.conversation if self._loads else ""
+
+    def told(self, method: str, params: Object) -> Iterator[str]:
+        update = mapping(params, "update")
+        kind = text(update, "sessionUpdate")
+        if method != "session/update" or (self._replaying and kind != "available_commands_update"):
+            return
+        if kind != "agent_message_chunk":
+            yield from self._said()
+        match kind:
+            case "agent_message_chunk":
+                yield from self._hear_words(text(update, "content", "text"), update)
+            case "available_commands_update":
+                names = (text(each, "name") for each in objects(update, "availableCommands"))
+                self._commands = [name for name in names if name]
+            case "tool_call" | "tool_call_update":
+                yield from self._hear_call(update)
+            case "usage_update":
+                self._take_cost(mapping(update, "cost"))
+
+    def _hear_words(self, words: str, update: Object) -> Iterator[str]:
+        if self._profile.remark and re.match(self._profile.remark, words):
+            self._remark = words if words.startswith("Error") else self._remark
+            yield from filter(str.strip, words.splitlines())
+            return
+        if self._answer.broke_off(text(update, "messageId"), words):
+            message = f"{self._name} repeats an answer that breaks off: the model's server fails"
+            self._fail("PB-AGENT-API", message)
+        self._message, self._line = self._message + words, self._line + words
+        if words.strip():
+            self.silent, self._remark = False, ""
+        *whole, self._line = self._line.split("\n")
+        yield from filter(str.strip, whole)
+
+    def _hear_call(self, update: Object) -> Iterator[str]:
+        known = text(update, "toolCallId") in self._calls
+        call = self._merged(update)
+        if not known:
+            self.tool_calls, self.silent = self.tool_calls + 1, False
+        if text(call, "status") != "pending" and not call.get(_SHOWN):
+            call[_SHOWN] = True  # before, its input may not be known
+            yield described(*_as_tool(call), str(self._call.cwd))
+
+    def _said(self) -> Iterator[str]:
+        """Its message has ended: the last line of it, if that is not shown yet."""
+        if self._line.strip():
+            yield self._line
+        self.said = self._message if self._message.strip() else self.said
+        self._message = self._line = ""
+
+    def _merged(self, update: Object) -> dict[str, Any]:
+        """What is known of the call so far: later messages tell only what is new."""
+        call = self._calls.setdefault(text(update, "toolCallId"), {})
+        call.update({key: value for key, value in update.items() if value not in (None, [], {})})
+        return call
+
+    def hear(self, line: str) -> Iterator[str]:
+        yield from super().hear(line)
+        if self.over:
+            yield from self._said()
+
+    def _take_cost(self, cost: Object) -> None:
+        amount = cost.get("amount") if cost.get("currency") == "USD" else None
+        if isinstance(amount, int | float) and 0 <= amount < _MAX_COST:
+            self.usage.cost_usd = round(float(amount), 6)
+
+    def _take_tokens(self, usage: Object) -> None:
+        counts = {key: value for key, value in usage.items() if type(value) is int and value >= 0}
+        read = sum(counts.get(key, 0) for key in ("inputTokens", "cachedReadTokens"))
+        written = counts.get("outputTokens", 0)
+        self._told_tokens = bool(read or written)
+        if self._told_tokens and self._profile.usage != "last":
+            self.usage.input_tokens, self.usage.output_tokens = read, written
+
+    # ── its end ─────────────────────────────────────────────────────────────────────────────
+
+    def _fail(self, code: str, message: str) -> None:
+        self.failure = failure(code, message)
+
+    def verdict(self) -> Verdict | None:
+        self._take_tokens(mapping(self._result, "usage"))
+        if self.error is not None:
+            return of_error(self._name, self.error)
+        stop = text(self._result, "stopReason")
+        if not stop:
+            return None
+        if denied := self._decisions.failure():
+            return Verdict(denied)
+        if stop in _ENDS:
+            return Verdict(failure(*_ENDS[stop]))
+        if stop != "end_turn":
+            message = f"{self._name} ended before its work was done ({first_line(stop, 60)})"
+            return Verdict(failure("PB-AGENT-ENDED", message))
+        if self._remark:
+            return of_words(self._name, _words(self._remark))
+        reason = _words(self.errors)
+        if self._profile.tells_usage and not self._told_tokens:
+            return of_words(self._name, reason or f"{self._name} used no tokens")
+        if self.silent and not self._told_tokens:
+            return empty(self._name, reason)
+        return Verdict()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer of the model. Some agents repeat one that breaks off, again and again."""
+
+    id: str = ""
+    first: str = ""
+    again: int = 0
+    heard: float = 0.0
+
+    def broke_off(self, id_: str, words: str) -> bool:
+        """Take the next words; true if they have begun anew too often, each time after a pause."""
+        now = time.monotonic()
+        if not id_ or id_ != self.id:
+            self.id, self.first, self.again = id_, words, 0
+        elif words == self.first and now - self.heard > _PAUSE:
+            self.again += 1
+        self.heard = now
+        return self.again >= _MOST_BREAKS
+
+
+def of_error(name: str, error: RpcError) -> Verdict:
+    """The verdict on an error with which a request of ours was answered."""
+    status = _status(error.data) or named_status(error.message)
+    if not status and error.code == _AUTH_REQUIRED:
+        status = min(NOT_LOGGED_IN)
+    words = error.message.removeprefix("Internal error").lstrip(": ")
+    return of_words(name, _words(_innermost(error.data) or words or error.message), status)
+
+
+def _words(text: str) -> str:
+    return one_line(printable(text), 400)
+
+
+def _status(data: object) -> int:
+    """The HTTP status that is somewhere in the data of an error, or 0."""
+    if isinstance(data, dict):
+        for key in _STATUS_KEYS:
+            if isinstance(number := data.get(key), int) and 400 <= number < 600:
+                return number
+        return next(filter(None, map(_status, data.values())), 0)
+    return 0
+
+
+def _innermost(data: object) -> str:
+    """The most precise message of an error: the deepest one."""
+    if not isinstance(data, dict):
+        return ""
+    inner = next(filter(None, map(_innermost, data.values())), "")
+    own = data.get("message") or data.get("details")
+    return inner or (own if isinstance(own, str) else "")
+
+
+def _values(option: Object) -> list[Object]:
+    """The values of a choice, which may be grouped."""
+    found = objects(option, "options")
+    grouped = [inner for each in found for inner in objects(each, "options")]
+    return [*found, *grouped]
+
+
+def _as_tool(call: Object) -> tuple[str, dict[str, Any]]:
+    """The call in the terms of Claude Code's tools: `Bash`, {"command": "npm test"}.
+
+    What the agent does not tell is taken from what it shows: the title, and the places.
+    """
+    tool = _TOOLS.get(text(call, "kind"), "")
+    raw, title = mapping(call, "rawInput"), text(call, "title")
+    if not tool and objects(call, "locations"):
+        tool = "Read"  # of a place that needs a permission of its own
+    if tool == "Bash":
+        return tool, {"command": _command(raw) or title.strip("`")}
+    changes = [each for each in objects(call, "content") if each.get("type") == "diff"]
+    if tool in ("Edit", "Read", "Grep"):
+        paths = [text(each, "path") for each in (*objects(call, "locations"), *changes)]
+        path = next(filter(None, [*paths, *(text(raw, key) for key in _PATHS)]), "")
+        new = text(changes[0], "newText") if changes else ""
+        return tool, {"file_path": path} | ({"content": new[:_CONTENT]} if new else {})
+    if tool == "WebFetch":
+        return tool, {"url": text(raw, "url") or title}
+    return first_line(title, 100) or "an unknown tool", dict(raw)
+
+
+def _command(raw: Object) -> str:
+    """The command line, without the shell that some agents put before it."""
+    command = next((raw[key] for key in ("command", "cmd", "script") if raw.get(key)), "")
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        if len(command) == 3 and command[1] in ("-c", "-lc"):
+            return str(command[2])
+        return shlex.join(command)
+    return command if isinstance(command, str) else ""

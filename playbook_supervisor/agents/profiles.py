@@ -1,0 +1,108 @@
+"""The agents that are known beside Claude Code, as data: how each is started, and what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A known agent.
+
+    `program` is looked for on PATH. `made_by` names the class, which is given the agent's name,
+    this profile, the settings and the repository. `acp` are the arguments that make it speak the
+    Agent Client Protocol, None if it is not driven that way. `layout` says where its command files
+    lie. `mode` is the one in which it asks before it acts, `env` what else makes it ask. `asks`:
+    which calls it puts to a person; its own settings decide the others. `usage` is what its tokens
+    count: all that it used, its last request, or that is not known; `tells_usage`: an end without
+    them is a failure. `remark` is the pattern of a message that is the agent's own and not the
+    model's; one that begins with `Error` says that the model has failed. `install` says how to get
+    it. `hosts` are those that it has to reach, and `state` the folders of the home in which it
+    keeps its conversations.
+    """
+
+    program: str
+    made_by: str = "playbook_supervisor.agents.acp:AcpAgent"
+    acp: tuple[str, ...] | None = None
+    layout: str = ""
+    mode: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    usage: Literal["all", "last", "unknown"] = "unknown"
+    tells_usage: bool = False
+    remark: str = ""
+    asks: Literal["all", "outside", "nothing"] = "all"
+    install: str = ""
+    hosts: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+
+
+_OPENCODE = (
+    '{"*":"ask","read":"allow","glob":"allow","grep":"allow","list":"allow","task":"allow",'
+    '"skill":"allow","todoread":"allow","todowrite":"allow"}'
+)
+"""It allows nearly everything by itself; what only reads, or starts what asks, stays allowed."""
+
+PROFILES: Mapping[str, Profile] = {
+    "codex": Profile(
+        program="codex",
+        made_by="playbook_supervisor.agents.codex:CodexAgent",
+        layout="codex",
+        install="npm install -g @openai/codex",
+    ),
+    "gemini": Profile(
+        program="gemini",
+        made_by="playbook_supervisor.agents.gemini:GeminiAgent",
+        layout="gemini",
+        asks="nothing",
+        install="npm install -g @google/gemini-cli",
+    ),
+    "opencode": Profile(
+        program="opencode",
+        acp=("acp",),
+        layout="opencode",
+        env={"OPENCODE_PERMISSION": _OPENCODE},
+        usage="last",
+        state=(".local/share/opencode", ".local/state/opencode"),
+        install="npm install -g opencode-ai",
+    ),
+    "copilot": Profile(
+        program="copilot",
+        acp=("--acp",),
+        layout="copilot",
+        usage="all",
+        tells_usage=True,
+        remark=r"(?:Info|Error): ",
+        hosts=("api.githubcopilot.com", "*.githubcopilot.com", "api.github.com", "github.com"),
+        state=(".copilot/session-state",),
+        install="npm install -g @github/copilot",
+    ),
+    "qwen": Profile(
+        program="qwen",
+        acp=("--acp",),
+        layout="qwen",
+        mode="default",
+        install="npm install -g @qwen-code/qwen-code",
+    ),
+    "kimi": Profile(
+        program="kimi", acp=("acp",), layout="kimi", install="npm install -g @moonshot-ai/kimi-code"
+    ),
+    "vibe": Profile(
+        program="vibe-acp",
+        acp=(),
+        layout="vibe",
+        usage="all",
+        tells_usage=True,
+        hosts=("api.mistral.ai",),
+        state=(".vibe/logs",),
+        install="uv tool install mistral-vibe",
+    ),
+}
+"""By the name that `--agent`, a step and the settings use."""
+
+
+def means(name: str, command: str) -> bool:
+    """True if what an agent calls a command is a playbook's: `$speckit-plan` is `/speckit.plan`."""
+    bare = name.lstrip("/$").removeprefix("skill:")
+    return bare.replace(".", "-") == command.removeprefix("/").replace(".", "-")

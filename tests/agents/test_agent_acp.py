@@ -1,0 +1,181 @@
+"""Agents that speak the Agent Client Protocol, with a scripted one: how they are asked and judged.
+
+The real ones are tested in tests/clients.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import acp_agent
+from support.controlled_time import shorten_grace
+
+from playbook_supervisor.agents import acp, conversation
+from playbook_supervisor.agents.profiles import PROFILES
+from playbook_supervisor.agents.protocol import Agent, Call, Reply, Request, carry_out
+from playbook_supervisor.agents.registry import choose
+from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.project.settings.config import AgentSettings, Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.testing import AGENT_CHECKS, ASKING_CHECKS, AgentCheck, call_for
+
+
+def scripted(root: Path, *options: str, **settings: Any) -> Agent:
+    argv = (sys.executable, acp_agent.__file__, *options)
+    config = Config(agents={"mine": AgentSettings(acp=argv, **settings)})
+    return choose("mine", config, root)
+
+
+def ended(agent: Agent, call: Call) -> Outcome:
+    return carry_out(agent, call, lambda line: None)
+
+
+def error_of(agent: Agent, call: Call) -> Failure:
+    error = ended(agent, call).error
+    assert error is not None
+    assert error.guidance
+    return error
+
+
+def prompts(call: Call) -> list[list[str]]:
+    return [json.loads(line) for line in (call.cwd / "prompts.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
+def test_an_agent_of_a_profile_passes_every_conformance_check(
+    check: AgentCheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
+    check(scripted(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("check", ASKING_CHECKS, ids=lambda check: check.__name__)
+def test_it_asks_as_an_agent_must(check: AgentCheck, tmp_path: Path) -> None:
+    check(scripted(tmp_path), tmp_path)
+
+
+def test_an_agent_that_forgets_begins_again_with_the_answer(tmp_path: Path) -> None:
+    asked: list[Request] = []
+
+    def ask(request: Request) -> Reply | None:
+        asked.append(request)
+        return None
+
+    call = replace(call_for("asks", tmp_path), ask=ask)
+    ended(scripted(tmp_path, "--forgets"), call)
+    assert "conversation" not in asked[0].shape
+    call = replace(call, replies={asked[0].shape["digest"]: Reply("allow")})
+    assert ended(scripted(tmp_path, "--forgets"), call).error is None
+    assert (call.cwd / "asks.txt").exists()
+    assert len(asked) == 1
+
+
+def test_the_journal_is_told_what_the_agent_tells(tmp_path: Path) -> None:
+    agent = dict(ended(scripted(tmp_path), call_for("works", tmp_path)).agent)
+    assert str(agent.pop("id")).startswith("conversation-")
+    assert agent == {
+        "name": "mine",
+        "version": "4.2",
+        "model": "small",
+        "input_tokens": 100,
+        "output_tokens": 7,
+    }
+
+
+def test_a_command_is_called_as_the_agent_names_it(tmp_path: Path) -> None:
+    call = replace(call_for("speckit.plan", tmp_path), args="013", feedback="It failed.")
+    assert ended(scripted(tmp_path), call).output == "/speckit-plan 013 / It failed."
+
+
+def test_a_command_that_the_agent_does_not_offer_is_never_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp, "_ADVERTISING", 0.5)
+    call = call_for("speckit.nothing", tmp_path)
+    for options in ((), ("--bare",)):
+        error = error_of(scripted(tmp_path, *options), call)
+        assert error.code == "PB-AGENT-COMMAND"
+    assert not (call.cwd / "prompts.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("empty", "PB-AGENT-EMPTY"),
+        ("fails", "PB-AGENT-API"),
+        ("breaks", "PB-AGENT-API"),
+        ("limited", "PB-AGENT-LIMIT"),
+        ("refuses", "PB-AGENT-REFUSED"),
+        ("cancelled", "PB-AGENT-ENDED"),
+        ("dies", "PB-AGENT-CRASHED"),
+    ],
+)
+def test_an_end_of_the_turn_proves_nothing(command: str, code: str, tmp_path: Path) -> None:
+    assert error_of(scripted(tmp_path), call_for(command, tmp_path)).code == code
+
+
+def test_an_agent_that_always_tells_its_tokens_has_failed_if_it_tells_none(tmp_path: Path) -> None:
+    (tmp_path / "copilot").write_text(f"#!/bin/sh\nexec {sys.executable} {acp_agent.__file__}\n")
+    (tmp_path / "copilot").chmod(0o755)
+    settings = AgentSettings(acp=(str(tmp_path / "copilot"),), profile="copilot")
+    agent = acp.AcpAgent("copilot", PROFILES["copilot"], settings, tmp_path)
+    assert error_of(agent, call_for("cut", tmp_path)).code == "PB-AGENT-API"
+    assert ended(agent, call_for("works", tmp_path)).error is None
+
+
+def test_a_server_that_is_overloaded_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "PAUSES", (0.01, 0.01))
+    call = call_for("busy", tmp_path)
+    outcome = ended(scripted(tmp_path), call)
+    assert outcome.error is not None
+    assert outcome.error.code == "PB-AGENT-API"
+    assert outcome.agent["retries"] == 2
+    assert len(prompts(call)) == 3
+
+
+def test_an_edit_in_the_repository_needs_no_permission(tmp_path: Path) -> None:
+    outcome = ended(scripted(tmp_path), call_for("edits", tmp_path))
+    assert (outcome.error, outcome.output) == (None, "edited")
+
+
+def test_a_command_that_no_rule_allows_fails_the_step_where_no_person_is_asked(
+    tmp_path: Path,
+) -> None:
+    error = error_of(scripted(tmp_path), call_for("runs", tmp_path))
+    assert error.code == "PB-AGENT-PERMISSION"
+    assert "npm test" in error.message
+    assert '`mine:`, write `allowed_tools: ["Bash(npm test *)"]`' in error.guidance
+    allowed = scripted(tmp_path, allowed_tools=("Bash(npm test *)",))
+    assert ended(allowed, call_for("runs", tmp_path)).output == "tested"
+
+
+def test_the_words_of_a_denial_reach_the_agent_in_another_turn(tmp_path: Path) -> None:
+    call = replace(call_for("runs", tmp_path), ask=lambda _: Reply("deny", "use make"))
+    assert ended(scripted(tmp_path), call).error is None
+    assert prompts(call)[1] == ["A person has denied this call: Bash npm test. They said: use make"]
+
+
+def test_what_a_step_may_not_use_is_refused_and_no_failure(tmp_path: Path) -> None:
+    """The project has drawn that boundary; the step's conditions judge what is missing."""
+    call = replace(call_for("edits", tmp_path), tools=("Read", "Bash(git *)"))
+    assert ended(scripted(tmp_path), call).error is None
+    assert not (call.cwd / "made.txt").exists()
+    forbidden = replace(call_for("edits", tmp_path), forbidden_rules=("Edit(made.txt)",))
+    assert ended(scripted(tmp_path), forbidden).error is None
+    assert not (call.cwd / "made.txt").exists()
+
+
+def test_the_mode_and_the_model_of_the_settings_are_set(tmp_path: Path) -> None:
+    call = call_for("works", tmp_path)
+    assert ended(scripted(tmp_path, mode="careful"), call).error is None
+    assert ended(scripted(tmp_path, model="small"), call).agent["model"] == "small"
+    error = error_of(scripted(tmp_path, mode="reckless"), call)
+    assert "has no mode reckless; it has auto, careful" in error.message
+    error = error_of(scripted(tmp_path), replace(call, model="huge"))
+    assert "has no model huge; it has small" in error.message
